@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.baremetal.inference.plugins.module_utils._plan import (
+    Accelerator,
+    PlanError,
+    Site,
+    check_instance,
+    check_memory,
+    check_ports,
+    plan,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import (
+    find,
+    load_recipe,
+    load_release,
+    read,
+)
+
+SITE = {
+    "weights_root": {"type": "path", "required": True},
+    "encodings_dir": {"type": "path", "required": True},
+    "cache_root": {"type": "path", "required": True},
+    "venv_root": {"type": "path", "required": True},
+    "drain_timeout": {"type": "int", "required": True},
+}
+PATHS = {"type": "list", "elements": "path", "default": []}
+ARGUMENT_SPEC = {
+    "instances": {"type": "dict", "required": True},
+    "release": {"type": "str", "required": True},
+    "accelerator": {"type": "dict", "required": True},
+    "site": {"type": "dict", "required": True, "options": SITE},
+    "recipe_path": PATHS,
+    "release_path": PATHS,
+    "weights_manifest_path": PATHS,
+}
+
+
+class ActionModule(ActionBase):
+    """Plans the instances of a host on the controller; no connection is made."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+        result: Dict[str, Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        host = (task_vars or {}).get("inventory_hostname", "")
+        try:
+            plans = plan_host(host, options)
+        except PlanError as exc:
+            raise AnsibleActionFail(f"{host}: {exc}") from exc
+        venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
+        models = sorted({entry["model"] for entry in plans.values()})
+        return {**result, "changed": False, "plans": plans, "models": models, "venvs": list(venvs.values())}
+
+
+def plan_host(host: str, options: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the plans of one host as plain data, by instance name. Raises PlanError."""
+    instances = options["instances"]
+    for name, wishes in instances.items():
+        check_instance(name, wishes)
+    check_ports(instances)
+    detected = options["accelerator"]
+    accelerator = Accelerator(**{key: detected[key] for key in Accelerator.__dataclass_fields__})
+    release = load_release(options["release"], options["release_path"])
+    site = Site(release=options["release"], **options["site"])
+    plans = []
+    for name in sorted(instances):
+        recipe = load_recipe(instances[name]["recipe"], options["recipe_path"])
+        variant = (recipe.get("variants") or {}).get(instances[name].get("variant", "default")) or {}
+        model = variant.get("model_id", recipe["model"]["model_id"])
+        manifest = read(find("weights", model, (".yml", ".yaml"), options["weights_manifest_path"]))
+        plans.append(plan(host, name, accelerator, recipe, release, manifest, instances[name], site))
+    check_memory(plans, accelerator)
+    return {entry.instance: entry.as_dict() for entry in plans}

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.baremetal.inference.plugins.module_utils._words import env_line
+
+
+def env_lines(variables: Mapping[str, Any]) -> List[str]:
+    """Return the lines of a systemd EnvironmentFile, sorted by name."""
+    try:
+        return [env_line(name, str(variables[name])) for name in sorted(variables)]
+    except ValueError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    """Filters of environment files."""
+
+    def filters(self) -> Dict[str, Callable[..., Any]]:
+        return {"env_lines": env_lines}

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who listens on a TCP port of this host, read from /proc alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Set, Tuple
+
+LISTEN = "0A"
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A process that listens; ``unit`` is its systemd unit (``vllm@chat.service``) or None."""
+
+    port: int
+    pid: Optional[int]
+    command: str
+    unit: Optional[str]
+
+
+def listening_inodes(table: str) -> Dict[str, int]:
+    """Return socket inode -> port of the listening sockets in the text of /proc/net/tcp or tcp6."""
+    found = {}
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == LISTEN:
+            found[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
+    return found
+
+
+def unit_of(cgroup: str) -> Optional[str]:
+    """Return the service that the text of /proc/PID/cgroup names, None for a process outside of any."""
+    names = re.findall(r"/([^/\n]+\.service)", cgroup)
+    return names[-1] if names else None
+
+
+def listeners(ports: Set[int], proc: str = "/proc") -> List[Listener]:
+    """Return who listens on any of ports; a process that root cannot see has no pid."""
+    inodes: Dict[str, int] = {}
+    for table in ("tcp", "tcp6"):
+        inodes.update(listening_inodes(_read(f"{proc}/net/{table}")))
+    wanted = {inode: port for inode, port in inodes.items() if port in ports}
+    if not wanted:
+        return []
+    found = {}
+    for pid, inode in _socket_holders(proc):
+        if inode in wanted:
+            found[inode] = Listener(
+                wanted[inode],
+                pid,
+                _read(f"{proc}/{pid}/cmdline").replace("\0", " ").strip(),
+                unit_of(_read(f"{proc}/{pid}/cgroup")),
+            )
+    return [found.get(inode) or Listener(port, None, "", None) for inode, port in sorted(wanted.items())]
+
+
+def _socket_holders(proc: str) -> Iterator[Tuple[int, str]]:
+    for entry in os.listdir(proc):
+        if not entry.isdigit():
+            continue
+        try:
+            descriptors = os.listdir(f"{proc}/{entry}/fd")
+        except OSError:  # it has ended, or is not ours to see
+            continue
+        for descriptor in descriptors:
+            try:
+                target = os.readlink(f"{proc}/{entry}/fd/{descriptor}")
+            except OSError:  # closed meanwhile
+                continue
+            if target.startswith("socket:["):
+                yield int(entry), target[8:-1]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,120 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: serve_plan
+short_description: Decide what every vLLM instance of a host is started with
+version_added: 0.1.0
+description:
+  - Lays recipe, release, accelerator and the site's wishes over each other and returns one plan for each instance.
+  - Runs on the controller and touches no host. Whatever cannot be served is one error, before anything is changed.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  instances:
+    description:
+      - Instances by name, as in the variable C(vllm_instances) of the role P(baremetal.inference.vllm#role).
+    type: dict
+    required: true
+  release:
+    description:
+      - Name of a file in C(catalog/releases/) or in O(release_path).
+    type: str
+    required: true
+  accelerator:
+    description:
+      - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
+    type: dict
+    required: true
+  site:
+    description:
+      - Paths on the host and times that hold for all instances.
+    type: dict
+    required: true
+    suboptions:
+      weights_root:
+        description: Directory of the weights on the host.
+        type: path
+        required: true
+      encodings_dir:
+        description: Directory of the tiktoken encodings on the host.
+        type: path
+        required: true
+      cache_root:
+        description: Directory below which every instance keeps its caches.
+        type: path
+        required: true
+      venv_root:
+        description: Directory of the virtual environments.
+        type: path
+        required: true
+      drain_timeout:
+        description: Seconds that running requests get to finish when an instance stops.
+        type: int
+        required: true
+  recipe_path:
+    description:
+      - Directories of the site's own recipes, searched before the bundled catalogue.
+    type: list
+    elements: path
+    default: []
+  release_path:
+    description:
+      - Directories of the site's own releases, searched before the bundled ones.
+    type: list
+    elements: path
+    default: []
+  weights_manifest_path:
+    description:
+      - Directories of the site's own weight manifests, searched before the bundled ones.
+    type: list
+    elements: path
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Decide what the instances of this host are started with
+  baremetal.inference.serve_plan:
+    instances: "{{ vllm_instances }}"
+    release: "0.32.0"
+    accelerator: "{{ accelerator_detected }}"
+    site:
+      weights_root: /srv/models
+      encodings_dir: /srv/encodings
+      cache_root: /var/cache/vllm
+      venv_root: /opt/vllm
+      drain_timeout: 60
+  register: plan
+"""
+
+RETURN = r"""
+plans:
+  description: One plan for each instance, by name, sorted.
+  type: dict
+  returned: success
+  sample:
+    chat:
+      model: openai/gpt-oss-20b
+      argv: [vllm, serve, /srv/models/openai/gpt-oss-20b/6cee5e81ee83917806bbde320786a8fb61efebee, --port, "8000"]
+models:
+  description: The distinct models of the plans, which the role P(baremetal.inference.weights#role) has to fetch.
+  type: list
+  elements: str
+  returned: success
+venvs:
+  description: The distinct virtual environments of the plans.
+  type: list
+  elements: dict
+  returned: success
+"""

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read recipes and releases for the plan: files on the controller, the site's own before the bundled ones."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import yaml
+
+from ansible_collections.baremetal.inference.plugins.module_utils._plan import PlanError, nearest
+
+CATALOG = Path(__file__).resolve().parents[2] / "catalog"
+
+# What upstream's schema knows, by section. A key outside of it would be dropped in silence, so it is an error.
+RECIPE_KEYS = {
+    "": (
+        "meta", "model", "dependencies", "features", "opt_in_features", "variants", "presets",
+        "compatible_strategies", "hardware_overrides", "strategy_overrides", "guide",
+    ),
+    "model": (
+        "model_id", "min_vllm_version", "docker_image", "nightly_required", "install", "architecture",
+        "parameter_count", "active_parameters", "context_length", "base_args", "base_env",
+    ),
+}  # fmt: skip
+
+
+def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
+    """Return the file of ``name`` in the first directory that has it; ``catalog/<kind>`` is searched last."""
+    places = [*(Path(directory) for directory in directories), CATALOG / kind]
+    for place in places:
+        for suffix in suffixes:
+            path = place / f"{name}{suffix}"
+            if path.is_file():
+                return path
+    known = {
+        str(path.relative_to(place).with_suffix("")) if "/" in name or kind == "recipes" else path.stem
+        for place in places
+        for suffix in suffixes
+        for path in place.rglob(f"*{suffix}")
+    }
+    raise PlanError(f"no {kind[:-1]} {name!r} in {', '.join(str(place) for place in places)}; {nearest(name, known)}")
+
+
+@functools.lru_cache(maxsize=None)
+def read(path: Path) -> Mapping[str, Any]:
+    """Return the mapping in a YAML file; read once for all hosts of a run. Raises PlanError naming the file."""
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as exc:
+        raise PlanError(f"{path}: cannot be read: {exc}") from exc
+    if not isinstance(data, dict):
+        raise PlanError(f"{path}: found {type(data).__name__}, expected a mapping")
+    return data
+
+
+def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Return the recipe ``<org>/<model>`` as it is written, checked for keys that nothing would read."""
+    path = find("recipes", name, (".yaml", ".yml"), directories)
+    recipe = read(path)
+    for section, known in RECIPE_KEYS.items():
+        for key in recipe[section] if section else recipe:
+            if key not in known:
+                raise PlanError(f"{path}: unknown key {f'{section}.{key}' if section else key!r}; {nearest(key, known)}")
+    if not (recipe.get("model") or {}).get("model_id"):
+        raise PlanError(f"{path}: 'model.model_id' is missing")
+    return recipe
+
+
+def load_release(name: str, directories: Sequence[str] = ()) -> Dict[str, Any]:
+    """Return the release ``name`` with the text and the hash of each stack's lock beside the lock's name."""
+    path = find("releases", name, (".yml", ".yaml"), directories)
+    release = dict(read(path))
+    for key in ("vllm", "stacks"):
+        if key not in release:
+            raise PlanError(f"{path}: {key!r} is missing")
+    release["stacks"] = {
+        stack: _with_lock(path, dict(entry)) if "requirements" in entry else entry
+        for stack, entry in release["stacks"].items()
+    }
+    return release
+
+
+def _with_lock(path: Path, entry: Dict[str, Any]) -> Dict[str, Any]:
+    lock, text = lock_text(path.parent / "requirements" / entry["requirements"])
+    entry["requirements"] = lock
+    entry["requirements_sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    return entry
+
+
+@functools.lru_cache(maxsize=None)
+def lock_text(path: Path) -> Tuple[str, str]:
+    """Return path and text of a requirements lock."""
+    try:
+        return str(path), path.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise PlanError(f"{path}: the release names this lock of requirements, but it cannot be read: {exc}") from exc
+
+
