@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import yaml
 
@@ -99,5 +99,3 @@ def lock_text(path: Path) -> Tuple[str, str]:
         return str(path), path.read_text(encoding="utf-8")
     except OSError as exc:
         raise PlanError(f"{path}: the release names this lock of requirements, but it cannot be read: {exc}") from exc
-
-

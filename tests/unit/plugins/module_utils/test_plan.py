@@ -37,8 +37,9 @@ def recipe(**sections):
     }
 
 
-def planned(a_recipe=None, accelerator=CPU, release=RELEASE, **wishes):
-    return plan("h1", "chat", accelerator, a_recipe or recipe(), release, MANIFEST, {"recipe": "org/model", **wishes}, SITE)
+def planned(a_recipe=None, accelerator=CPU, release=None, **wishes):
+    wishes = {"recipe": "org/model", **wishes}
+    return plan("h1", "chat", accelerator, a_recipe or recipe(), release or RELEASE, MANIFEST, wishes, SITE)
 
 
 def test_layers_win_in_order():

@@ -1,0 +1,44 @@
+# The whole manual of a contributor: `make demo`, `make test`, or one of the steps below.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-down test ready lint types sanity molecule unit integration bench
+
+BIN := .venv/bin
+
+help:  ## Say what can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
+
+demo:  ## From nothing to a chat answer of a real vLLM on a lab host
+	@tools/demo.sh
+
+demo-down:  ## Take the demo's lab down without a trace
+	@tools/demo.sh down
+
+test: ready lint types sanity molecule unit integration  ## Everything that CI runs
+
+ready:  ## Install what the tests need
+	@tools/bootstrap.sh
+
+lint: ready  ## ansible-lint (production), ruff, shellcheck
+	$(BIN)/ansible-lint --offline --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	shellcheck tools/*.sh tests/*.sh .ci/run
+
+types: ready  ## mypy, strict
+	$(BIN)/mypy
+
+sanity: ready  ## ansible-test sanity
+	tests/sanity.sh
+
+molecule: ready  ## Every scenario, each on fresh lab hosts
+	tests/molecule.sh
+
+unit: ready  ## Unit tests
+	$(BIN)/pytest -q tests/unit
+
+integration: ready  ## Tests that need root and lab hosts of their own
+	$(BIN)/pytest -q tests/integration
+
+bench: ready  ## Seconds and tasks of a first run and of one with nothing to do, with yardsticks
+	$(BIN)/python tests/bench/site.py

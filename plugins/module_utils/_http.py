@@ -1,0 +1,176 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A small HTTP client that records what came back and when, and never raises for what a server does.
+
+It judges nothing. A request ends in a Reply, whether the answer was complete, cut, late or did not come at all, so that
+what to think of it can be decided (and tested) without a network.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socket
+import ssl
+import time
+import urllib.parse
+from dataclasses import dataclass
+from typing import Any, List, Mapping, Optional, Tuple
+
+CONNECT_TIMEOUT = 5.0
+# An answer to a short question has a few kilobytes; whatever sends more is not the server that was asked for.
+MAX_BYTES = 16 * 1024 * 1024
+
+
+class AddressError(Exception):
+    """The URL or the key cannot be used; the message is the whole sentence and never holds the key."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back for one request.
+
+    status: the HTTP status, 0 where no answer began. lines: the body's lines without their line ends, each with the seconds
+    from the beginning of the request until it was complete. seconds: until the last byte or the failure. failure: why the
+    answer is missing or incomplete, as a clause; empty for a complete answer.
+    """
+
+    status: int
+    lines: Tuple[Tuple[float, bytes], ...]
+    seconds: float
+    failure: str = ""
+
+    @property
+    def body(self) -> bytes:
+        """The body as far as it came."""
+        return b"\n".join(line for _seconds, line in self.lines)
+
+
+class Client:
+    """Requests to one server, each on a connection of its own; proxies of the environment are not used."""
+
+    def __init__(self, url: str, api_key: str = "", tls: Optional[ssl.SSLContext] = None) -> None:
+        """Take the server's address without a path such as /v1; raises AddressError."""
+        self.url = url.rstrip("/")
+        self._parts = split_url(url)
+        self._tls = tls
+        self._headers = {"Content-Type": "application/json", "Connection": "close"}
+        if api_key:
+            # http.client would quote the whole header, key included, in its own error.
+            if not re.match(r"[\x21-\x7e]+\Z", api_key):
+                raise AddressError("the API key holds a blank, a line break or a character outside ASCII")
+            self._headers["Authorization"] = f"Bearer {api_key}"
+
+    def request(self, method: str, path: str, payload: Optional[Mapping[str, Any]], timeout: float) -> Reply:
+        """Send payload as JSON and return what came back within timeout seconds, counted from before the connection."""
+        recorder = _Recorder(timeout)
+        connection = self._connection(min(CONNECT_TIMEOUT, timeout))
+        try:
+            connection.connect()
+            # Without an answer that says otherwise, http.client drops its own reference to the socket.
+            recorder.sock = connection.sock
+            recorder.limit()
+            body = None if payload is None else json.dumps(payload).encode()
+            connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
+            recorder.limit()
+            recorder.record(connection.getresponse())
+        except (OSError, http.client.HTTPException, _Incomplete) as exc:
+            recorder.failure = self._why(exc, recorder)
+        finally:
+            connection.close()
+        return recorder.reply()
+
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._parts.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+
+    def _why(self, exc: Exception, recorder: _Recorder) -> str:
+        """Return what exc means for the person who asked."""
+        if isinstance(exc, _Incomplete):
+            return str(exc)
+        if isinstance(exc, socket.timeout):
+            return recorder.lateness()
+        if isinstance(exc, ConnectionRefusedError):
+            return f"connection refused, nothing listens on {self._parts.netloc}"
+        if isinstance(exc, http.client.IncompleteRead) or recorder.status:
+            return f"the connection broke off after {recorder.size} bytes of the answer"
+        if isinstance(exc, (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)):
+            return "the server closed the connection without an answer"
+        if isinstance(exc, http.client.HTTPException):
+            return f"what answers on {self._parts.netloc} does not speak HTTP ({type(exc).__name__})"
+        return f"no connection to {self._parts.netloc}: {exc}"
+
+
+def split_url(url: str) -> urllib.parse.SplitResult:
+    """Return the parts of a server's address; raises AddressError for one that cannot be a vLLM server's."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        complete = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        complete = False
+    if not complete:
+        raise AddressError(f"url: {url!r} is not an address; expected something like http://127.0.0.1:8000")
+    if parts.username or parts.password:
+        raise AddressError("url: holds a user or a password, which would show in logs; use api_key or api_key_file")
+    if parts.query or parts.fragment:
+        raise AddressError(f"url: {url!r} has a query or a fragment; expected something like http://127.0.0.1:8000")
+    if parts.path.rstrip("/").endswith("/v1"):
+        raise AddressError(f"url: {url!r} ends in /v1; give the server's address without it")
+    return parts
+
+
+class _Incomplete(Exception):
+    """The answer is not whole; the message says how."""
+
+
+class _Recorder:
+    """Reads one answer before a deadline and remembers when each line was complete."""
+
+    def __init__(self, timeout: float) -> None:
+        self.began = time.monotonic()
+        self.timeout = timeout
+        self.sock: Optional[socket.socket] = None
+        self.status = 0
+        self.size = 0
+        self.lines: List[Tuple[float, bytes]] = []
+        self.rest = b""
+        self.failure = ""
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.began
+
+    def limit(self) -> None:
+        """Let the next read wait until the deadline and no longer: a server that sends a byte a second is late too."""
+        left = self.timeout - self.elapsed()
+        if left <= 0:
+            raise socket.timeout()
+        if self.sock is not None:
+            self.sock.settimeout(left)
+
+    def lateness(self) -> str:
+        if self.status:
+            return f"the answer was not complete after {self.timeout:g} s ({self.size} bytes had come)"
+        return f"no answer within {self.timeout:g} s" if self.sock else f"no connection within {self.elapsed():.0f} s"
+
+    def record(self, response: http.client.HTTPResponse) -> None:
+        self.status = response.status
+        while not response.isclosed():
+            self.limit()
+            data = response.read1(65536)
+            self.size += len(data)
+            if self.size > MAX_BYTES:
+                raise _Incomplete(f"the answer is larger than {MAX_BYTES} bytes")
+            *complete, self.rest = (self.rest + data).split(b"\n")
+            now = self.elapsed()
+            self.lines += [(now, line) for line in complete]
+        if response.length:  # what Content-Length promised and did not come
+            raise _Incomplete(f"the connection broke off after {self.size} bytes, {response.length} are missing")
+
+    def reply(self) -> Reply:
+        seconds = self.elapsed()
+        last = [(seconds, self.rest)] if self.rest else []
+        return Reply(self.status, tuple(self.lines + last), seconds, self.failure)

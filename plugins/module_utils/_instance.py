@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the installed files of a vLLM instance say about its endpoint. Hosts have no YAML library, so a small reader does."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Dict, List, Tuple, Union
+
+Value = Union[str, List[str]]
+
+_KEY = re.compile(r"(?P<key>[A-Za-z][\w.-]*):(?:\s+(?P<value>.*))?\Z")
+_ITEM = re.compile(r"\s*-\s+(?P<value>.*)\Z")
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Z_][A-Z0-9_]*)=(?P<value>.*)\Z", re.DOTALL)
+
+API_KEY = "VLLM_API_KEY"
+
+
+class InstanceError(Exception):
+    """A file of an instance cannot be used; the message names the line and what was expected."""
+
+
+def endpoint_of(text: str) -> Tuple[str, Tuple[str, ...]]:
+    """Return the URL on this host and the served model names of a vLLM ``--config`` file.
+
+    Keys left out have vLLM's defaults: port 8000, every interface, the model as its own name. Raises InstanceError.
+    """
+    config = read_flat_yaml(text)
+    host = _word(config, "host", "0.0.0.0")  # noqa: S104  what vLLM listens on without a host; it is only compared
+    # An address that stands for every interface is none to connect to.
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    port = _word(config, "port", "8000")
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise InstanceError(f"port: found {port!r}, expected a number from 1 to 65535")
+    names = config.get("served-model-name") or config.get("model") or []
+    names = [names] if isinstance(names, str) else names
+    if not names:
+        raise InstanceError("neither served-model-name nor model is there; expected the name to ask for")
+    scheme = "https" if "ssl-certfile" in config else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", tuple(names)
+
+
+def _word(config: Dict[str, Value], key: str, default: str) -> str:
+    value = config.get(key, default)
+    if isinstance(value, list):
+        raise InstanceError(f"{key}: found a list, expected one value")
+    return value
+
+
+def read_flat_yaml(text: str) -> Dict[str, Value]:
+    """Return the keys of a YAML mapping whose values are scalars or lists of scalars, as text; deeper values are left out.
+
+    It reads what Ansible's to_nice_yaml writes for such a mapping. Raises InstanceError that names the line.
+    """
+    found: Dict[str, Value] = {}
+    key = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#") or line in ("---", "..."):
+            continue
+        item, pair = _ITEM.match(line), _KEY.match(line)
+        if item and key:
+            values = found.setdefault(key, [])
+            if isinstance(values, list):
+                values.append(_scalar(item.group("value"), number))
+        elif pair:
+            key = pair.group("key").replace("_", "-")
+            value = (pair.group("value") or "").strip()
+            if value and not value.startswith("#"):
+                found[key] = _flow(value, number) if value.startswith("[") else _scalar(value, number)
+        elif not line.startswith((" ", "}", "]")):
+            raise InstanceError(f"line {number}: found {line!r}, expected 'key: value'")
+    return found
+
+
+def _flow(value: str, number: int) -> List[str]:
+    """Return the items of ``[a, 'b']``; names of models hold no commas."""
+    if not value.endswith("]"):
+        raise InstanceError(f"line {number}: found {value!r}, expected the list to end on its line")
+    return [_scalar(item.strip(), number) for item in value[1:-1].split(",") if item.strip()]
+
+
+def _scalar(value: str, number: int) -> str:
+    value = value.strip()
+    if value.startswith("'"):
+        quoted = re.match(r"'((?:[^']|'')*)'\s*(?:#.*)?\Z", value)
+        if quoted:
+            return quoted.group(1).replace("''", "'")
+    elif value.startswith('"'):
+        try:
+            text, end = json.JSONDecoder().raw_decode(value)
+        except ValueError:
+            text, end = None, 0
+        if isinstance(text, str) and (not value[end:].strip() or value[end:].lstrip().startswith("#")):
+            return text
+    else:
+        return re.sub(r"\s+#.*\Z", "", value)
+    raise InstanceError(f"line {number}: found {value!r}, expected the quotes to end on the line")
+
+
+def read_secrets(text: str) -> Dict[str, str]:
+    """Return the names and values of a file of secrets: systemd's ``NAME=value`` lines, or one line that is the API key.
+
+    Quotes round a value are taken off, as systemd does.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("#", ";"))]
+    pairs = [_ASSIGNMENT.match(line) for line in lines]
+    if len(lines) == 1 and pairs[0] is None:
+        return {API_KEY: lines[0]}
+    return {pair.group("name"): _unquoted(pair.group("value").strip()) for pair in pairs if pair}
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value

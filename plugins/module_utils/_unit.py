@@ -1,0 +1,208 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What systemd knows of a unit: its state, whether it will still come up, and the journal lines that say why not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Sequence, Tuple
+
+# Runs a command given as words and returns its exit status, output and error output.
+Runner = Callable[[List[str]], Tuple[int, str, str]]
+
+_PROPERTIES = (
+    "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,MainPID,InvocationID,ConditionResult,Job"
+)
+# vLLM prints the traceback of its engine, then that of the API server: the cause stands far above the end.
+_READ = 500
+_LONGEST = 500
+
+
+class UnitError(Exception):
+    """systemd could not be asked; the message is the whole sentence."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A unit as ``systemctl show`` tells it; job says whether systemd still has to start or stop it."""
+
+    load: str
+    active: str
+    sub: str
+    result: str
+    restarts: int
+    code: int
+    status: int
+    pid: int
+    invocation: str
+    condition: bool
+    job: bool
+
+    def __str__(self) -> str:
+        exited = ""
+        if self.code:
+            # The codes are those of waitid(2): 1 is an exit, 2 and 3 are signals.
+            how = "exit status" if self.code == 1 else "signal"
+            exited = f", {how} {self.status}"
+        times = "restart" if self.restarts == 1 else "restarts"
+        return f"{self.active} ({self.sub}), result {self.result}{exited}, {self.restarts} {times}"
+
+
+class Unit:
+    """One unit of this host."""
+
+    def __init__(self, name: str, run: Runner) -> None:
+        self.name = name
+        self._run = run
+
+    def state(self) -> State:
+        """Return what systemd says of the unit now; raises UnitError where systemd does not answer."""
+        rc, out, err = self._run(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", "--", self.name])
+        if rc:
+            raise UnitError(f"systemctl show {self.name}: {(err or out).strip()}")
+        return parse_show(out)
+
+    def journal(self, invocation: str) -> List[str]:
+        """Return the last lines that the unit and systemd wrote about the invocation, oldest first.
+
+        All invocations where this one is unknown or wrote nothing: a unit whose condition fails has none.
+        """
+        command = ["journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={_READ}", f"--unit={self.name}"]
+        # systemd's own lines about an invocation carry the field without the underscore.
+        of_invocation = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
+        for words in ([*command, *of_invocation], command) if invocation else (command,):
+            rc, out, err = self._run(words)
+            if rc:
+                return [f"journalctl: {err.strip()}"]
+            if out.strip():
+                return [line.rstrip() for line in out.splitlines() if line.strip()]
+        return []
+
+
+def parse_show(text: str) -> State:
+    """Return the state in the output of ``systemctl show --property=...``; raises UnitError for one without ActiveState."""
+    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    if "ActiveState" not in found:
+        raise UnitError(f"systemctl show: expected a line ActiveState=, found {text.strip()[:200]!r}")
+
+    def number(name: str) -> int:
+        value = found.get(name, "")
+        return int(value) if value.isdigit() else 0
+
+    return State(
+        load=found.get("LoadState", ""),
+        active=found["ActiveState"],
+        sub=found.get("SubState", ""),
+        result=found.get("Result", ""),
+        restarts=number("NRestarts"),
+        code=number("ExecMainCode"),
+        status=number("ExecMainStatus"),
+        pid=number("MainPID"),
+        invocation=found.get("InvocationID", ""),
+        condition=found.get("ConditionResult", "yes") == "yes",
+        job=number("Job") > 0,
+    )
+
+
+def is_up(state: State) -> bool:
+    """Return whether the unit runs or is on its way up."""
+    return state.active in ("active", "activating", "reloading") and state.sub != "auto-restart"
+
+
+def trouble(first: State, now: State) -> str:
+    """Return why the unit will not answer, as a clause that follows its name; empty while it may still come up.
+
+    first is the state when the wait began: restarts from before it are history, a new one means that vLLM died meanwhile.
+    """
+    if now.load != "loaded":
+        return {
+            "not-found": "does not exist on this host",
+            "masked": "is masked",
+        }.get(now.load, f"cannot be loaded by systemd (LoadState={now.load})")
+    if now.active == "failed" or now.sub == "auto-restart" or now.result != "success":
+        return f"has failed: {_manner(now)}"
+    if now.active == "inactive" and not now.job:
+        if not now.condition:
+            return "was not started: a condition of the unit is not met"
+        # With a status of 0 systemd sees no failure: a server that ends by itself is one all the same.
+        return f"has ended: {_manner(now)}" if now.code else "is not started"
+    if now.restarts > first.restarts:
+        return "died and was started again by systemd while it was waited for"
+    return ""
+
+
+def _manner(state: State) -> str:
+    """Return how the main process ended, from systemd's result and the exit status."""
+    if state.result == "oom-kill":
+        return "the kernel killed a process of it for want of memory (oom-kill)"
+    if state.result == "start-limit-hit":
+        return "it died too often in a short time (start-limit-hit)"
+    if state.result == "timeout":
+        return "systemd's time limit for starting or stopping it is over (timeout)"
+    ended = {1: f"exit status {state.status}", 2: f"killed by signal {state.status}", 3: f"dumped core on signal {state.status}"}
+    return f"{ended.get(state.code, 'no process was started')} ({state.result})"
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+# "(EngineCore pid=123) ERROR 11-21 08:00:00 [core.py:900] " in front of what was said, as a whole or in part.
+_PREFIX = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)?\) ?)?(?:(?P<level>[A-Z]+) [\d-]+ [\d:.]+ \[[^\]]*\] ?)?")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Refused|Failure)(?:: \S.*)?\Z")
+_FAULT = re.compile(
+    r"(?:[\w.-]+: error: |.*(?:CUDA out of memory|[Aa]ddress already in use|Permission denied|No such file or directory))"
+)
+# systemd's own words; "Failed with result" repeats what the state says.
+_SYSTEMD = re.compile(r".*(?:Failed at step|Failed to (?!.*result)|killed by the OOM killer|unmet condition|assertion failed)")
+# What vLLM's API server says when its engine has died, of whatever.
+_GENERIC = re.compile(r".*(?:Engine core initialization failed|EngineDeadError|See root cause above|WorkerProc initialization failed)")
+
+
+def reasons(lines: Sequence[str], most: int = 5) -> List[str]:
+    """Return the lines that say why a Python service died, the cause first, without their log prefixes.
+
+    Exceptions come before other error lines, and those that only report another one's death come last.
+    """
+    said = [_said(line) for line in lines]
+    exceptions = [_with_detail(said, index) for index, (_level, text) in enumerate(said) if _EXCEPTION.match(text)]
+    faults = [text for _level, text in said if _FAULT.match(text) or _SYSTEMD.match(text)]
+    errors = [text for level, text in said if level in ("ERROR", "CRITICAL") and not _is_traceback(text)]
+    found = list(dict.fromkeys([*exceptions, *faults, *errors]))
+    specific = [text for text in found if not _GENERIC.match(text)]
+    return (specific or found)[:most]
+
+
+def _said(line: str) -> Tuple[str, str]:
+    """Return the level ("" without one) and the text of a log line; the text keeps its indentation."""
+    clean = _ANSI.sub("", line)
+    prefix = _PREFIX.match(clean)
+    if prefix is None:
+        return "", clean
+    return prefix.group("level") or "", clean[prefix.end() :]
+
+
+def _with_detail(said: Sequence[Tuple[str, str]], index: int) -> str:
+    """Return an exception's line, with the next one where that is its second (pydantic says the cause there)."""
+    text = said[index][1]
+    after = said[index + 1][1] if index + 1 < len(said) else ""
+    if text.endswith(("validation error", ":")) or re.search(r"\d+ validation errors? for ", text):
+        return f"{text} {after.strip()}".strip()
+    return text
+
+
+def _is_traceback(text: str) -> bool:
+    return not text.strip() or text.startswith((" ", "Traceback ", "During handling", "The above exception"))
+
+
+def mask(text: str, secrets: Sequence[str]) -> str:
+    """Return text with every secret replaced by asterisks; the longest first, since one may hold another."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "********")
+    return text
+
+
+def shown(lines: Sequence[str], secrets: Sequence[str], most: Optional[int] = None) -> List[str]:
+    """Return the last lines (all without most), masked, without colours, and none longer than is useful in a message."""
+    last = lines if most is None else lines[len(lines) - min(most, len(lines)) :]
+    masked = [mask(_ANSI.sub("", line), secrets) for line in last]
+    return [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in masked]

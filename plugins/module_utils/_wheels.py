@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A directory of wheels -> the pages of a simple index (PEP 503, 658). No I/O."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from urllib.parse import quote, unquote, urldefrag, urljoin
+
+# PEP 427. A dash separates the fields, so none holds one; a build tag starts with a digit, a python tag does not.
+WHEEL_NAME = re.compile(
+    r"(?P<project>[^\s/-]+)-(?P<version>[^\s/-]+)(?:-(?P<build>\d[^\s/-]*))?"
+    r"-(?P<python>[^\s/-]+)-(?P<abi>[^\s/-]+)-(?P<platform>[^\s/-]+)\.whl"
+)
+ROOT_PAGE = "index.html"
+
+
+class WheelError(ValueError):
+    """A wheel or its name is not what it should be; the message is the whole sentence for the user."""
+
+
+@dataclass(frozen=True)
+class WheelName:
+    """What a wheel's file name says; ``project`` is normalised, ``tags`` are the expanded (python, abi, platform)."""
+
+    project: str
+    version: str
+    build: str
+    tags: FrozenSet[Tuple[str, str, str]]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One wheel as its project's page shows it; both digests are sha256 in hex, ``metadata_sha256`` that of METADATA."""
+
+    filename: str
+    sha256: str
+    requires_python: str
+    metadata_sha256: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file that a page of an index links to; ``url`` is absolute, ``sha256`` is None where the page gives none."""
+
+    filename: str
+    url: str
+    sha256: Optional[str]
+
+
+def normalise(name: str) -> str:
+    """Return a project's name as PEP 503 wants it in addresses."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def parse_name(filename: str) -> WheelName:
+    """Return the fields of a wheel's file name. Raises WheelError when it is not one by PEP 427."""
+    match = WHEEL_NAME.fullmatch(filename)
+    if match is None:
+        raise WheelError(
+            f"{filename}: not a wheel's file name; expected NAME-VERSION-PYTHON-ABI-PLATFORM.whl; "
+            "give the file its own name back or remove it"
+        )
+    tags = frozenset(
+        (python, abi, platform)
+        for python in match["python"].split(".")
+        for abi in match["abi"].split(".")
+        for platform in match["platform"].split(".")
+    )
+    return WheelName(normalise(match["project"]), match["version"].replace("_", "-"), match["build"] or "", tags)
+
+
+def render_pages(wheels: Iterable[Wheel]) -> Dict[str, str]:
+    """Return path below ``simple/`` -> text for the root page and a page per project; files sorted by name."""
+    projects: Dict[str, List[Wheel]] = {}
+    for wheel in sorted(wheels, key=lambda wheel: wheel.filename):
+        projects.setdefault(parse_name(wheel.filename).project, []).append(wheel)
+    names = sorted(projects)
+    pages = {f"{name}/{ROOT_PAGE}": _page(f"Links for {name}", map(_file_link, projects[name])) for name in names}
+    # The root page comes last: it must name no project whose page is not there yet.
+    pages[ROOT_PAGE] = _page("Simple index", (f'<a href="{name}/">{name}</a>' for name in names))
+    return pages
+
+
+def _page(title: str, links: Iterable[str]) -> str:
+    lines = [
+        "<!DOCTYPE html>",
+        "<html>",
+        f'<head><meta name="pypi:repository-version" content="1.0"><title>{html.escape(title)}</title></head>',
+        "<body>",
+        *(f"{link}<br>" for link in links),
+        "</body>",
+        "</html>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _file_link(wheel: Wheel) -> str:
+    attributes = {"href": f"../../wheels/{quote(wheel.filename)}#sha256={wheel.sha256}"}
+    if wheel.requires_python:
+        attributes["data-requires-python"] = wheel.requires_python
+    # The older spelling is the one that the pip of Debian 12 reads.
+    for spelling in ("data-core-metadata", "data-dist-info-metadata"):
+        attributes[spelling] = f"sha256={wheel.metadata_sha256}"
+    text = " ".join(f'{key}="{html.escape(value)}"' for key, value in attributes.items())
+    return f"<a {text}>{html.escape(wheel.filename)}</a>"
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hrefs: List[str] = []
+
+    def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
+        href = dict(attrs).get("href")
+        if tag == "a" and href:
+            self.hrefs.append(href)
+
+
+def links(page: str, url: str = "") -> List[Link]:
+    """Return what a page that lies at url links to, in its order."""
+    anchors = _Anchors()
+    anchors.feed(page)
+    found = []
+    for href in anchors.hrefs:
+        address, fragment = urldefrag(urljoin(url, href))
+        filename = unquote(address.rstrip("/").rsplit("/", 1)[-1])
+        found.append(Link(filename, address, fragment[7:] if fragment.startswith("sha256=") else None))
+    return found
+
+
+def stale_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> List[str]:
+    """Return the pages that are there and no longer wanted, sorted."""
+    return sorted(set(present) - set(pages))
+
+
+def changed_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> List[str]:
+    """Return the pages that are missing or differ, in the order of pages."""
+    return [path for path, text in pages.items() if present.get(path) != text]
+
+
+def listing(pages: Mapping[str, str]) -> str:
+    """Return the files that the pages of an index list, a line ``FILE sha256=...`` each: what a diff shows."""
+    lines = {
+        f"{link.filename} sha256={link.sha256}\n"
+        for path, text in pages.items()
+        if path != ROOT_PAGE
+        for link in links(text)
+    }
+    return "".join(sorted(lines))

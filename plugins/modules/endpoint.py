@@ -1,0 +1,462 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: endpoint
+short_description: Wait for a vLLM endpoint and verify its answers
+version_added: 0.1.0
+description:
+  - Waits until an OpenAI-compatible endpoint is ready, then asks for its models, for chats (plain and streamed), for a response
+    and for a completion, and fails when an answer is missing, empty, malformed or late.
+  - While it waits it watches the systemd unit of the server. When that dies, it fails at once with the reason and the last lines of
+    the journal instead of waiting for the deadline.
+  - It changes nothing. It runs on the host that serves and needs no Python library there.
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - On a host where the instance is not installed or its unit does not run, there is nothing to ask yet; the module then skips
+        and says so. A running one is verified as without check mode.
+  diff_mode:
+    support: none
+    details: It changes nothing.
+options:
+  instance:
+    description:
+      - Name of an instance that the role P(baremetal.inference.vllm#role) has installed.
+      - Address, served model names, unit and API key are read from O(config_dir)C(/NAME.yaml), C(vllm@NAME.service) and
+        O(config_dir)C(/NAME.secrets) on the host. An address that stands for all interfaces becomes the loopback address.
+      - O(url), O(model), O(unit), O(api_key) and O(api_key_file) go before what the files say.
+    type: str
+  config_dir:
+    description: Directory with the files of O(instance).
+    type: path
+    default: /etc/vllm
+  url:
+    description: Address of the server, without a path such as C(/v1). Without O(instance) it is V(http://127.0.0.1:8000).
+    type: str
+  unit:
+    description: Unit to watch, such as V(vllm@chat.service). Without it and without O(instance) no unit is watched.
+    type: str
+  model:
+    description: Served model name that C(/v1/models) must list and that is asked. Required without O(instance).
+    type: str
+  checks:
+    description: What to ask, in this order.
+    type: list
+    elements: str
+    choices: [models, chat, chat_stream, responses, completions]
+    default: [models, chat, chat_stream, responses, completions]
+  prompt:
+    description: What to ask in C(chat), C(chat_stream) and C(responses).
+    type: str
+    default: Is the fleet ready? Answer in one sentence.
+  completion_prompt:
+    description: Beginning of the text that C(completions) has to go on with.
+    type: str
+    default: The fleet is
+  expect:
+    description: Text that each answer to O(prompt) must contain. Any text that is not blank passes without it.
+    type: str
+  max_tokens:
+    description: Limit of each answer in tokens. What a model thinks before it answers counts.
+    type: int
+    default: 256
+  api_key:
+    description: API key of the server. It goes into the header of the requests and nowhere else.
+    type: str
+  api_key_file:
+    description:
+      - File on the host with the API key, for root only, as C(VLLM_API_KEY=...) among other such lines or alone on its line.
+      - Every value of the file is masked in the journal lines that are returned.
+    type: path
+  validate_certs:
+    description: Whether the certificate of an C(https) server must be valid for its address.
+    type: bool
+    default: true
+  ca_path:
+    description: File with the certificates of the authorities that are trusted for an C(https) server, on the host.
+    type: path
+  ready_timeout:
+    description: Seconds to wait until C(/health) answers 200.
+    type: float
+    default: 600
+  request_timeout:
+    description: Seconds until an answer must be complete.
+    type: float
+    default: 60
+  journal_lines:
+    description: How many of the last journal lines of the unit to return on failure.
+    type: int
+    default: 20
+notes:
+  - Reading the secrets and the journal needs root (C(become)).
+"""
+
+EXAMPLES = r"""
+- name: Verify an instance of the role vllm
+  baremetal.inference.endpoint:
+    instance: chat
+  become: true
+
+- name: Verify what the lab serves, answer included
+  baremetal.inference.endpoint:
+    instance: chat
+    expect: The fleet is ready.
+    ready_timeout: 120
+  become: true
+
+- name: Ask any OpenAI-compatible server for its models and a chat
+  baremetal.inference.endpoint:
+    url: http://127.0.0.1:9000
+    model: openai/gpt-oss-20b
+    checks: [models, chat]
+    api_key_file: /etc/gateway.key
+  become: true
+"""
+
+RETURN = r"""
+ok:
+  description: Whether everything passed; null when there was nothing to ask (check mode).
+  returned: always
+  type: bool
+msg:
+  description: On failure what was asked, what came back, the unit's state and the last journal lines, else one line.
+  returned: always
+  type: str
+url:
+  description: The address that was asked.
+  returned: always, unless an option was refused
+  type: str
+model:
+  description: The model name that was asked.
+  returned: always, unless an option was refused
+  type: str
+unit:
+  description: The unit that was watched.
+  returned: always, unless an option was refused
+  type: str
+checks:
+  description: The wait (C(ready)) and each check that was made, in order.
+  returned: when the endpoint was waited for
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: V(ready) or one of the O(checks).
+      type: str
+    ok:
+      description: Whether it passed.
+      type: bool
+    seconds:
+      description: How long it took.
+      type: float
+    detail:
+      description: What came back, or what was wrong with it.
+      type: str
+answer:
+  description: The text of the first chat, stream or response that passed.
+  returned: when one passed
+  type: str
+ready_after_s:
+  description: Seconds until C(/health) answered.
+  returned: when it did
+  type: float
+time_to_first_token_s:
+  description: Seconds from before the connection until the first chunk with text, reasoning included.
+  returned: when C(chat_stream) passed
+  type: float
+tokens_per_second:
+  description: The completion tokens that the server counted, by the seconds from before the connection until the last chunk.
+  returned: when C(chat_stream) passed
+  type: float
+reasons:
+  description: Lines of the journal that say why the server died, the cause first.
+  returned: on failure with a unit
+  type: list
+  elements: str
+journal:
+  description: Last lines of the journal of the invocation that failed, secrets masked.
+  returned: on failure with a unit
+  type: list
+  elements: str
+"""
+
+import os
+import re
+import ssl
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._endpoint import (
+    CHECKS,
+    Finding,
+    Question,
+    judge,
+    request_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils._instance import (
+    API_KEY,
+    InstanceError,
+    endpoint_of,
+    read_secrets,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._ready import Wait, wait_until_ready, watch
+from ansible_collections.baremetal.inference.plugins.module_utils._unit import (
+    Unit,
+    UnitError,
+    is_up,
+    mask,
+    reasons,
+    shown,
+)
+
+ARGUMENTS = {
+    "instance": {"type": "str"},
+    "config_dir": {"type": "path", "default": "/etc/vllm"},
+    "url": {"type": "str"},
+    "unit": {"type": "str"},
+    "model": {"type": "str"},
+    "checks": {"type": "list", "elements": "str", "choices": list(CHECKS), "default": list(CHECKS)},
+    "prompt": {"type": "str", "default": "Is the fleet ready? Answer in one sentence."},
+    "completion_prompt": {"type": "str", "default": "The fleet is"},
+    "expect": {"type": "str"},
+    "max_tokens": {"type": "int", "default": 256},
+    "api_key": {"type": "str", "no_log": True},
+    # The path is no secret, and hiding it would hide it in the errors about it.
+    "api_key_file": {"type": "path", "no_log": False},
+    "validate_certs": {"type": "bool", "default": True},
+    "ca_path": {"type": "path"},
+    "ready_timeout": {"type": "float", "default": 600},
+    "request_timeout": {"type": "float", "default": 60},
+    "journal_lines": {"type": "int", "default": 20},
+}
+
+
+class OptionError(Exception):
+    """An option, or a file that it names, cannot be used; the message is the whole sentence."""
+
+
+class NotInstalled(Exception):
+    """The host has no such instance yet; the message is the whole sentence."""
+
+
+class Endpoint:
+    """The endpoint that the options name, read from the instance's files where they do."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.params: dict[str, Any] = module.params
+        self._check_options()
+        self.secrets = [self.params["api_key"]] if self.params["api_key"] else []
+        self.url, self.models = self._address()
+        name = self.params["unit"] or (f"vllm@{self.params['instance']}.service" if self.params["instance"] else "")
+        self.unit = Unit(name, lambda words: module.run_command(words)) if name else None
+        key = self._api_key()
+        module.no_log_values.update(self.secrets)
+        try:
+            self.client = Client(self.url, key, self._tls() if self.url.startswith("https:") else None)
+        except AddressError as exc:
+            raise OptionError(str(exc)) from exc
+
+    def question(self) -> Question:
+        params = self.params
+        return Question(
+            self.models, params["prompt"], params["completion_prompt"], params["expect"] or "", params["max_tokens"]
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {"url": self.url, "model": self.models[0], "unit": self.unit.name if self.unit else ""}
+
+    def _check_options(self) -> None:
+        for name in ("max_tokens", "ready_timeout", "request_timeout"):
+            if self.params[name] <= 0:
+                raise OptionError(f"{name}: found {self.params[name]:g}, expected more than 0")
+        if self.params["journal_lines"] < 0:
+            raise OptionError(f"journal_lines: found {self.params['journal_lines']}, expected 0 or more")
+        if not self.params["checks"]:
+            raise OptionError(f"checks: the list is empty, expected some of {', '.join(CHECKS)}")
+        for name in ("prompt", "completion_prompt"):
+            if not self.params[name].strip():
+                raise OptionError(f"{name}: is blank, expected a text")
+        for name in ("instance", "unit"):
+            value = self.params[name]
+            if value is not None and not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", value):
+                raise OptionError(f"{name}: found {value!r}, expected a name such as chat or vllm@chat.service")
+
+    def _address(self) -> tuple[str, tuple[str, ...]]:
+        url, models = "http://127.0.0.1:8000", ()
+        instance = self.params["instance"]
+        if instance and not (self.params["url"] and self.params["model"]):
+            path = os.path.join(self.params["config_dir"], f"{instance}.yaml")
+            text = _read(path)
+            if text is None:
+                raise NotInstalled(f"instance {instance} is not installed on this host: {path} is not there")
+            try:
+                url, models = endpoint_of(text)
+            except InstanceError as exc:
+                raise OptionError(f"{path}: {exc}") from exc
+        if self.params["model"]:
+            models = (self.params["model"],)
+        return (self.params["url"] or url).rstrip("/"), models
+
+    def _api_key(self) -> str:
+        path = self.params["api_key_file"]
+        if path is None and self.params["instance"]:
+            # The role writes it only where the instance has secrets; it may hold others than the key.
+            secrets = self._secrets(os.path.join(self.params["config_dir"], f"{self.params['instance']}.secrets")) or {}
+            return self.params["api_key"] or secrets.get(API_KEY, "")
+        if path is None:
+            return self.params["api_key"] or ""
+        secrets = self._secrets(path)
+        if secrets is None:
+            raise OptionError(f"api_key_file: {path} is not on this host")
+        if not secrets.get(API_KEY):
+            raise OptionError(f"api_key_file: {path} has no line {API_KEY}=..., and is not one line that is the key")
+        return secrets[API_KEY]
+
+    def _secrets(self, path: str) -> dict[str, str] | None:
+        text = _read(path)
+        if text is None:
+            return None
+        secrets = read_secrets(text)
+        # Masking what is shorter, a switch such as 1 or true, would spoil the journal and hide nothing.
+        self.secrets += [value for name, value in secrets.items() if name == API_KEY or len(value) > 5]
+        return secrets
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.params["ca_path"])
+        except (OSError, ssl.SSLError) as exc:
+            raise OptionError(f"ca_path: {self.params['ca_path']} holds no certificates that can be used ({exc})") from exc
+        if not self.params["validate_certs"]:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def _read(path: str) -> str | None:
+    """Return the text of a file, None where there is none."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+    except PermissionError as exc:
+        raise OptionError(f"{path} is for root only; run the task with become: true") from exc
+    except (OSError, ValueError) as exc:
+        raise OptionError(f"{path} cannot be read: {exc}") from exc
+
+
+def verify(endpoint: Endpoint) -> tuple[Wait, list[Finding]]:
+    """Wait, then ask everything, whatever the answers before; the unit is looked at again at the end."""
+    wait = wait_until_ready(endpoint.client, endpoint.unit, endpoint.params["ready_timeout"])
+    if wait.problem:
+        return wait, []
+    question, timeout = endpoint.question(), endpoint.params["request_timeout"]
+    findings = [
+        judge(name, question, endpoint.client.request(*request_of(name, question), timeout))
+        for name in CHECKS
+        if name in endpoint.params["checks"]
+    ]
+    problem, invocation = watch(endpoint.unit, wait.first, wait.invocation)
+    return Wait(problem, wait.seconds, wait.first, invocation or wait.invocation), findings
+
+
+def result_of(endpoint: Endpoint, wait: Wait, findings: list[Finding]) -> dict[str, Any]:
+    """Return the values of a run; ok is False when the wait or a check failed."""
+    ready = Finding("ready", not wait.problem, wait.seconds, wait.problem or f"{endpoint.url}/health answered 200")
+    rows = [finding.row() for finding in (ready, *findings)]
+    result = {"ok": all(row["ok"] for row in rows), "checks": rows, **endpoint.facts()}
+    if findings or not wait.problem:
+        result["ready_after_s"] = round(wait.seconds, 3)
+    answers = [finding.answer for finding in findings if finding.ok and finding.name in ("chat", "chat_stream", "responses")]
+    if answers:
+        result["answer"] = answers[0]
+    for finding in findings:
+        if finding.speed:
+            result["time_to_first_token_s"] = finding.speed.time_to_first_token_s
+            result["tokens_per_second"] = finding.speed.tokens_per_second
+    return masked(result, endpoint.secrets)
+
+
+def masked(value: Any, secrets: list[str]) -> Any:
+    """Return value with the secrets masked in its texts: a server may repeat what it was sent."""
+    if isinstance(value, str):
+        return mask(value, secrets)
+    if isinstance(value, list):
+        return [masked(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {key: masked(item, secrets) for key, item in value.items()}
+    return value
+
+
+def failure_of(endpoint: Endpoint, wait: Wait, result: dict[str, Any]) -> dict[str, Any]:
+    """Return what is added to a failed run's values: the message, and what the unit's journal says."""
+    bad = [row for row in result["checks"] if not row["ok"]]
+    head = f"{result['model']} at {result['url']} does not pass {len(bad)} of {len(result['checks'])} checks:"
+    if len(result["checks"]) == 1:
+        head = f"{result['model']} at {result['url']} is not ready:"
+    message = [head, *(f"- {row['name']}: {row['detail']}" for row in bad)]
+    if any(row["name"] in ("chat", "chat_stream", "responses") for row in bad):
+        message.append(f"The prompt was {mask(endpoint.params['prompt'], endpoint.secrets)!r}.")
+    if endpoint.unit is None:
+        return {"msg": "\n".join(message)}
+    lines = endpoint.unit.journal(wait.invocation)
+    why = shown(reasons(lines), endpoint.secrets)
+    last = shown(lines, endpoint.secrets, endpoint.params["journal_lines"])
+    message.append(f"Unit {endpoint.unit.name}: {endpoint.unit.state()}.")
+    # A server that runs and answers badly may have logged errors about other people's requests.
+    if why and wait.problem:
+        message += ["Why, from its journal:", *(f"  {line}" for line in why)]
+    if last:
+        message += [f"Its last {len(last)} journal lines:", *(f"  {line}" for line in last)]
+    return {"msg": "\n".join(message), "reasons": why, "journal": last}
+
+
+def nothing_to_ask(endpoint: Endpoint) -> str:
+    """Return why there is nothing to verify in check mode, empty when there is."""
+    if endpoint.unit is None:
+        return "" if endpoint.client.request("GET", "/health", None, 5).status else f"nothing answers at {endpoint.url}"
+    state = endpoint.unit.state()
+    return "" if is_up(state) else f"unit {endpoint.unit.name} does not run: {state}"
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec=ARGUMENTS,
+        required_one_of=[("instance", "model")],
+        mutually_exclusive=[("api_key", "api_key_file")],
+        supports_check_mode=True,
+    )
+    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
+    try:
+        endpoint = Endpoint(module)
+        nothing = nothing_to_ask(endpoint) if module.check_mode else ""
+        if nothing:
+            module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {nothing}.", **endpoint.facts())
+        wait, findings = verify(endpoint)
+        result = result_of(endpoint, wait, findings)
+        if not result["ok"]:
+            result.update(failure_of(endpoint, wait, result))
+    except NotInstalled as exc:
+        if module.check_mode:
+            module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {exc}.")
+        module.fail_json(ok=False, msg=f"{exc}.")
+    except (OptionError, UnitError) as exc:
+        module.fail_json(ok=False, msg=f"{exc}.")
+    if not result["ok"]:
+        module.fail_json(changed=False, **result)
+    module.exit_json(changed=False, msg=f"{result['model']} at {result['url']} passes {len(result['checks'])} checks", **result)
+
+
+if __name__ == "__main__":
+    main()

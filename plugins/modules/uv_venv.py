@@ -1,0 +1,303 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: uv_venv
+short_description: Make a virtual environment from a hash-locked list of wheels
+version_added: 0.1.0
+description:
+  - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the content,
+    so an environment that is there is right and is left alone; another lock gets another directory beside it.
+  - It is built under a hidden name and renamed at the end, so nothing can start from half an environment.
+  - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. No configuration of uv or pip
+    on the host has a say.
+  - uv itself is pinned in the lock and comes from the same index, to C(ROOT/uv-VERSION/uv). The host needs Python, but neither
+    pip nor the venv package. uv is not installed into the environment.
+  - In check mode everything that can be known beforehand is checked all the same - Python's version, the machine, the space,
+    the index and that it lists every project.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  root:
+    description:
+      - Directory of all environments and of uv.
+    type: path
+    required: true
+  name:
+    description:
+      - What the environment is for, like C(0.32.0-cpu); its directory is called so, with the hash behind it.
+    type: str
+    required: true
+  requirements:
+    description:
+      - Text of the lock, every line C(NAME==VERSION) with at least one C(--hash=sha256:...), one of them for uv.
+      - A line C(# target&colon; cp311-x86_64) says which Python and machine it is for; the host is checked against it.
+    type: str
+    required: true
+  index_url:
+    description:
+      - Address of the simple index (PEP 503) that has every wheel of the lock. It has to be one without a login.
+    type: str
+    required: true
+  ca_file:
+    description:
+      - CA bundle on the host that signs the index's certificate; the system's own when empty.
+    type: path
+  python:
+    description:
+      - Python on the host that the environment belongs to.
+    type: path
+    default: /usr/bin/python3
+  size_bytes:
+    description:
+      - Bytes that must be free in O(root) before the environment is made.
+    type: int
+    default: 0
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Make the environment of vLLM 0.32.0 for CPUs
+  baremetal.inference.uv_venv:
+    root: /opt/vllm
+    name: 0.32.0-cpu
+    requirements: "{{ lookup('ansible.builtin.file', 'requirements/0.32.0-cpu-cp311-x86_64.txt') }}"
+    index_url: http://mirror/simple/
+    size_bytes: 4294967296
+  become: true
+"""
+
+RETURN = r"""
+path:
+  description: Where the environment is, or would be in check mode.
+  type: str
+  returned: success
+  sample: /opt/vllm/0.32.0-cpu-0123456789ab
+packages:
+  description: How many projects the environment holds.
+  type: int
+  returned: success
+"""
+
+import contextlib
+import glob
+import io
+import os
+import platform
+import shutil
+import ssl
+import urllib.error
+import urllib.request
+import zipfile
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.baremetal.inference.plugins.module_utils._venv import (
+    Lock,
+    VenvError,
+    check_host,
+    check_listed,
+    check_space,
+    choose_tool,
+    directory_name,
+    environment,
+    explain,
+    parse_lock,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._wheels import links
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMEOUT = 30  # seconds without a byte from the index
+# A site's mirror lists hundreds of projects. A public index lists them all, in a page too large to be worth reading.
+ROOT_PAGE_LIMIT = 4 << 20
+# The page of a project, and a wheel of uv, are far smaller.
+DOWNLOAD_LIMIT = 256 << 20
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "requirements": {"type": "str", "required": True},
+            "index_url": {"type": "str", "required": True},
+            "ca_file": {"type": "path"},
+            "python": {"type": "path", "default": "/usr/bin/python3"},
+            "size_bytes": {"type": "int", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = ensure(module)
+    except (OSError, VenvError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(**result)
+
+
+def ensure(module: AnsibleModule) -> dict[str, Any]:
+    """Make the environment unless it is there, and return the module's result."""
+    root, requirements = module.params["root"], module.params["requirements"]
+    lock = parse_lock(requirements)
+    path = os.path.join(root, directory_name(module.params["name"], requirements))
+    result = {"changed": False, "path": path, "packages": len(lock.contents())}
+    check_host(lock.target, module.params["python"], python_version(module), platform.machine())
+    if os.path.isdir(path):
+        return result
+    index = Index(module.params["index_url"], module.params["ca_file"])
+    check(module, lock, index)
+    if not module.check_mode:
+        build(module, lock, index, path)
+    pinned = "".join(f"{pin.name}=={pin.version}\n" for pin in lock.contents())
+    return {**result, "changed": True, "diff": {"before_header": path, "after_header": path, "before": "", "after": pinned}}
+
+
+def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
+    """Raise VenvError for whatever can be known to go wrong before anything is written."""
+    root = module.params["root"]
+    existing = root
+    while not os.path.isdir(existing):
+        existing = os.path.dirname(existing) or "/"
+    check_space(existing, shutil.disk_usage(existing).free, module.params["size_bytes"])
+    lock.tool  # noqa: B018  raises when there is none
+    listed = index.projects()
+    if listed is not None:
+        check_listed(lock, listed, index.url)
+
+
+def python_version(module: AnsibleModule) -> str:
+    """Return version, like 3.11, of the host's Python."""
+    python = module.params["python"]
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    if not os.access(python, os.X_OK):
+        raise VenvError(f"{python} is not a program on this host; point the option python to the Python that vLLM shall run on")
+    _rc, out, _err = module.run_command([python, "-I", "-S", "-c", code], check_rc=True)
+    return str(out).strip()
+
+
+class Index:
+    """A simple index, read over HTTP."""
+
+    def __init__(self, url: str, ca_file: str | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise VenvError(f"index_url {url!r} is not an address; expected one like http://mirror/simple/")
+        if "@" in parts.netloc:
+            raise VenvError("index_url holds a login, which would show in logs; expected an index that asks for none")
+        self.url = url.rstrip("/") + "/"
+        try:
+            self.context = ssl.create_default_context(cafile=ca_file or None)
+        except (OSError, ssl.SSLError) as exc:
+            raise VenvError(f"ca_file {ca_file}: cannot be read as a CA bundle ({exc})") from exc
+
+    def get(self, url: str, limit: int) -> bytes | None:
+        """Return what lies at url, None when it is larger than limit bytes. Raises VenvError when it cannot be had."""
+        request = urllib.request.Request(url, headers={"Accept": "text/html, */*;q=0.1"})  # noqa: S310  checked above
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT, context=self.context) as answer:  # noqa: S310
+                data: bytes = answer.read(limit + 1)
+        except urllib.error.HTTPError as exc:
+            raise VenvError(f"{url}: HTTP status {exc.code} ({exc.reason}); is this the address of a simple index?") from exc
+        except (OSError, urllib.error.URLError) as exc:
+            reason = getattr(exc, "reason", exc)
+            raise VenvError(f"{url} cannot be reached from this host ({reason}); is the mirror up, and index_url right?") from exc
+        return data if len(data) <= limit else None
+
+    def projects(self) -> list[str] | None:
+        """Return the projects that the index lists; None when its list is too long to be a mirror's."""
+        page = self.get(self.url, ROOT_PAGE_LIMIT)
+        return None if page is None else [link.filename for link in links(page.decode(errors="replace"), self.url)]
+
+
+def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
+    """Make the environment at path. Leaves nothing but the finished one, and uv."""
+    root, name = os.path.split(path)
+    # The service's user has to read what root writes here, whatever root's umask is.
+    os.umask(0o022)
+    os.makedirs(root, exist_ok=True)
+    remove_leftovers(root)
+    partial, cache = os.path.join(root, f".{name}.partial"), os.path.join(root, f".{name}.cache")
+    with cleaned_up(root):
+        uv = ensure_uv(lock, index, root)
+        wanted = environment(os.environ, index.url, module.params["ca_file"], cache)
+        # run_command can add variables, not take away those of the host's login environment.
+        os.environ.clear()
+        os.environ.update(wanted)
+        run(module, [uv, "venv", "--relocatable", "--python", module.params["python"], partial], index.url, root)
+        locked = os.path.join(partial, "requirements.txt")
+        with open(locked, "w", encoding="utf-8") as file:
+            file.writelines(f"{pin.text()}\n" for pin in lock.contents())
+        sync = [uv, "pip", "sync", "--require-hashes", "--only-binary", ":all:", "--python", f"{partial}/bin/python", locked]
+        run(module, sync, index.url, root)
+        # Tens of thousands of files: one sync of the disk, so that a power cut after the rename finds them whole.
+        os.sync()
+        os.rename(partial, path)
+
+
+def run(module: AnsibleModule, command: list[str], index_url: str, root: str) -> None:
+    """Run uv. Raises VenvError with one sentence when it fails."""
+    rc, out, err = module.run_command(command)
+    if rc:
+        raise VenvError(explain(err or out, index_url, root))
+
+
+@contextlib.contextmanager
+def cleaned_up(root: str) -> Iterator[None]:
+    """Remove what is unfinished, and uv's cache, however the block ends."""
+    try:
+        yield
+    finally:
+        remove_leftovers(root)
+
+
+def remove_leftovers(root: str) -> None:
+    """Remove what an earlier run that was killed has left."""
+    for suffix in ("partial", "cache"):
+        for path in glob.glob(os.path.join(glob.escape(root), f".*.{suffix}")):
+            shutil.rmtree(path)
+
+
+def ensure_uv(lock: Lock, index: Index, root: str) -> str:
+    """Return the path of the uv that the lock pins, fetched from the index when it is not there."""
+    pin = lock.tool
+    directory = os.path.join(root, f"uv-{pin.version}")
+    program = os.path.join(directory, "uv")
+    if os.path.exists(program):
+        return program
+    url = urljoin(index.url, "uv/")
+    page = index.get(url, DOWNLOAD_LIMIT) or b""
+    link, digests = choose_tool(pin, links(page.decode(errors="replace"), url), platform.machine(), index.url)
+    wheel = index.get(link.url, DOWNLOAD_LIMIT) or b""
+    if sha256(wheel).hexdigest() not in digests:
+        raise VenvError(
+            f"{link.url}: sha256 is {sha256(wheel).hexdigest()}, the lock wants {', '.join(sorted(digests))}; "
+            "carry the wheel to the mirror again (tools/fetch_wheels.py)"
+        )
+    partial = os.path.join(root, f".uv-{pin.version}.partial")
+    os.mkdir(partial)
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive, open(os.path.join(partial, "uv"), "wb") as file:
+        # One static program; the rest of the wheel is Python around it.
+        file.write(archive.read(f"uv-{pin.version}.data/scripts/uv"))
+        os.fchmod(file.fileno(), 0o755)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(partial, directory)
+    return program
+
+
+if __name__ == "__main__":
+    main()

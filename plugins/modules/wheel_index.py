@@ -1,0 +1,244 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: wheel_index
+short_description: Make a directory of wheels an index that pip and uv read
+version_added: 0.1.0
+description:
+  - Writes the pages of a simple index (PEP 503) into C(simple/) for the wheels that lie flat in C(wheels/) of the same directory,
+    so that any web server that serves that directory is a package index.
+  - Puts C(FILE.whl.metadata) beside each wheel (PEP 658), so that a client resolves without fetching wheels.
+  - Reads a wheel only when its size, time or inode has changed since the last run.
+  - Every page is published by rename; nothing is changed when any wheel turns out to be unreadable.
+  - Wheels themselves are never changed or removed, source archives are not listed, names that start with a dot are ignored.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  root:
+    description:
+      - Directory that holds C(wheels/) and gets C(simple/).
+      - An absent C(wheels/) counts as an empty one.
+    type: path
+    required: true
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Index the wheels that were carried to the mirror
+  baremetal.inference.wheel_index:
+    root: /srv/mirror
+  become: true
+"""
+
+RETURN = r"""
+projects:
+  description: Names of the projects that the index lists, normalised and sorted.
+  type: list
+  elements: str
+  returned: success
+wheels:
+  description: How many wheels the index lists.
+  type: int
+  returned: success
+bytes:
+  description: Size of all wheels together.
+  type: int
+  returned: success
+"""
+
+import contextlib
+import glob
+import json
+import os
+import re
+import stat
+import zipfile
+import zlib
+from dataclasses import asdict, dataclass, field
+from email.parser import BytesHeaderParser
+from hashlib import sha256
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.baremetal.inference.plugins.module_utils._wheels import (
+    ROOT_PAGE,
+    Wheel,
+    WheelError,
+    changed_pages,
+    listing,
+    parse_name,
+    render_pages,
+    stale_pages,
+)
+
+# What was read of each wheel; the leading dot keeps the web server from serving it.
+STAMPS = ".wheels.json"
+METADATA = ".metadata"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A wheel, and the size, time and inode that its file had when it was read."""
+
+    wheel: Wheel
+    stamp: list[int]
+    world_readable: bool = field(default=True, compare=False)
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"root": {"type": "path", "required": True}}, supports_check_mode=True)
+    simple, wheels = (os.path.join(module.params["root"], name) for name in ("simple", "wheels"))
+    # The web server's user has to read what is written here, whatever root's umask is.
+    os.umask(0o022)
+    try:
+        entries = read_entries(wheels, read_stamps(simple))
+        pages, present = render_pages(entry.wheel for entry in entries), read_pages(simple)
+        changed, stale = changed_pages(pages, present), stale_pages(pages, present)
+        lacking, orphans = compare_metadata(wheels, entries)
+        if not module.check_mode:
+            os.makedirs(simple, exist_ok=True)
+            for name in lacking:
+                publish(os.path.join(wheels, name + METADATA), read_metadata(os.path.join(wheels, name)))
+            for path in changed:
+                publish(os.path.join(simple, path), pages[path].encode())
+            remove(simple, stale)
+            for name in orphans:
+                os.unlink(os.path.join(wheels, name))
+            write_stamps(simple, entries)
+    except (OSError, WheelError) as exc:
+        module.fail_json(msg=str(exc))
+    unreadable = [entry.wheel.filename for entry in entries if not entry.world_readable]
+    if unreadable:
+        module.warn(f"only root can read these files of {wheels}, so a web server may not: {', '.join(unreadable)}")
+    module.exit_json(
+        changed=bool(changed or stale or lacking or orphans),
+        projects=sorted(os.path.dirname(path) for path in pages if path != ROOT_PAGE),
+        wheels=len(entries),
+        bytes=sum(entry.stamp[0] for entry in entries),
+        diff={"before_header": simple, "after_header": simple, "before": listing(present), "after": listing(pages)},
+    )
+
+
+def read_entries(wheels: str, stamps: dict[str, Entry]) -> list[Entry]:
+    """Return every wheel of a directory, sorted by name; a file that has not changed since its stamp is not read."""
+    names = sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []
+    return [
+        read_entry(os.path.join(wheels, name), stamps.get(name))
+        for name in names
+        if name.endswith(".whl") and not name.startswith(".")
+    ]
+
+
+def read_entry(path: str, known: Entry | None) -> Entry:
+    """Return the entry of one wheel. Raises WheelError when it is none, or not a whole one."""
+    name = os.path.basename(path)
+    parse_name(name)
+    status = os.stat(path)
+    stamp = [status.st_size, status.st_mtime_ns, status.st_ino]
+    world_readable = bool(status.st_mode & stat.S_IROTH)
+    if known and known.stamp == stamp:
+        return Entry(known.wheel, stamp, world_readable)
+    metadata = read_metadata(path)
+    requires_python = BytesHeaderParser().parsebytes(metadata).get("Requires-Python", "")
+    return Entry(Wheel(name, sha256_of(path), requires_python, sha256(metadata).hexdigest()), stamp, world_readable)
+
+
+def read_metadata(path: str) -> bytes:
+    """Return METADATA of a wheel. Raises WheelError for a file that is not a whole zip with one inside."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+            if len(members) != 1:
+                raise zipfile.BadZipFile(f"{len(members)} files *.dist-info/METADATA inside, expected 1")
+            return archive.read(members[0])
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as exc:
+        raise WheelError(
+            f"{path}: not a whole wheel ({exc}); nothing was changed; copy the file again, or remove it"
+        ) from exc
+
+
+def sha256_of(path: str) -> str:
+    """Return the sha256 of a file in hex."""
+    digest = sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def compare_metadata(wheels: str, entries: list[Entry]) -> tuple[list[str], list[str]]:
+    """Return the wheels that lack their metadata file or have another's, and the metadata files without a wheel."""
+    wanted = {entry.wheel.filename: entry.wheel.metadata_sha256 for entry in entries}
+    files = sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []
+    orphans = [name for name in files if name.endswith(".whl" + METADATA) and name[: -len(METADATA)] not in wanted]
+    there = set(files)
+    lacking = [
+        name
+        for name, digest in wanted.items()
+        if name + METADATA not in there or sha256_of(os.path.join(wheels, name + METADATA)) != digest
+    ]
+    return lacking, orphans
+
+
+def read_pages(simple: str) -> dict[str, str]:
+    """Return path below simple -> text of the pages that are there."""
+    paths = glob.glob(os.path.join(glob.escape(simple), ROOT_PAGE)) + glob.glob(
+        os.path.join(glob.escape(simple), "*", ROOT_PAGE)
+    )
+    found = {}
+    for path in paths:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found[os.path.relpath(path, simple)] = file.read()
+    return found
+
+
+def read_stamps(simple: str) -> dict[str, Entry]:
+    """Return what is known of each wheel by file name; nothing when the stamps are missing or of another form."""
+    try:
+        with open(os.path.join(simple, STAMPS), encoding="utf-8") as file:
+            stored = json.load(file)
+        return {item["wheel"]["filename"]: Entry(Wheel(**item["wheel"]), item["stamp"]) for item in stored}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def write_stamps(simple: str, entries: list[Entry]) -> None:
+    """Remember entries for the next run; no change of the index, so not reported as one."""
+    if read_stamps(simple) != {entry.wheel.filename: entry for entry in entries}:
+        stored = [{"wheel": asdict(entry.wheel), "stamp": entry.stamp} for entry in entries]
+        publish(os.path.join(simple, STAMPS), json.dumps(stored, indent=0).encode())
+
+
+def publish(path: str, data: bytes) -> None:
+    """Write a file under a hidden name beside its place and rename it there."""
+    directory, name = os.path.split(path)
+    os.makedirs(directory, exist_ok=True)
+    partial = os.path.join(directory, f".{name.lstrip('.')}.partial")
+    with open(partial, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+
+
+def remove(simple: str, stale: list[str]) -> None:
+    """Remove pages, and the directories that are empty without them."""
+    for path in stale:
+        os.unlink(os.path.join(simple, path))
+        with contextlib.suppress(OSError):  # somebody else's files are in it
+            os.rmdir(os.path.dirname(os.path.join(simple, path)))
+
+
+if __name__ == "__main__":
+    main()

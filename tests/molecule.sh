@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Run molecule scenarios (all, or those named), each on fresh hosts in a lab of its own that is gone afterwards.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PWD/.venv/bin:$PATH" LC_ALL=C.UTF-8
+export LAB_NAME=molecule LAB_SUBNET_PREFIX=${LAB_SUBNET_PREFIX:-10.87.201}
+export ANSIBLE_FORCE_COLOR=0 PY_COLORS=0
+
+trap 'tools/lab.py down' EXIT
+if (($#)); then scenarios=("$@"); else mapfile -t scenarios < <(cd molecule && printf '%s\n' */ | tr -d /); fi
+tools/lab_content.sh
+for scenario in "${scenarios[@]}"; do
+  printf '\n=== molecule: %s\n' "$scenario"
+  molecule test --scenario-name "$scenario"
+done
