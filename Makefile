@@ -9,10 +9,10 @@ help:  ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
 
 demo:  ## From nothing to a chat answer of a real vLLM on a lab host
-	@tools/demo.sh
+	@python3 tools/demo.py
 
 demo-down:  ## Take the demo's lab down without a trace
-	@tools/demo.sh down
+	@python3 tools/demo.py down
 
 test: ready lint types sanity molecule unit integration  ## Everything that CI runs
 

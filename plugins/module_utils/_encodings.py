@@ -15,7 +15,7 @@ import html.parser
 import os
 import re
 import zipfile
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import NamedTuple, Sequence
 from urllib.parse import urldefrag, urljoin
 
 
@@ -43,7 +43,7 @@ class EncodingsError(ValueError):
     """An encoding cannot be had; the message is the whole sentence for the user."""
 
 
-def expected(names: Sequence[str]) -> Dict[str, Published]:
+def expected(names: Sequence[str]) -> dict[str, Published]:
     """Return size and sha256 of each named file. Raises EncodingsError for a name that is not published."""
     unknown = sorted(set(names) - set(ENCODINGS))
     if unknown:
@@ -51,7 +51,7 @@ def expected(names: Sequence[str]) -> Dict[str, Published]:
     return {name: ENCODINGS[name] for name in names}
 
 
-def from_wheel(path: Union[str, os.PathLike[str]], name: str) -> bytes:
+def from_wheel(path: str | os.PathLike[str], name: str) -> bytes:
     """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError."""
     try:
         with zipfile.ZipFile(path) as wheel:
@@ -92,7 +92,7 @@ def _libzstd(origin: str) -> ctypes.CDLL:
     return zstd
 
 
-def _decompress(zstd: ctypes.CDLL, data: bytes, size: int) -> Optional[bytes]:
+def _decompress(zstd: ctypes.CDLL, data: bytes, size: int) -> bytes | None:
     """Return what the zstd frame at the start of ``data`` holds, or None unless it is exactly ``size`` bytes."""
     length = zstd.ZSTD_findFrameCompressedSize(data, len(data))
     # Errors are the last values of size_t.
@@ -107,14 +107,14 @@ class Link(NamedTuple):
     """A wheel in a simple index: its address without the fragment, and its sha256 where the index says one."""
 
     url: str
-    sha256: Optional[str]
+    sha256: str | None
 
 
 def newest_wheel(page: str, url: str) -> Link:
     """Return the newest wheel of a simple index's project page (HTML, at ``url``). Raises EncodingsError."""
     parser = _Links()
     parser.feed(page)
-    wheels: List[Tuple[Tuple[int, ...], str]] = []
+    wheels: list[tuple[tuple[int, ...], str]] = []
     for target in parser.targets:
         name = urldefrag(target).url.rsplit("/", 1)[-1]
         if name.endswith(".whl") and name.count("-") >= 4:
@@ -129,7 +129,7 @@ def newest_wheel(page: str, url: str) -> Link:
 class _Links(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.targets: List[str] = []
+        self.targets: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.targets.extend(value for key, value in attrs if tag == "a" and key == "href" and value)

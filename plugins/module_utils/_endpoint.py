@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils._http import Reply
 
@@ -24,7 +24,7 @@ _PATHS = {
 _SHOWN = 200
 
 
-class BadAnswer(Exception):
+class BadAnswerError(Exception):
     """An answer that does not pass; the message is a clause that says what was found and what was expected."""
 
 
@@ -32,12 +32,12 @@ class BadAnswer(Exception):
 class Question:
     """What is asked.
 
-    models: served names that the server must list; the first one is asked. prompt: for chat and responses. completion_prompt:
-    the beginning of a text, for completions. expect: text that the answers to prompt must contain, empty for any text.
-    max_tokens: the limit of each answer, reasoning included.
+    models: served names that the server must list; the first one is asked. prompt: for chat and responses.
+    completion_prompt: the beginning of a text, for completions. expect: text that the answers to prompt must contain,
+    empty for any text. max_tokens: the limit of each answer, reasoning included.
     """
 
-    models: Tuple[str, ...]
+    models: tuple[str, ...]
     prompt: str
     completion_prompt: str
     expect: str
@@ -48,10 +48,10 @@ class Question:
 class Speed:
     """How fast a streamed answer came.
 
-    time_to_first_token_s: seconds from before the connection is opened until the first chunk with text, reasoning included.
-    tokens_per_second: the completion tokens that the server counted, hidden ones (Harmony's channel markers) included, divided by
-    the seconds from before the connection is opened until the last chunk that belongs to the answer. It includes the prefill and
-    does not depend on how many tokens the server packs into a chunk (--stream-interval).
+    time_to_first_token_s: seconds from before the connection is opened until the first chunk with text, reasoning
+    included. tokens_per_second: the completion tokens that the server counted, hidden ones (Harmony's channel markers)
+    included, divided by the seconds from before the connection is opened until the last chunk of the answer. It
+    includes the prefill and does not depend on how many tokens the server packs into a chunk (--stream-interval).
     """
 
     time_to_first_token_s: float
@@ -60,25 +60,25 @@ class Speed:
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check. answer: the text that came, empty where there was none; speed: of a good stream only."""
+    """The outcome of one check. answer: the text that came, empty without one; speed: of a good stream only."""
 
     name: str
     ok: bool
     seconds: float
     detail: str
     answer: str = ""
-    speed: Optional[Speed] = None
+    speed: Speed | None = None
 
-    def row(self) -> Dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         """Return what is reported of a check."""
         return {"name": self.name, "ok": self.ok, "seconds": round(self.seconds, 3), "detail": self.detail}
 
 
-def request_of(name: str, question: Question) -> Tuple[str, str, Optional[Dict[str, Any]]]:
+def request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] | None]:
     """Return method, path and payload of a check of CHECKS. Temperature 0: the same question gets the same answer."""
-    base: Dict[str, Any] = {"model": question.models[0], "temperature": 0}
+    base: dict[str, Any] = {"model": question.models[0], "temperature": 0}
     messages = [{"role": "user", "content": question.prompt}]
-    payloads: Dict[str, Optional[Dict[str, Any]]] = {
+    payloads: dict[str, dict[str, Any] | None] = {
         "models": None,
         "chat": {**base, "messages": messages, "max_tokens": question.max_tokens},
         "chat_stream": {
@@ -101,21 +101,21 @@ def judge(name: str, question: Question, reply: Reply) -> Finding:
     try:
         _refuse_failure(reply)
         answer, detail, speed = _JUDGES[name](question, reply)
-    except BadAnswer as exc:
+    except BadAnswerError as exc:
         return Finding(name, False, reply.seconds, f"{method} {path}: {exc}")
     return Finding(name, True, reply.seconds, detail, answer, speed)
 
 
 def _refuse_failure(reply: Reply) -> None:
     if not reply.status:
-        raise BadAnswer(reply.failure)
+        raise BadAnswerError(reply.failure)
     if reply.status in (401, 403):
-        raise BadAnswer(
+        raise BadAnswerError(
             f"answered {reply.status} ({_server_error(reply.body)}); the server wants another API key: "
             "give the one that it was started with as api_key or api_key_file"
         )
     if reply.status != 200:
-        raise BadAnswer(f"answered {reply.status}: {_server_error(reply.body)}")
+        raise BadAnswerError(f"answered {reply.status}: {_server_error(reply.body)}")
 
 
 def _server_error(body: bytes) -> str:
@@ -128,16 +128,16 @@ def _server_error(body: bytes) -> str:
         return _short(body.decode(errors="replace").strip()) or "with an empty body"
 
 
-def _judge_models(question: Question, reply: Reply) -> Tuple[str, str, Optional[Speed]]:
+def _judge_models(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
     data = _json(reply)
     listed = [dig(data, "data", index, "id", kind=str) for index in range(len(dig(data, "data", kind=list)))]
     missing = [name for name in question.models if name not in listed]
     if missing:
-        raise BadAnswer(f"lists {', '.join(listed) or 'no model'}, but not {', '.join(missing)}")
+        raise BadAnswerError(f"lists {', '.join(listed) or 'no model'}, but not {', '.join(missing)}")
     return "", f"lists {', '.join(question.models)}", None
 
 
-def _judge_chat(question: Question, reply: Reply) -> Tuple[str, str, Optional[Speed]]:
+def _judge_chat(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
     data = _json(reply)
     message = dig(data, "choices", 0, "message", kind=dict)
     tokens = dig(data, "usage", "completion_tokens", kind=int)
@@ -147,35 +147,39 @@ def _judge_chat(question: Question, reply: Reply) -> Tuple[str, str, Optional[Sp
     return _expected(text, question), _told(text, finish, tokens), None
 
 
-def _judge_stream(question: Question, reply: Reply) -> Tuple[str, str, Optional[Speed]]:
+def _judge_stream(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
     stream = read_stream(reply.lines)
     if reply.failure:
-        raise BadAnswer(f"the stream broke after {stream.chunks} chunks: {reply.failure}")
+        raise BadAnswerError(f"the stream broke after {stream.chunks} chunks: {reply.failure}")
     if not stream.chunks:
-        raise BadAnswer(f"answered 200 without one event; found {_found(reply.body)}, expected lines 'data: {{...}}'")
+        raise BadAnswerError(
+            f"answered 200 without one event; found {_found(reply.body)}, expected lines 'data: {{...}}'"
+        )
     if not stream.done:
-        raise BadAnswer(f"the stream ended after {stream.chunks} chunks without 'data: [DONE]'")
+        raise BadAnswerError(f"the stream ended after {stream.chunks} chunks without 'data: [DONE]'")
     if stream.tokens is None:
-        raise BadAnswer("no chunk held usage.completion_tokens, although stream_options.include_usage was asked for")
+        raise BadAnswerError(
+            "no chunk held usage.completion_tokens, although stream_options.include_usage was asked for"
+        )
     text = _text(stream.text, "choices[0].delta.content", stream.reasoning, stream.finish, stream.tokens)
     speed = Speed(round(stream.first, 4), round(stream.tokens / max(stream.last, 1e-6), 2))
     told = f"{_told(text, stream.finish, stream.tokens)}, first token after {speed.time_to_first_token_s:.3f} s"
     return _expected(text, question), f"{told}, {speed.tokens_per_second:g} tokens/s", speed
 
 
-def _judge_responses(question: Question, reply: Reply) -> Tuple[str, str, Optional[Speed]]:
+def _judge_responses(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
     data = _json(reply)
     status = dig(data, "status", kind=str)
     tokens = dig(data, "usage", "output_tokens", kind=int)
     output = dig(data, "output", kind=list)
     if status != "completed":
-        reason = (data.get("incomplete_details") or {}).get("reason") or (data.get("error") or {}).get("message") or "no reason given"
+        reason = (data.get("incomplete_details") or {}).get("reason") or "no reason given"
         way_out = "; raise max_tokens" if reason == "max_output_tokens" else ""
-        raise BadAnswer(f"status is {status!r} ({_short(str(reason))}), expected 'completed'{way_out}")
+        raise BadAnswerError(f"status is {status!r} ({_short(str(reason))}), expected 'completed'{way_out}")
     text = "".join(_output_text(output, index) for index in range(len(output)))
     kinds = ", ".join(str(item["type"]) for item in output) or "nothing"
     if not text.strip():
-        raise BadAnswer(f"output holds no text; found {kinds}, expected a message with output_text")
+        raise BadAnswerError(f"output holds no text; found {kinds}, expected a message with output_text")
     return _expected(text, question), _told(text, status, tokens), None
 
 
@@ -192,7 +196,7 @@ def _output_text(output: Sequence[Any], index: int) -> str:
     )
 
 
-def _judge_completions(_question: Question, reply: Reply) -> Tuple[str, str, Optional[Speed]]:
+def _judge_completions(_question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
     data = _json(reply)
     text = dig(data, "choices", 0, "text", kind=str)
     tokens = dig(data, "usage", "completion_tokens", kind=int)
@@ -202,7 +206,7 @@ def _judge_completions(_question: Question, reply: Reply) -> Tuple[str, str, Opt
 
 
 _Judge = Callable[[Question, Reply], Tuple[str, str, Optional[Speed]]]
-_JUDGES: Dict[str, _Judge] = {
+_JUDGES: dict[str, _Judge] = {
     "models": _judge_models,
     "chat": _judge_chat,
     "chat_stream": _judge_stream,
@@ -213,20 +217,20 @@ _JUDGES: Dict[str, _Judge] = {
 
 @dataclass
 class Stream:
-    """What a stream of chat chunks held. first, last: seconds until the first chunk with text and the last one with a choice."""
+    """What a chat's stream held. first, last: seconds until the first chunk with text, the last one with a choice."""
 
     text: str = ""
     reasoning: str = ""
-    finish: Optional[str] = None
-    tokens: Optional[int] = None
+    finish: str | None = None
+    tokens: int | None = None
     chunks: int = 0
     done: bool = False
     first: float = 0.0
     last: float = 0.0
 
 
-def read_stream(lines: Sequence[Tuple[float, bytes]]) -> Stream:
-    """Return what the server-sent events in lines hold together; raises BadAnswer for a chunk that is not one."""
+def read_stream(lines: Sequence[tuple[float, bytes]]) -> Stream:
+    """Return what the server-sent events in lines hold together; raises BadAnswerError for a chunk that is not one."""
     stream = Stream()
     for seconds, data in sse_events(lines):
         if data == "[DONE]":
@@ -234,15 +238,15 @@ def read_stream(lines: Sequence[Tuple[float, bytes]]) -> Stream:
             break
         try:
             _add_chunk(stream, _object(data, "it"), seconds)
-        except BadAnswer as exc:
-            raise BadAnswer(f"chunk {stream.chunks} of the stream: {exc}") from exc
+        except BadAnswerError as exc:
+            raise BadAnswerError(f"chunk {stream.chunks} of the stream: {exc}") from exc
         stream.chunks += 1
     return stream
 
 
 def _add_chunk(stream: Stream, chunk: Mapping[str, Any], seconds: float) -> None:
     if "error" in chunk:
-        raise BadAnswer(f"it is an error: {_server_error(json.dumps(chunk).encode())}")
+        raise BadAnswerError(f"it is an error: {_server_error(json.dumps(chunk).encode())}")
     if chunk.get("usage"):
         stream.tokens = dig(chunk, "usage", "completion_tokens", kind=int)
     # The chunk with the usage has no choice.
@@ -257,13 +261,13 @@ def _add_chunk(stream: Stream, chunk: Mapping[str, Any], seconds: float) -> None
             stream.first = seconds
 
 
-def sse_events(lines: Sequence[Tuple[float, bytes]]) -> List[Tuple[float, str]]:
+def sse_events(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str]]:
     """Return the data of each server-sent event with the seconds at which its last line came.
 
-    An event ends with an empty line (WHATWG's rule: one that is not ended is no event); comments and other fields are left out.
+    An event ends with an empty line (WHATWG's rule: one without is no event); comments and other fields are left out.
     """
-    events: List[Tuple[float, str]] = []
-    data: List[str] = []
+    events: list[tuple[float, str]] = []
+    data: list[str] = []
     for seconds, raw in lines:
         line = raw.decode(errors="replace").rstrip("\r")
         field, _colon, value = line.partition(":")
@@ -278,22 +282,25 @@ def sse_events(lines: Sequence[Tuple[float, bytes]]) -> List[Tuple[float, str]]:
 def dig(data: Any, *path: Any, kind: type = object, at: str = "") -> Any:
     """Return what lies at path (names and indexes) in data, which must be of the type kind.
 
-    Raises BadAnswer that names the place, what is there and what was expected; at is where data itself lies.
+    Raises BadAnswerError that names the place, what is there and what was expected; at is where data itself lies.
     """
     here = at
     for step in path:
-        inside, here = here or "the answer", f"{here}[{step}]" if isinstance(step, int) else f"{here}.{step}".lstrip(".")
-        fits = len(data) > step if isinstance(data, list) and isinstance(step, int) else isinstance(data, dict) and step in data
-        if not fits:
-            raise BadAnswer(f"{here} is missing; {inside} is {_shape(data)}")
+        inside = here or "the answer"
+        if isinstance(step, int):
+            here, there = f"{here}[{step}]", isinstance(data, list) and step < len(data)
+        else:
+            here, there = f"{here}.{step}".lstrip("."), isinstance(data, dict) and step in data
+        if not there:
+            raise BadAnswerError(f"{here} is missing; {inside} is {_shape(data)}")
         data = data[step]
     # bool is an int for Python, and no number of tokens.
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
-        raise BadAnswer(f"{here} is {_shape(data)}, expected {_KINDS[kind]}")
+        raise BadAnswerError(f"{here} is {_shape(data)}, expected {_KINDS[kind]}")
     return data
 
 
-_KINDS: Dict[type, str] = {str: "text", int: "a number", list: "a list", dict: "an object"}
+_KINDS: dict[type, str] = {str: "text", int: "a number", list: "a list", dict: "an object"}
 
 
 def _shape(data: Any) -> str:
@@ -307,21 +314,21 @@ def _shape(data: Any) -> str:
     return _short(json.dumps(data))
 
 
-def _json(reply: Reply) -> Dict[str, Any]:
+def _json(reply: Reply) -> dict[str, Any]:
     if reply.failure:
-        raise BadAnswer(f"answered {reply.status}, but {reply.failure}")
+        raise BadAnswerError(f"answered {reply.status}, but {reply.failure}")
     return _object(reply.body.decode(errors="replace"), "the answer")
 
 
-def _object(text: str, what: str) -> Dict[str, Any]:
+def _object(text: str, what: str) -> dict[str, Any]:
     if not text.strip():
-        raise BadAnswer(f"{what} is empty, expected a JSON object")
+        raise BadAnswerError(f"{what} is empty, expected a JSON object")
     try:
         data = json.loads(text)
     except ValueError as exc:
-        raise BadAnswer(f"{what} is not JSON ({exc}); found {_found(text.encode())}") from exc
+        raise BadAnswerError(f"{what} is not JSON ({exc}); found {_found(text.encode())}") from exc
     if not isinstance(data, dict):
-        raise BadAnswer(f"{what} is {_shape(data)}, expected a JSON object")
+        raise BadAnswerError(f"{what} is {_shape(data)}, expected a JSON object")
     return data
 
 
@@ -333,18 +340,18 @@ def _reasoning(message: Mapping[str, Any]) -> str:
 def _text(text: Any, where: str, reasoning: str, finish: Any, tokens: int) -> str:
     """Return text where it is one that a person could read."""
     if text is not None and not isinstance(text, str):
-        raise BadAnswer(f"{where} is {_shape(text)}, expected text")
+        raise BadAnswerError(f"{where} is {_shape(text)}, expected text")
     if text and text.strip():
         return str(text)
     if finish == "length":
         used = "went into reasoning" if reasoning else "gave no text"
-        raise BadAnswer(f"{where} is empty: all {tokens} tokens {used} (finish_reason length); raise max_tokens")
-    raise BadAnswer(f"{where} is empty ({tokens} tokens, finish_reason {finish}), expected text")
+        raise BadAnswerError(f"{where} is empty: all {tokens} tokens {used} (finish_reason length); raise max_tokens")
+    raise BadAnswerError(f"{where} is empty ({tokens} tokens, finish_reason {finish}), expected text")
 
 
 def _expected(text: str, question: Question) -> str:
     if question.expect and question.expect not in text:
-        raise BadAnswer(f"answered {_short(text)!r}, which does not contain {question.expect!r}")
+        raise BadAnswerError(f"answered {_short(text)!r}, which does not contain {question.expect!r}")
     return text
 
 

@@ -17,7 +17,7 @@ import ssl
 import time
 import urllib.parse
 from dataclasses import dataclass
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, Mapping
 
 CONNECT_TIMEOUT = 5.0
 # An answer to a short question has a few kilobytes; whatever sends more is not the server that was asked for.
@@ -32,13 +32,13 @@ class AddressError(Exception):
 class Reply:
     """What came back for one request.
 
-    status: the HTTP status, 0 where no answer began. lines: the body's lines without their line ends, each with the seconds
-    from the beginning of the request until it was complete. seconds: until the last byte or the failure. failure: why the
-    answer is missing or incomplete, as a clause; empty for a complete answer.
+    status: the HTTP status, 0 where no answer began. lines: the body's lines without their line ends, each with the
+    seconds from before the connection until it was complete. seconds: until the last byte or the failure. failure: why
+    the answer is missing or incomplete, as a clause; empty for a complete answer.
     """
 
     status: int
-    lines: Tuple[Tuple[float, bytes], ...]
+    lines: tuple[tuple[float, bytes], ...]
     seconds: float
     failure: str = ""
 
@@ -51,7 +51,7 @@ class Reply:
 class Client:
     """Requests to one server, each on a connection of its own; proxies of the environment are not used."""
 
-    def __init__(self, url: str, api_key: str = "", tls: Optional[ssl.SSLContext] = None) -> None:
+    def __init__(self, url: str, api_key: str = "", tls: ssl.SSLContext | None = None) -> None:
         """Take the server's address without a path such as /v1; raises AddressError."""
         self.url = url.rstrip("/")
         self._parts = split_url(url)
@@ -63,7 +63,7 @@ class Client:
                 raise AddressError("the API key holds a blank, a line break or a character outside ASCII")
             self._headers["Authorization"] = f"Bearer {api_key}"
 
-    def request(self, method: str, path: str, payload: Optional[Mapping[str, Any]], timeout: float) -> Reply:
+    def request(self, method: str, path: str, payload: Mapping[str, Any] | None, timeout: float) -> Reply:
         """Send payload as JSON and return what came back within timeout seconds, counted from before the connection."""
         recorder = _Recorder(timeout)
         connection = self._connection(min(CONNECT_TIMEOUT, timeout))
@@ -76,7 +76,7 @@ class Client:
             connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
             recorder.limit()
             recorder.record(connection.getresponse())
-        except (OSError, http.client.HTTPException, _Incomplete) as exc:
+        except (OSError, http.client.HTTPException, _IncompleteError) as exc:
             recorder.failure = self._why(exc, recorder)
         finally:
             connection.close()
@@ -90,7 +90,7 @@ class Client:
 
     def _why(self, exc: Exception, recorder: _Recorder) -> str:
         """Return what exc means for the person who asked."""
-        if isinstance(exc, _Incomplete):
+        if isinstance(exc, _IncompleteError):
             return str(exc)
         if isinstance(exc, socket.timeout):
             return recorder.lateness()
@@ -123,7 +123,7 @@ def split_url(url: str) -> urllib.parse.SplitResult:
     return parts
 
 
-class _Incomplete(Exception):
+class _IncompleteError(Exception):
     """The answer is not whole; the message says how."""
 
 
@@ -133,10 +133,10 @@ class _Recorder:
     def __init__(self, timeout: float) -> None:
         self.began = time.monotonic()
         self.timeout = timeout
-        self.sock: Optional[socket.socket] = None
+        self.sock: socket.socket | None = None
         self.status = 0
         self.size = 0
-        self.lines: List[Tuple[float, bytes]] = []
+        self.lines: list[tuple[float, bytes]] = []
         self.rest = b""
         self.failure = ""
 
@@ -161,14 +161,16 @@ class _Recorder:
         while not response.isclosed():
             self.limit()
             data = response.read1(65536)
+            if not data:
+                break
             self.size += len(data)
             if self.size > MAX_BYTES:
-                raise _Incomplete(f"the answer is larger than {MAX_BYTES} bytes")
+                raise _IncompleteError(f"the answer is larger than {MAX_BYTES} bytes")
             *complete, self.rest = (self.rest + data).split(b"\n")
             now = self.elapsed()
             self.lines += [(now, line) for line in complete]
         if response.length:  # what Content-Length promised and did not come
-            raise _Incomplete(f"the connection broke off after {self.size} bytes, {response.length} are missing")
+            raise _IncompleteError(f"the connection broke off after {self.size} bytes, {response.length} are missing")
 
     def reply(self) -> Reply:
         seconds = self.elapsed()

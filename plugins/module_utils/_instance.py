@@ -1,13 +1,13 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the installed files of a vLLM instance say about its endpoint. Hosts have no YAML library, so a small reader does."""
+"""What the installed files of a vLLM instance say of its endpoint. Hosts have no YAML library: a small reader does."""
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Dict, List, Tuple, Union
+from typing import List, Union
 
 Value = Union[str, List[str]]
 
@@ -22,7 +22,7 @@ class InstanceError(Exception):
     """A file of an instance cannot be used; the message names the line and what was expected."""
 
 
-def endpoint_of(text: str) -> Tuple[str, Tuple[str, ...]]:
+def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the URL on this host and the served model names of a vLLM ``--config`` file.
 
     Keys left out have vLLM's defaults: port 8000, every interface, the model as its own name. Raises InstanceError.
@@ -42,19 +42,19 @@ def endpoint_of(text: str) -> Tuple[str, Tuple[str, ...]]:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", tuple(names)
 
 
-def _word(config: Dict[str, Value], key: str, default: str) -> str:
+def _word(config: dict[str, Value], key: str, default: str) -> str:
     value = config.get(key, default)
     if isinstance(value, list):
         raise InstanceError(f"{key}: found a list, expected one value")
     return value
 
 
-def read_flat_yaml(text: str) -> Dict[str, Value]:
-    """Return the keys of a YAML mapping whose values are scalars or lists of scalars, as text; deeper values are left out.
+def read_flat_yaml(text: str) -> dict[str, Value]:
+    """Return the keys of a YAML mapping whose values are scalars or lists of them, as text; deeper values are left out.
 
     It reads what Ansible's to_nice_yaml writes for such a mapping. Raises InstanceError that names the line.
     """
-    found: Dict[str, Value] = {}
+    found: dict[str, Value] = {}
     key = ""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#") or line in ("---", "..."):
@@ -74,7 +74,7 @@ def read_flat_yaml(text: str) -> Dict[str, Value]:
     return found
 
 
-def _flow(value: str, number: int) -> List[str]:
+def _flow(value: str, number: int) -> list[str]:
     """Return the items of ``[a, 'b']``; names of models hold no commas."""
     if not value.endswith("]"):
         raise InstanceError(f"line {number}: found {value!r}, expected the list to end on its line")
@@ -99,10 +99,10 @@ def _scalar(value: str, number: int) -> str:
     raise InstanceError(f"line {number}: found {value!r}, expected the quotes to end on the line")
 
 
-def read_secrets(text: str) -> Dict[str, str]:
-    """Return the names and values of a file of secrets: systemd's ``NAME=value`` lines, or one line that is the API key.
+def read_secrets(text: str) -> dict[str, str]:
+    """Return names and values of a file of secrets: systemd's ``NAME=value`` lines, or one line that is the API key.
 
-    Quotes round a value are taken off, as systemd does.
+    Quotes round a value, and backslashes in double ones, are taken off as systemd does.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("#", ";"))]
@@ -113,4 +113,6 @@ def read_secrets(text: str) -> Dict[str, str]:
 
 
 def _unquoted(value: str) -> str:
-    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
+    if len(value) < 2 or value[0] != value[-1] or value[0] not in "\"'":
+        return value
+    return re.sub(r'\\([\\"$`])', r"\1", value[1:-1]) if value[0] == '"' else value[1:-1]

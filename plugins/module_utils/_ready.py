@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Optional, Tuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils._http import Client
 from ansible_collections.baremetal.inference.plugins.module_utils._unit import State, Unit, trouble
@@ -20,18 +19,19 @@ _PROBE_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class Wait:
-    """How a wait ended. problem: why the endpoint is not ready, as a sentence; empty when it is. seconds: how long it took.
+    """How a wait ended.
 
-    first: the unit's state when the wait began; invocation: the run of the unit whose journal tells what happened.
+    problem: why the endpoint is not ready, as a sentence; empty when it is. seconds: how long it took. first: the
+    unit's state when the wait began. invocation: the run of the unit whose journal tells what happened.
     """
 
     problem: str
     seconds: float
-    first: Optional[State] = None
+    first: State | None = None
     invocation: str = ""
 
 
-def wait_until_ready(client: Client, unit: Optional[Unit], timeout: float) -> Wait:
+def wait_until_ready(client: Client, unit: Unit | None, timeout: float) -> Wait:
     """Ask /health until it answers 200, the unit (where there is one) dies, or timeout seconds are over."""
     began = time.monotonic()
     first = unit.state() if unit else None
@@ -53,7 +53,7 @@ def wait_until_ready(client: Client, unit: Optional[Unit], timeout: float) -> Wa
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
-def watch(unit: Optional[Unit], first: Optional[State], invocation: str) -> Tuple[str, str]:
+def watch(unit: Unit | None, first: State | None, invocation: str) -> tuple[str, str]:
     """Return why the unit will not answer ("" while it may) and the invocation to read the journal of.
 
     That is the one watched so far (invocation) where the unit was started again since, because it is the one that died.
@@ -68,6 +68,6 @@ def watch(unit: Optional[Unit], first: Optional[State], invocation: str) -> Tupl
     return f"unit {unit.name} {problem}", invocation if restarted and invocation else now.invocation
 
 
-def _probe(client: Client, timeout: float) -> Tuple[bool, str]:
+def _probe(client: Client, timeout: float) -> tuple[bool, str]:
     reply = client.request("GET", "/health", None, timeout)
     return reply.status == 200, reply.failure or f"answered {reply.status}"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
 # Runs a command given as words and returns its exit status, output and error output.
 Runner = Callable[[List[str]], Tuple[int, str, str]]
 
 _PROPERTIES = (
-    "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,MainPID,InvocationID,ConditionResult,Job"
+    "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,"
+    "MainPID,InvocationID,ConditionResult,AssertResult,Job"
 )
 # vLLM prints the traceback of its engine, then that of the API server: the cause stands far above the end.
 _READ = 500
@@ -26,7 +27,10 @@ class UnitError(Exception):
 
 @dataclass(frozen=True)
 class State:
-    """A unit as ``systemctl show`` tells it; job says whether systemd still has to start or stop it."""
+    """A unit as ``systemctl show`` tells it.
+
+    conditions: whether those of the last start were met. job: whether systemd still has to start or stop it.
+    """
 
     load: str
     active: str
@@ -37,7 +41,7 @@ class State:
     status: int
     pid: int
     invocation: str
-    condition: bool
+    conditions: bool
     job: bool
 
     def __str__(self) -> str:
@@ -64,7 +68,7 @@ class Unit:
             raise UnitError(f"systemctl show {self.name}: {(err or out).strip()}")
         return parse_show(out)
 
-    def journal(self, invocation: str) -> List[str]:
+    def journal(self, invocation: str) -> list[str]:
         """Return the last lines that the unit and systemd wrote about the invocation, oldest first.
 
         All invocations where this one is unknown or wrote nothing: a unit whose condition fails has none.
@@ -82,7 +86,7 @@ class Unit:
 
 
 def parse_show(text: str) -> State:
-    """Return the state in the output of ``systemctl show --property=...``; raises UnitError for one without ActiveState."""
+    """Return the state in the output of ``systemctl show --property=...``; raises UnitError without an ActiveState."""
     found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     if "ActiveState" not in found:
         raise UnitError(f"systemctl show: expected a line ActiveState=, found {text.strip()[:200]!r}")
@@ -101,7 +105,7 @@ def parse_show(text: str) -> State:
         status=number("ExecMainStatus"),
         pid=number("MainPID"),
         invocation=found.get("InvocationID", ""),
-        condition=found.get("ConditionResult", "yes") == "yes",
+        conditions=found.get("ConditionResult") != "no" and found.get("AssertResult") != "no",
         job=number("Job") > 0,
     )
 
@@ -114,20 +118,21 @@ def is_up(state: State) -> bool:
 def trouble(first: State, now: State) -> str:
     """Return why the unit will not answer, as a clause that follows its name; empty while it may still come up.
 
-    first is the state when the wait began: restarts from before it are history, a new one means that vLLM died meanwhile.
+    first is the state when the wait began: restarts from before it are history, a new one means that it died meanwhile.
     """
     if now.load != "loaded":
         return {
             "not-found": "does not exist on this host",
             "masked": "is masked",
         }.get(now.load, f"cannot be loaded by systemd (LoadState={now.load})")
-    if now.active == "failed" or now.sub == "auto-restart" or now.result != "success":
+    if now.active == "failed" or now.result != "success":
         return f"has failed: {_manner(now)}"
+    # For systemd a status of 0 is no failure; a server that ends by itself has failed all the same.
+    if now.sub == "auto-restart":
+        return f"has ended by itself: {_manner(now)}"
+    # A unit that was never started has "no" for both results too, and no time of a start.
     if now.active == "inactive" and not now.job:
-        if not now.condition:
-            return "was not started: a condition of the unit is not met"
-        # With a status of 0 systemd sees no failure: a server that ends by itself is one all the same.
-        return f"has ended: {_manner(now)}" if now.code else "is not started"
+        return "is not started" + ("" if now.conditions else ", a condition of its start is not met")
     if now.restarts > first.restarts:
         return "died and was started again by systemd while it was waited for"
     return ""
@@ -141,8 +146,9 @@ def _manner(state: State) -> str:
         return "it died too often in a short time (start-limit-hit)"
     if state.result == "timeout":
         return "systemd's time limit for starting or stopping it is over (timeout)"
-    ended = {1: f"exit status {state.status}", 2: f"killed by signal {state.status}", 3: f"dumped core on signal {state.status}"}
-    return f"{ended.get(state.code, 'no process was started')} ({state.result})"
+    # The codes are those of waitid(2).
+    ended = {1: "exit status", 2: "killed by signal", 3: "dumped core on signal"}
+    return f"{ended[state.code]} {state.status} ({state.result})" if state.code in ended else state.result
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -150,15 +156,20 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PREFIX = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)?\) ?)?(?:(?P<level>[A-Z]+) [\d-]+ [\d:.]+ \[[^\]]*\] ?)?")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Refused|Failure)(?:: \S.*)?\Z")
 _FAULT = re.compile(
-    r"(?:[\w.-]+: error: |.*(?:CUDA out of memory|[Aa]ddress already in use|Permission denied|No such file or directory))"
+    r"[\w.-]+: error: "
+    r"|.*(?:CUDA out of memory|[Aa]ddress already in use|Permission denied|No such file or directory)"
 )
 # systemd's own words; "Failed with result" repeats what the state says.
-_SYSTEMD = re.compile(r".*(?:Failed at step|Failed to (?!.*result)|killed by the OOM killer|unmet condition|assertion failed)")
+_SYSTEMD = re.compile(
+    r".*(?:Failed at step|Failed to (?!.*result)|killed by the OOM killer|unmet condition|assertion failed)"
+)
 # What vLLM's API server says when its engine has died, of whatever.
-_GENERIC = re.compile(r".*(?:Engine core initialization failed|EngineDeadError|See root cause above|WorkerProc initialization failed)")
+_GENERIC = re.compile(
+    r".*(?:Engine core initialization failed|EngineDeadError|See root cause above|WorkerProc initialization failed)"
+)
 
 
-def reasons(lines: Sequence[str], most: int = 5) -> List[str]:
+def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
     """Return the lines that say why a Python service died, the cause first, without their log prefixes.
 
     Exceptions come before other error lines, and those that only report another one's death come last.
@@ -172,7 +183,7 @@ def reasons(lines: Sequence[str], most: int = 5) -> List[str]:
     return (specific or found)[:most]
 
 
-def _said(line: str) -> Tuple[str, str]:
+def _said(line: str) -> tuple[str, str]:
     """Return the level ("" without one) and the text of a log line; the text keeps its indentation."""
     clean = _ANSI.sub("", line)
     prefix = _PREFIX.match(clean)
@@ -181,7 +192,7 @@ def _said(line: str) -> Tuple[str, str]:
     return prefix.group("level") or "", clean[prefix.end() :]
 
 
-def _with_detail(said: Sequence[Tuple[str, str]], index: int) -> str:
+def _with_detail(said: Sequence[tuple[str, str]], index: int) -> str:
     """Return an exception's line, with the next one where that is its second (pydantic says the cause there)."""
     text = said[index][1]
     after = said[index + 1][1] if index + 1 < len(said) else ""
@@ -195,14 +206,14 @@ def _is_traceback(text: str) -> bool:
 
 
 def mask(text: str, secrets: Sequence[str]) -> str:
-    """Return text with every secret replaced by asterisks; the longest first, since one may hold another."""
+    """Return text with every secret replaced by asterisks; the longest first, since it may hold another one."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "********")
     return text
 
 
-def shown(lines: Sequence[str], secrets: Sequence[str], most: Optional[int] = None) -> List[str]:
-    """Return the last lines (all without most), masked, without colours, and none longer than is useful in a message."""
+def shown(lines: Sequence[str], secrets: Sequence[str], most: int | None = None) -> list[str]:
+    """Return the last lines (all without most): masked, without colours, none longer than a message can take."""
     last = lines if most is None else lines[len(lines) - min(most, len(lines)) :]
     masked = [mask(_ANSI.sub("", line), secrets) for line in last]
     return [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in masked]

@@ -200,7 +200,7 @@ def explain(output: str, index_url: str, root: str) -> str:
         return f"{index_url} serves a file for {mismatch[1]} whose sha256 is not that of the lock; {mirror}"
     if "No space left on device" in text:
         return f"{root} ran full while the environment was made; make room there, or choose another root"
-    missing = re.search(r"(?:Because|there is no version of) (\S+?)(?: was not found in| has no |, we can)", text)
+    missing = re.search(r"Because (?:there is no version of )?(\S+?) (?:and you require|was not found in|has no )", text)
     if missing:
         return f"{index_url} has no wheel of {missing[1]} that the lock and this Python accept; {mirror}"
     return f"uv could not make the environment from {index_url}: {text[-600:]}"

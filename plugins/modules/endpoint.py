@@ -10,10 +10,10 @@ module: endpoint
 short_description: Wait for a vLLM endpoint and verify its answers
 version_added: 0.1.0
 description:
-  - Waits until an OpenAI-compatible endpoint is ready, then asks for its models, for chats (plain and streamed), for a response
-    and for a completion, and fails when an answer is missing, empty, malformed or late.
-  - While it waits it watches the systemd unit of the server. When that dies, it fails at once with the reason and the last lines of
-    the journal instead of waiting for the deadline.
+  - Waits until an OpenAI-compatible endpoint is ready, then asks for its models, for chats (plain and streamed), for a
+    response and for a completion, and fails when an answer is missing, empty, malformed or late.
+  - While it waits it watches the systemd unit of the server. When that dies, it fails at once with the reason and the
+    last lines of the journal instead of waiting for the deadline.
   - It changes nothing. It runs on the host that serves and needs no Python library there.
 author:
   - the baremetal.inference authors (@baremetal-inference)
@@ -23,8 +23,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - On a host where the instance is not installed or its unit does not run, there is nothing to ask yet; the module then skips
-        and says so. A running one is verified as without check mode.
+      - On a host where the instance is not installed or its unit does not run, there is nothing to ask yet; the module
+        then skips and says so. A running one is verified as without check mode.
   diff_mode:
     support: none
     details: It changes nothing.
@@ -33,7 +33,7 @@ options:
     description:
       - Name of an instance that the role P(baremetal.inference.vllm#role) has installed.
       - Address, served model names, unit and API key are read from O(config_dir)C(/NAME.yaml), C(vllm@NAME.service) and
-        O(config_dir)C(/NAME.secrets) on the host. An address that stands for all interfaces becomes the loopback address.
+        O(config_dir)C(/NAME.secrets) on the host. An address that stands for all interfaces becomes the loopback one.
       - O(url), O(model), O(unit), O(api_key) and O(api_key_file) go before what the files say.
     type: str
   config_dir:
@@ -75,7 +75,8 @@ options:
     type: str
   api_key_file:
     description:
-      - File on the host with the API key, for root only, as C(VLLM_API_KEY=...) among other such lines or alone on its line.
+      - File on the host with the API key, for root only, as C(VLLM_API_KEY=...) among such lines or as its only line.
+        A file with other lines only is one without a key.
       - Every value of the file is masked in the journal lines that are returned.
     type: path
   validate_certs:
@@ -175,7 +176,7 @@ time_to_first_token_s:
   returned: when C(chat_stream) passed
   type: float
 tokens_per_second:
-  description: The completion tokens that the server counted, by the seconds from before the connection until the last chunk.
+  description: The completion tokens that the server counted, by the seconds until the last chunk of the answer.
   returned: when C(chat_stream) passed
   type: float
 reasons:
@@ -241,12 +242,15 @@ ARGUMENTS = {
     "journal_lines": {"type": "int", "default": 20},
 }
 
+# The checks that ask the prompt.
+TALKS = ("chat", "chat_stream", "responses")
+
 
 class OptionError(Exception):
     """An option, or a file that it names, cannot be used; the message is the whole sentence."""
 
 
-class NotInstalled(Exception):
+class NotInstalledError(Exception):
     """The host has no such instance yet; the message is the whole sentence."""
 
 
@@ -293,13 +297,14 @@ class Endpoint:
                 raise OptionError(f"{name}: found {value!r}, expected a name such as chat or vllm@chat.service")
 
     def _address(self) -> tuple[str, tuple[str, ...]]:
-        url, models = "http://127.0.0.1:8000", ()
+        url = "http://127.0.0.1:8000"
+        models: tuple[str, ...] = ()
         instance = self.params["instance"]
         if instance and not (self.params["url"] and self.params["model"]):
             path = os.path.join(self.params["config_dir"], f"{instance}.yaml")
             text = _read(path)
             if text is None:
-                raise NotInstalled(f"instance {instance} is not installed on this host: {path} is not there")
+                raise NotInstalledError(f"instance {instance} is not installed on this host: {path} is not there")
             try:
                 url, models = endpoint_of(text)
             except InstanceError as exc:
@@ -309,34 +314,22 @@ class Endpoint:
         return (self.params["url"] or url).rstrip("/"), models
 
     def _api_key(self) -> str:
-        path = self.params["api_key_file"]
-        if path is None and self.params["instance"]:
-            # The role writes it only where the instance has secrets; it may hold others than the key.
-            secrets = self._secrets(os.path.join(self.params["config_dir"], f"{self.params['instance']}.secrets")) or {}
-            return self.params["api_key"] or secrets.get(API_KEY, "")
-        if path is None:
-            return self.params["api_key"] or ""
-        secrets = self._secrets(path)
-        if secrets is None:
+        given, instance = self.params["api_key_file"], self.params["instance"]
+        path = given or (os.path.join(self.params["config_dir"], f"{instance}.secrets") if instance else "")
+        text = _read(path) if path else None
+        if text is None and given:
             raise OptionError(f"api_key_file: {path} is not on this host")
-        if not secrets.get(API_KEY):
-            raise OptionError(f"api_key_file: {path} has no line {API_KEY}=..., and is not one line that is the key")
-        return secrets[API_KEY]
-
-    def _secrets(self, path: str) -> dict[str, str] | None:
-        text = _read(path)
-        if text is None:
-            return None
-        secrets = read_secrets(text)
+        # An instance may have no secrets, or others than the key; a server that wants one says so with 401.
+        secrets = read_secrets(text or "")
         # Masking what is shorter, a switch such as 1 or true, would spoil the journal and hide nothing.
         self.secrets += [value for name, value in secrets.items() if name == API_KEY or len(value) > 5]
-        return secrets
+        return self.params["api_key"] or secrets.get(API_KEY, "")
 
     def _tls(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self.params["ca_path"])
         except (OSError, ssl.SSLError) as exc:
-            raise OptionError(f"ca_path: {self.params['ca_path']} holds no certificates that can be used ({exc})") from exc
+            raise OptionError(f"ca_path: {self.params['ca_path']} holds no usable certificates ({exc})") from exc
         if not self.params["validate_certs"]:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -378,14 +371,14 @@ def result_of(endpoint: Endpoint, wait: Wait, findings: list[Finding]) -> dict[s
     result = {"ok": all(row["ok"] for row in rows), "checks": rows, **endpoint.facts()}
     if findings or not wait.problem:
         result["ready_after_s"] = round(wait.seconds, 3)
-    answers = [finding.answer for finding in findings if finding.ok and finding.name in ("chat", "chat_stream", "responses")]
+    answers = [finding.answer for finding in findings if finding.ok and finding.name in TALKS]
     if answers:
         result["answer"] = answers[0]
     for finding in findings:
         if finding.speed:
             result["time_to_first_token_s"] = finding.speed.time_to_first_token_s
             result["tokens_per_second"] = finding.speed.tokens_per_second
-    return masked(result, endpoint.secrets)
+    return {key: masked(value, endpoint.secrets) for key, value in result.items()}
 
 
 def masked(value: Any, secrets: list[str]) -> Any:
@@ -406,7 +399,7 @@ def failure_of(endpoint: Endpoint, wait: Wait, result: dict[str, Any]) -> dict[s
     if len(result["checks"]) == 1:
         head = f"{result['model']} at {result['url']} is not ready:"
     message = [head, *(f"- {row['name']}: {row['detail']}" for row in bad)]
-    if any(row["name"] in ("chat", "chat_stream", "responses") for row in bad):
+    if any(row["name"] in TALKS for row in bad):
         message.append(f"The prompt was {mask(endpoint.params['prompt'], endpoint.secrets)!r}.")
     if endpoint.unit is None:
         return {"msg": "\n".join(message)}
@@ -447,7 +440,7 @@ def main() -> None:
         result = result_of(endpoint, wait, findings)
         if not result["ok"]:
             result.update(failure_of(endpoint, wait, result))
-    except NotInstalled as exc:
+    except NotInstalledError as exc:
         if module.check_mode:
             module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {exc}.")
         module.fail_json(ok=False, msg=f"{exc}.")
@@ -455,7 +448,8 @@ def main() -> None:
         module.fail_json(ok=False, msg=f"{exc}.")
     if not result["ok"]:
         module.fail_json(changed=False, **result)
-    module.exit_json(changed=False, msg=f"{result['model']} at {result['url']} passes {len(result['checks'])} checks", **result)
+    passed = f"{result['model']} at {result['url']} passes {len(result['checks'])} checks"
+    module.exit_json(changed=False, msg=passed, **result)
 
 
 if __name__ == "__main__":

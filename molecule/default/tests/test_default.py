@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands on the host after site.yml, and what it does when it is stopped, killed and rebooted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import SECRETS, TOP, chat, journal, playbook, post, wait_active
+
+
+def test_unit_runs_now_and_at_boot(serving):
+    unit = serving.service("vllm@chat.service")
+    assert unit.is_running, journal(serving)
+    assert unit.is_enabled
+
+
+def test_first_run_started_the_instance_once(serving):
+    assert serving.check_output("journalctl -u vllm@chat --no-pager | grep -c 'Started vllm@chat'") == "1"
+
+
+def test_it_answers(serving):
+    assert chat(serving) == "The fleet is ready."
+
+
+def test_it_runs_as_its_own_user(serving):
+    pid = serving.check_output("systemctl show -P MainPID vllm@chat")
+    assert serving.check_output("ps -o user= -p %s", pid).strip() == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "group"),
+    [("chat.env", 0o640, "vllm"), ("chat.yaml", 0o640, "vllm"), ("chat.secrets", 0o600, "root")],
+)
+def test_files_have_the_narrowest_mode(serving, path, mode, group):
+    file = serving.file(f"/etc/vllm/{path}")
+    assert (file.mode, file.user, file.group) == (mode, "root", group)
+
+
+def test_hardening_is_at_most_three(serving):
+    report = serving.check_output("systemd-analyze security --no-pager vllm@chat.service")
+    exposure = float(re.search(r"Overall exposure level for \S+: ([\d.]+)", report)[1])
+    assert exposure <= 3.0, report
+
+
+def test_every_directive_left_open_has_its_reason(serving):
+    text = serving.file("/etc/systemd/system/vllm@.service").content_string
+    report = serving.check_output("systemd-analyze security --no-pager vllm@chat.service")
+    for line in report.splitlines():
+        if line.startswith("✗"):
+            directive = re.match(r"✗ (\w+)", line)[1]
+            assert directive in text, f"{directive} is open and the unit does not say why"
+
+
+def test_a_model_that_is_not_whole_is_not_started(serving):
+    """The unit asserts its inputs: without the model's name there is no start."""
+    serving.check_output("mkdir -p /var/lib/vllm/half && cp /var/lib/vllm/chat/serve /var/lib/vllm/half/")
+    serving.check_output("cp /etc/vllm/chat.env /etc/vllm/half.env && cp /etc/vllm/chat.yaml /etc/vllm/half.yaml")
+    done = serving.run("systemctl start vllm@half")
+    serving.check_output("rm -r /var/lib/vllm/half /etc/vllm/half.*")
+    assert done.rc != 0
+    assert "ssert" in done.stderr
+
+
+def test_nothing_of_the_secrets_is_to_be_seen(serving):
+    seen = serving.check_output(
+        "ps auxww; systemctl show vllm@chat; systemctl cat vllm@chat; journalctl --no-pager; "
+        "cat /etc/vllm/chat.yaml /etc/vllm/chat.env /var/lib/vllm/chat/serve; grep -r canary /var/cache/vllm || true"
+    )
+    facts = json.dumps(serving.ansible("ansible.builtin.setup"))
+    for secret in SECRETS:
+        assert secret not in seen
+        assert secret not in facts
+
+
+def test_output_of_a_run_that_changes_the_key_does_not_show_it(serving):
+    new = "canary-rotated-91ab"
+    done = playbook(
+        "site.yml", "-vvv", "--check", "--diff", "--limit", "cpu-12",
+        "-e", json.dumps({"vllm_secrets": {"chat": {"VLLM_API_KEY": new}}}),
+    )  # fmt: skip
+    # The command line of this very test is echoed by nothing; what is left is what the roles print.
+    assert done.returncode == 0, done.stdout + done.stderr
+    for secret in (*SECRETS, new):
+        assert secret not in done.stdout + done.stderr
+
+
+def test_check_mode_announces_nothing_on_a_finished_host(serving):
+    done = playbook("site.yml", "--check", "--diff")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"changed=(\d+)", done.stdout) == ["0", "0"], done.stdout
+
+
+def test_key_is_wanted(serving):
+    status = serving.check_output("curl -s -o /dev/null -w '%%{http_code}' http://127.0.0.1:8000/v1/models")
+    assert status == "401"
+
+
+def test_verify_playbook_prints_one_document(serving, tmp_path):
+    report = tmp_path / "verify.json"
+    done = playbook("playbooks/verify.yml", "--limit", "cpu-12", "-e", f"verify_report={report}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(report.read_text())
+    assert document["ok"] is True
+    assert {check["name"] for check in document["checks"]} >= {"models", "chat", "chat_stream", "responses", "completions"}
+
+
+def test_engine_killed_comes_back_by_itself(serving):
+    serving.check_output("pkill -9 -f VLLM::EngineCore")
+    deadline = time.monotonic() + 60
+    while serving.check_output("systemctl show -P NRestarts vllm@chat") == "0":
+        assert time.monotonic() < deadline, journal(serving)
+        time.sleep(1)
+    wait_active(serving)
+    assert chat(serving) == "The fleet is ready."
+
+
+def test_stop_lets_a_running_request_finish(serving):
+    answers = []
+    body = {"model": "baremetal/gpt-oss-smoke", "prompt": "hi", "max_tokens": 1200, "ignore_eos": True}
+    request = threading.Thread(target=lambda: answers.append(post(serving, "/v1/completions", body)))
+    request.start()
+    time.sleep(2)
+    serving.check_output("systemctl stop vllm@chat")
+    request.join()
+    result = serving.check_output("systemctl show -P Result vllm@chat")
+    serving.check_output("systemctl start vllm@chat")
+    assert answers[0]["usage"]["completion_tokens"] == 1200
+    assert result == "success"
+
+
+def test_reboot_needs_no_ansible(serving):
+    subprocess.run([sys.executable, "tools/lab.py", "restart", "cpu-12"], cwd=TOP, env=os.environ, check=True)
+    wait_active(serving)
+    assert chat(serving) == "The fleet is ready."

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wrong input through site.yml, as a user meets it: one clear error, a failing exit, nothing changed."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from conftest import chat, playbook
+
+SMOKE = {"recipe": "baremetal/gpt-oss-smoke"}
+
+
+def run(**variables):
+    """Run site.yml on the serving host with these variables on top."""
+    return playbook("site.yml", "--limit", "cpu-12", "-e", json.dumps(variables))
+
+
+def refused(done, *parts: str) -> None:
+    """Assert that the run failed with all parts in its output and changed nothing."""
+    output = done.stdout + done.stderr
+    assert done.returncode != 0, output
+    flat = re.sub(r"\s+", " ", output)
+    for part in parts:
+        assert part in flat, output
+    assert re.findall(r"changed=(\d+)", done.stdout) in ([], ["0"]), output
+
+
+@pytest.mark.parametrize(
+    ("variables", "parts"),
+    [
+        ({"accelerator": "h200"}, ("cpu-12", "h200", "cpu")),
+        ({"accelerator": "h20"}, ("cpu-12", "h20")),
+        ({"vllm_instances": {"a": SMOKE, "b": SMOKE}}, ("vllm_instances.b.port: 8000 is the port of vllm_instances.a too",)),
+        ({"vllm_instances": {"a": {"recip": "x"}}}, ("unknown key 'recip'", "'recipe'")),
+        ({"vllm_instances": {"a": {"recipe": "baremetal/gpt-oss-smok"}}}, ("nearest: 'baremetal/gpt-oss-smoke'",)),
+        ({"vllm_release": "0.31"}, ("no release '0.31'", "0.32.0")),
+        ({"vllm_instances": "chat"}, ("vllm_instances", "dict")),
+        ({"vllm_drain_timeout": "soon"}, ("vllm_drain_timeout", "soon")),
+        ({"vllm_instances": {"a": {**SMOKE, "port": 22}}}, ("port 22 of vllm_instances.a is in use by", "sshd")),
+        ({"vllm_wheel_index": "http://mirror:81/simple/", "vllm_venv_root": "/opt/else"}, ("http://mirror:81/simple/",)),
+        ({"weights_sources": ["http://mirror:81/weights"], "weights_root": "/srv/else"}, ("http://mirror:81/weights",)),
+        ({"encodings_sources": ["http://mirror:81/encodings"], "encodings_dir": "/srv/else"}, ("http://mirror:81/encodings",)),
+    ],
+    ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else "",
+)
+def test_refused_before_anything_changes(serving, variables, parts):
+    refused(run(**variables), *parts)
+
+
+def test_too_little_memory(serving, tmp_path):
+    recipes = tmp_path / "baremetal"
+    recipes.mkdir()
+    recipe = "model: {model_id: baremetal/gpt-oss-smoke}\nvariants: {default: {vram_minimum_gb: 4000}}\n"
+    (recipes / "huge.yaml").write_text(recipe)
+    instances = {"chat": {"recipe": "baremetal/huge"}}
+    refused(run(vllm_recipe_path=[str(tmp_path)], vllm_instances=instances), "too little memory", "4000 GiB")
+
+
+def test_vllm_that_dies_while_starting_says_why(serving):
+    done = run(vllm_instances={"bad": {**SMOKE, "port": 8010, "args": {"no-such-flag": "x"}}})
+    output = done.stdout + done.stderr
+    assert done.returncode != 0, output
+    assert "unrecognized arguments: --no-such-flag" in re.sub(r"\s+", " ", output)
+    # The neighbour was not asked about and is served on; it is named as unlisted.
+    assert "Left alone, though not in vllm_instances of cpu-12: chat" in re.sub(r"\s+", " ", output)
+    assert chat(serving) == "The fleet is ready."
+
+
+def test_an_instance_that_is_not_listed_goes_when_asked_for(serving):
+    done = playbook("site.yml", "--limit", "cpu-12", "-e", "vllm_remove_unlisted=true")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not serving.file("/etc/vllm/bad.yaml").exists
+    assert not serving.service("vllm@bad").is_enabled
+    assert chat(serving) == "The fleet is ready."

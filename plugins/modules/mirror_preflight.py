@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mirror_preflight
+short_description: Look at a host before it is made a mirror
+version_added: 0.1.0
+description:
+  - Checks that the disk of the mirror is there and that its port is free or nginx's, and says whether nginx is installed.
+  - Changes nothing.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  root:
+    description:
+      - Directory that the mirror serves; the directory above it must exist.
+    type: path
+    required: true
+  mount_point:
+    description:
+      - Mount point of the disk that O(root) lies on; it must be mounted. Not checked when empty.
+    type: str
+    default: ""
+  port:
+    description:
+      - TCP port that the mirror listens on.
+    type: int
+    required: true
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Look whether the disk is mounted and the port is free
+  baremetal.inference.mirror_preflight:
+    root: /srv/mirror
+    port: 80
+  become: true
+  register: host_state
+"""
+
+RETURN = r"""
+nginx:
+  description: Whether nginx is installed.
+  type: bool
+  returned: success
+default_site_clashes:
+  description:
+    - Whether the distribution's default site of nginx must go, because the mirror wants port 80 itself, or because something
+      else has port 80 and nginx could not start.
+  type: bool
+  returned: success
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.baremetal.inference.plugins.module_utils._ports import Listener, listeners
+
+# The port of the default site that Debian's package brings along.
+DEFAULT_SITE_PORT = 80
+NGINX = "/usr/sbin/nginx"
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "mount_point": {"type": "str", "default": ""},
+            "port": {"type": "int", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    root, mount_point, port = (module.params[key] for key in ("root", "mount_point", "port"))
+    if mount_point and not os.path.ismount(mount_point):
+        module.fail_json(
+            msg=f"mirror_mount_point {mount_point} is not mounted; attach and mount the disk with the mirror's content, "
+            "or correct mirror_mount_point"
+        )
+    above = os.path.dirname(os.path.abspath(root))
+    if not os.path.isdir(above):
+        module.fail_json(
+            msg=f"mirror_root {root}: {above} does not exist; mount the disk that it belongs to, create it, or correct mirror_root"
+        )
+    others = [found for found in listeners({port, DEFAULT_SITE_PORT}) if not is_nginx(found)]
+    for found in others:
+        if found.port == port:
+            who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
+            module.fail_json(
+                msg=f"mirror_port {port} is in use by {who}{f' of unit {found.unit}' if found.unit else ''}; "
+                "stop that, or give mirror_port another number"
+            )
+    module.exit_json(
+        changed=False,
+        nginx=os.path.exists(NGINX),
+        default_site_clashes=port == DEFAULT_SITE_PORT or bool(others),
+    )
+
+
+def is_nginx(found: Listener) -> bool:
+    """Return whether a listener is the nginx that the mirror is served by."""
+    return found.unit == "nginx.service" or found.command.startswith("nginx: ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run of site.yml costs: seconds and tasks, in total and per role, against two yardsticks of the same minutes.
+
+A first run on fresh lab hosts, then runs with nothing to do, and beside each of those an empty play and a play of as
+many no-op tasks over the same host. Machines differ and are noisy: the ratios are the result, not the seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+HOST = "cpu-12"
+# Tasks that never leave the controller.
+LOCAL = ("baremetal.inference.serve_plan", "ansible.builtin.debug", "ansible.builtin.assert", "ansible.builtin.fail")
+EMPTY = "- {name: Empty, hosts: %s, gather_facts: false, tasks: []}\n"
+NOOP = "    - {name: No-op %d, ansible.builtin.file: {path: /etc, state: directory}}\n"
+
+
+def play(playbook: str, directory: str, *options: str) -> tuple[float, list[dict]]:
+    """Run a playbook; return its seconds and one record a task and host: role, action, seconds, changed."""
+    log = Path(directory) / "tasks.jsonl"
+    log.unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        "ANSIBLE_CALLBACK_PLUGINS": str(TOP / "tests" / "bench" / "callback_plugins"),
+        "ANSIBLE_CALLBACKS_ENABLED": "task_log",
+        "TASK_LOG": str(log),
+    }
+    command = [str(TOP / ".venv/bin/ansible-playbook"), "-i", "inventories/lab", playbook, *options]
+    started = time.monotonic()
+    done = subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, check=False)
+    seconds = time.monotonic() - started
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}{done.stderr[-1000:]}")
+    records = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return seconds, [record for record in records if record["host"] == HOST]
+
+
+def reaching(records: list[dict]) -> list[dict]:
+    """Return the records of tasks that reached the host."""
+    return [record for record in records if not record["skipped"] and record["action"] not in LOCAL]
+
+
+def show(title: str, seconds: float, records: list[dict]) -> None:
+    """Print one run: total, then per role."""
+    print(f"\n{title}: {seconds:.1f} s, {len(reaching(records))} tasks reached {HOST}, "
+          f"{sum(record['changed'] for record in records)} changed")  # fmt: skip
+    roles: dict[str, list[dict]] = defaultdict(list)
+    for record in reaching(records):
+        roles[record["role"]].append(record)
+    for role, tasks in sorted(roles.items()):
+        print(f"  {role:14} {sum(task['seconds'] for task in tasks):7.1f} s  {len(tasks):3d} tasks")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=3, help="runs with nothing to do (default 3)")
+    parser.add_argument("--keep", action="store_true", help="use the lab that is up instead of a fresh one")
+    options = parser.parse_args()
+    os.environ.setdefault("LAB_NAME", "bench")
+    os.environ.setdefault("LAB_SUBNET_PREFIX", "10.87.202")
+    lab = [str(TOP / ".venv/bin/python"), "tools/lab.py"]
+    subprocess.run([str(TOP / "tools/lab_content.sh")], check=True, cwd=TOP)
+    subprocess.run([*lab, "up", "mirror", HOST], check=True, cwd=TOP)
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            measure(directory, options.runs)
+    finally:
+        if not options.keep:
+            subprocess.run([*lab, "down"], check=True, cwd=TOP)
+
+
+def measure(directory: str, runs: int) -> None:
+    """Print the first run, then the runs with nothing to do beside their yardsticks."""
+    show("First run", *play("site.yml", directory))
+    again = [play("site.yml", directory, "--limit", HOST) for _ in range(1)]
+    tasks = len(reaching(again[0][1]))
+    empty, noop = Path(directory) / "empty.yml", Path(directory) / "noop.yml"
+    empty.write_text(EMPTY % HOST)
+    noop.write_text(f"- name: No-op\n  hosts: {HOST}\n  gather_facts: false\n  tasks:\n" + "".join(NOOP % n for n in range(tasks)))
+    rows = []
+    for _ in range(runs):
+        seconds, records = play("site.yml", directory, "--limit", HOST)
+        rows.append((seconds, play(str(empty), directory)[0], play(str(noop), directory)[0]))
+        show("Nothing to do", seconds, records)
+    site, bare, idle = (statistics.median(column) for column in zip(*rows))
+    print(f"\nMedians of {runs}: site.yml {site:.1f} s, empty play {bare:.1f} s, {tasks} no-op tasks {idle:.1f} s")
+    print(f"Ratios: site.yml / empty play {site / bare:.2f}, site.yml / as many no-op tasks {site / idle:.2f}")
+
+
+if __name__ == "__main__":
+    main()

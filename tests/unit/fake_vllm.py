@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A threaded HTTP server that answers as vLLM 0.32 does, and badly where a test wants it.
+
+Bodies were copied from a real server that serves the smoke model; ``behaviour`` maps a path (and ``stream``) to a function that
+takes the request handler and answers in its own way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+MODEL = "baremetal/gpt-oss-smoke"
+ANSWER = "The fleet is ready."
+USAGE = {"prompt_tokens": 74, "total_tokens": 84, "completion_tokens": 10, "prompt_tokens_details": None}
+
+
+def models_body():
+    return {"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "vllm", "max_model_len": 2048}]}
+
+
+def chat_body(content=ANSWER, finish="stop", reasoning=None):
+    message = {"role": "assistant", "content": content, "refusal": None, "reasoning": reasoning}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish, "stop_reason": 200002}
+    return {"id": "chatcmpl-1", "object": "chat.completion", "model": MODEL, "choices": [choice], "usage": USAGE}
+
+
+def completion_body(text=" ready."):
+    choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": "stop", "stop_reason": None}
+    return {"id": "cmpl-1", "object": "text_completion", "model": MODEL, "choices": [choice], "usage": USAGE}
+
+
+def response_body(text=ANSWER, status="completed", reason=None):
+    parts = [{"annotations": [], "text": text, "type": "output_text", "logprobs": None}]
+    output = [
+        {"id": "rs_1", "summary": [], "type": "reasoning", "content": [], "status": None},
+        {"id": "msg_1", "content": parts, "role": "assistant", "status": "completed", "type": "message"},
+    ]
+    details = {"reason": reason} if reason else None
+    usage = {"input_tokens": 74, "output_tokens": 10, "total_tokens": 84}
+    return {"id": "resp_1", "object": "response", "status": status, "output": output, "usage": usage,
+            "incomplete_details": details, "model": MODEL, "error": None}  # fmt: skip
+
+
+def stream_chunks(texts=("The", " fleet", " is", " ready", "."), usage=True):
+    def chunk(delta, finish=None):
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": MODEL, "choices": [choice]}
+
+    chunks = [chunk({"role": "assistant", "content": ""}), *(chunk({"content": text}) for text in texts)]
+    chunks.append(chunk({"content": ""}, "stop"))
+    return [*chunks, {**chunks[0], "choices": [], "usage": USAGE}] if usage else chunks
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.answer(self.path, None)
+
+    def do_POST(self):
+        payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer(self.path, payload)
+
+    def answer(self, path, payload):
+        fake = self.server.fake
+        fake.asked.append((path, payload, self.headers.get("Authorization")))
+        if path.startswith("/v1") and fake.api_key and self.headers.get("Authorization") != f"Bearer {fake.api_key}":
+            return self.send_json({"error": "Unauthorized"}, 401)
+        key = "stream" if payload and payload.get("stream") else path
+        return fake.behaviour.get(key, GOOD[key])(self)
+
+    def send_json(self, body, status=200):
+        self.send_text(json.dumps(body), status)
+
+    def send_text(self, text, status=200, length=None):
+        data = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data) if length is None else length))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def start_stream(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def send_piece(self, text):
+        data = text.encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def send_stream(self, chunks, done=True, pause=0.0):
+        self.start_stream()
+        for chunk in chunks:
+            time.sleep(pause)
+            self.send_piece(f"data: {json.dumps(chunk)}\n\n")
+        if done:
+            self.send_piece("data: [DONE]\n\n")
+        self.send_piece("")
+
+    def log_message(self, *_args):
+        pass
+
+
+GOOD = {
+    "/health": lambda handler: handler.send_text(""),
+    "/v1/models": lambda handler: handler.send_json(models_body()),
+    "/v1/chat/completions": lambda handler: handler.send_json(chat_body()),
+    "/v1/responses": lambda handler: handler.send_json(response_body()),
+    "/v1/completions": lambda handler: handler.send_json(completion_body()),
+    "stream": lambda handler: handler.send_stream(stream_chunks()),
+}
+
+
+class Fake:
+    """The server: its url, what it was asked so far, the key it wants and how it behaves where not well."""
+
+    def __init__(self):
+        self.asked, self.behaviour, self.api_key = [], {}, ""
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.fake = self
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@contextlib.contextmanager
+def fake_vllm():
+    fake = Fake()
+    thread = threading.Thread(target=fake.server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield fake
+    finally:
+        fake.server.shutdown()
+        fake.server.server_close()
+        thread.join()
