@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, List
+from typing import Any
 
 # The sets that vLLM's CPU builds tell apart, in the order of /proc/cpuinfo's usual listing.
 INSTRUCTION_SETS = {
@@ -42,13 +42,13 @@ class Cpu:
 
     arch: str
     model: str
-    instruction_sets: List[str]
+    instruction_sets: list[str]
     cores: int
     threads: int
     numa_nodes: int
     memory_mib: int
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the processors as plain data, JSON-serialisable."""
         return asdict(self)
 
@@ -58,7 +58,9 @@ def parse_cpu(cpuinfo: str, meminfo: str, numa_nodes: int, machine: str) -> Cpu:
 
     ``machine`` (``uname -m``) is the architecture where cpuinfo is neither that of an x86 nor of a 64-bit Arm.
     """
-    processors = [_fields(block) for block in cpuinfo.split("\n\n") if re.search(r"^processor\s*:", block, re.MULTILINE)]
+    processors = [
+        _fields(block) for block in cpuinfo.split("\n\n") if re.search(r"^processor\s*:", block, re.MULTILINE)
+    ]
     first = processors[0] if processors else {}
     arch = "x86_64" if "flags" in first else "aarch64" if "Features" in first else machine
     flags = set(first.get("flags", first.get("Features", "")).split())
@@ -84,12 +86,12 @@ def read_cpu(proc_root: str, sysfs_root: str, machine: str) -> Cpu:
     )
 
 
-def _fields(block: str) -> Dict[str, str]:
+def _fields(block: str) -> dict[str, str]:
     pairs = (line.partition(":") for line in block.splitlines())
     return {key.strip(): value.strip() for key, _colon, value in pairs}
 
 
-def _model(fields: Dict[str, str]) -> str:
+def _model(fields: dict[str, str]) -> str:
     """Return the processor's name; its Arm part number where it has none."""
     for key in ("model name", "Model Name", "cpu"):
         if fields.get(key):

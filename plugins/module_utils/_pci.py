@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from typing import Any, Collection, Dict, List, Optional
+from typing import Any, Collection
 
 
 class PciError(ValueError):
@@ -27,9 +27,9 @@ class PciFunction:
     vendor_id: str
     device_id: str
     class_id: str
-    subvendor_id: Optional[str] = None
-    subdevice_id: Optional[str] = None
-    numa_node: Optional[int] = None
+    subvendor_id: str | None = None
+    subdevice_id: str | None = None
+    numa_node: int | None = None
     virtual: bool = False
 
     @property
@@ -37,12 +37,12 @@ class PciFunction:
         """Return ``vendor:device``, the form that catalogues and ``lspci -nn`` use."""
         return f"{self.vendor_id}:{self.device_id}"
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the function as plain data, JSON-serialisable."""
         return asdict(self)
 
 
-def read_functions(sysfs_root: str = "/sys", vendors: Collection[str] = ()) -> List[PciFunction]:
+def read_functions(sysfs_root: str = "/sys", vendors: Collection[str] = ()) -> list[PciFunction]:
     """Return the PCI functions below ``sysfs_root``, by address; only those of ``vendors`` where any are given.
 
     A host without a PCI bus has none. Raises PciError where ``sysfs_root`` is no sysfs or cannot be listed.
@@ -60,7 +60,7 @@ def read_functions(sysfs_root: str = "/sys", vendors: Collection[str] = ()) -> L
     return [function for function in found if function]
 
 
-def _read_function(path: str, address: str, vendors: Collection[str]) -> Optional[PciFunction]:
+def _read_function(path: str, address: str, vendors: Collection[str]) -> PciFunction | None:
     """Return one function; None for another vendor's and for one that went away while the tree was read."""
     vendor_id = _hex_digits(path, "vendor")
     if not vendor_id or (vendors and vendor_id not in vendors):
@@ -88,7 +88,7 @@ def _read(path: str, name: str) -> str:
         return ""
 
 
-def _hex_digits(path: str, name: str) -> Optional[str]:
+def _hex_digits(path: str, name: str) -> str | None:
     """Return the first four hex digits of ``0x030200``; None for a file that is absent or holds something else."""
     text = _read(path, name).lower()
     digits = text[2:6]
@@ -97,6 +97,6 @@ def _hex_digits(path: str, name: str) -> Optional[str]:
     return digits
 
 
-def _numa_node(path: str) -> Optional[int]:
+def _numa_node(path: str) -> int | None:
     text = _read(path, "numa_node")
     return int(text) if text.isdigit() else None  # -1: the firmware names none

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Iterable, Mapping
 
 # Written into each directory; its form. A stamp of another version is as good as none.
 STAMP_NAME = ".verified.json"
@@ -39,7 +39,7 @@ class Manifest:
 
     repository: str
     revision: str
-    files: Tuple[File, ...]
+    files: tuple[File, ...]
 
     @property
     def path(self) -> str:
@@ -60,15 +60,17 @@ class Seen:
 class Plan:
     """The files that are known to be right, those to be hashed before they can be, and those to be fetched."""
 
-    keep: Tuple[File, ...]
-    check: Tuple[File, ...]
-    fetch: Tuple[File, ...]
+    keep: tuple[File, ...]
+    check: tuple[File, ...]
+    fetch: tuple[File, ...]
 
 
 def parse(data: Any) -> Manifest:
     """Return the manifest that ``data`` describes. Raises WeightsError naming the repository and the key."""
     if not isinstance(data, Mapping):
-        raise WeightsError(f"manifest: found {type(data).__name__}, expected a mapping with repository, revision, files")
+        raise WeightsError(
+            f"manifest: found {type(data).__name__}, expected a mapping with repository, revision, files"
+        )
     for key in ("repository", "revision", "files"):
         if key not in data:
             raise WeightsError(f"manifest of {data.get('repository', 'an unnamed model')}: {key!r} is missing")
@@ -80,7 +82,9 @@ def parse(data: Any) -> Manifest:
     revision = _text(data["revision"], _REVISION, f"{where}: revision", "40 hexadecimal digits (a branch may move)")
     if not isinstance(data["files"], Mapping) or not data["files"]:
         raise WeightsError(f"{where}: files: found {data['files']!r}, expected a mapping of at least one file")
-    files = tuple(_file(name, entry, where) for name, entry in sorted(data["files"].items(), key=lambda item: str(item[0])))
+    files = tuple(
+        _file(name, entry, where) for name, entry in sorted(data["files"].items(), key=lambda item: str(item[0]))
+    )
     return Manifest(repository, revision, files)
 
 
@@ -102,7 +106,7 @@ def _text(value: Any, pattern: re.Pattern[str], where: str, expected: str) -> st
 
 def check_unique(manifests: Iterable[Manifest]) -> None:
     """Raise WeightsError when one revision is described twice."""
-    seen: Dict[str, Manifest] = {}
+    seen: dict[str, Manifest] = {}
     for manifest in manifests:
         if seen.setdefault(manifest.path, manifest) != manifest:
             raise WeightsError(f"{manifest.repository}: two manifests of revision {manifest.revision} differ; drop one")
@@ -114,9 +118,9 @@ def plan(manifest: Manifest, seen: Mapping[str, Seen], stamp: Mapping[str, Any],
     A file that is as the stamp says is trusted without being read, unless ``full``.
     """
     trusted = {} if full else stamped(stamp)
-    keep: List[File] = []
-    check: List[File] = []
-    fetch: List[File] = []
+    keep: list[File] = []
+    check: list[File] = []
+    fetch: list[File] = []
     for file in manifest.files:
         found = seen.get(file.name)
         if found is None or found.size != file.size:
@@ -128,7 +132,7 @@ def plan(manifest: Manifest, seen: Mapping[str, Seen], stamp: Mapping[str, Any],
     return Plan(tuple(keep), tuple(check), tuple(fetch))
 
 
-def stamped(stamp: Mapping[str, Any]) -> Dict[str, Tuple[Seen, str]]:
+def stamped(stamp: Mapping[str, Any]) -> dict[str, tuple[Seen, str]]:
     """Return stat and sha256 of each file that a stamp vouches for; none for a stamp that is not one."""
     if stamp.get("version") != STAMP_VERSION:
         return {}
@@ -141,7 +145,7 @@ def stamped(stamp: Mapping[str, Any]) -> Dict[str, Tuple[Seen, str]]:
         return {}
 
 
-def make_stamp(manifest: Manifest, seen: Mapping[str, Seen]) -> Dict[str, Any]:
+def make_stamp(manifest: Manifest, seen: Mapping[str, Seen]) -> dict[str, Any]:
     """Return the stamp of a directory whose files have just been verified."""
     return {
         "version": STAMP_VERSION,
@@ -176,7 +180,6 @@ def blocks(size: int, block: int) -> int:
     return -(-size // block) * block
 
 
-def describe(manifest: Manifest, wrong: Iterable[File], stamp: Optional[Mapping[str, Any]] = None) -> str:
-    """Return the files of a directory, a line each, without those that are missing or wrong: a side of a diff."""
-    left_out = {file.name for file in wrong}
-    return "".join(f"{file.sha256}  {file.name}\n" for file in manifest.files if file.name not in left_out)
+def listing(files: Iterable[File]) -> str:
+    """Return files as sha256sum prints them: a side of a diff."""
+    return "".join(f"{file.sha256}  {file.name}\n" for file in files)
