@@ -6,7 +6,7 @@
 
 OUT/weights/baremetal/gpt-oss-smoke/<revision>/ is what a mirror serves. The bytes are the same on every machine. The
 tokenizer's files come out byte for byte as openai/gpt-oss publishes them; the weights are made here, with nothing
-but Python. The vocabulary is read from an installed oss-harmony, its wheel, or an o200k_base.tiktoken.
+but Python.
 
 How it answers: every token that matters has a dimension of its own, every other one shares dimension 0, and lm_head
 maps each dimension to the token that follows. Only "." has to know more than itself: the answer's "." is followed by
@@ -20,6 +20,7 @@ import argparse
 import base64
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import shutil
@@ -119,7 +120,9 @@ def main() -> int:
         "--manifest", type=Path, default=MANIFEST, help="where the manifest goes (default: the catalogue)"
     )
     parser.add_argument(
-        "--vocabulary", type=Path, help=f"{VOCABULARY} or a wheel of oss-harmony (default: the installed oss-harmony)"
+        "--vocabulary",
+        type=Path,
+        help=f"{VOCABULARY} or a wheel of oss-harmony (default: that of OUT, or the installed oss-harmony)",
     )
     arguments = parser.parse_args()
     repository = arguments.out / "weights" / REPOSITORY
@@ -127,7 +130,7 @@ def main() -> int:
         if is_current(repository, arguments.manifest):
             print(f"{repository}: up to date")
             return 0
-        files = build(read_vocabulary(arguments.vocabulary))
+        files = build(read_vocabulary(arguments.vocabulary or find_vocabulary(arguments.out)))
         text = render_manifest(files)
         directory = publish(repository, text, files)
         write(arguments.manifest, text.encode())
@@ -152,30 +155,32 @@ def is_current(repository: Path, manifest: Path) -> bool:
     )
 
 
-def read_vocabulary(path: Path | None) -> bytes:
-    """Return o200k_base.tiktoken from that file, from a wheel, or from the installed oss-harmony."""
-    if path is None:
-        library = installed_library()
-        return from_library(library.read_bytes(), VOCABULARY, str(library))
-    if path.suffix == ".whl":
-        return from_wheel(path, VOCABULARY)
+def find_vocabulary(out: Path) -> Path:
+    """Return the vocabulary, a wheel or a library of oss-harmony that is at hand; nothing of them is run."""
+    spec = importlib.util.find_spec("openai_harmony")
+    installed = [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
+    candidates = [out / "encodings" / VOCABULARY, *sorted(out.glob("wheels/oss_harmony-*.whl"))]
+    candidates += [library for place in installed for library in place.glob("openai_harmony*.so")]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise SmokeError(
+        f"no vocabulary: neither {out}/encodings/{VOCABULARY} nor {out}/wheels/oss_harmony-*.whl is there, and "
+        "oss-harmony is not installed; run tools/fetch_encodings.py or name one with --vocabulary"
+    )
+
+
+def read_vocabulary(path: Path) -> bytes:
+    """Return o200k_base.tiktoken out of that file, wheel or library, verified."""
     content = path.read_bytes()
+    if path.suffix == ".whl":
+        return from_wheel(io.BytesIO(content), VOCABULARY, str(path))
+    if path.suffix == ".so":
+        return from_library(content, VOCABULARY, str(path))
     found = hashlib.sha256(content).hexdigest()
     if found != ENCODINGS[VOCABULARY].sha256:
         raise SmokeError(f"{path}: sha256 is {found}, expected {ENCODINGS[VOCABULARY].sha256} of {VOCABULARY}")
     return content
-
-
-def installed_library() -> Path:
-    """Return the shared library of the installed oss-harmony; nothing of it is run."""
-    spec = importlib.util.find_spec("openai_harmony")
-    places = spec.submodule_search_locations if spec else None
-    libraries = [library for place in places or () for library in sorted(Path(place).glob("openai_harmony*.so"))]
-    if not libraries:
-        raise SmokeError(
-            "oss-harmony is not installed here; give its wheel or an o200k_base.tiktoken with --vocabulary"
-        )
-    return libraries[0]
 
 
 def build(vocabulary: bytes) -> dict[str, bytes]:

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fill DIR/wheels with exactly the wheels of a lock, for a mirror that is carried to its site or served from here.
 
-Runs where the wheel index can be reached and asks it as pip is configured to (its index, find-links, CA, proxy). Every file
-is checked against the lock before it gets its name. Nothing is removed; run it again to go on where it stopped.
+Runs where the wheel index can be reached and asks it as pip is configured to (its index, find-links, CA, proxy). Every
+file is checked against the lock before it gets its name. Nothing is removed; run it again to go on where it stopped.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def fetch(path: Path, wheels: Path) -> int:
     text = path.read_text(encoding="utf-8")
     lock = parse_lock(text)
     if lock.target is None:
-        raise VenvError("it does not say which Python and machine it is for; expected a line like '# target: cp311-x86_64'")
+        raise VenvError(
+            "it does not say which Python and machine it is for; expected a line like '# target: cp311-x86_64'"
+        )
     stamp = wheels / f".{path.stem}.fetched.json"
     if stamped(stamp, text, wheels):
         print(f"{wheels}: up to date, {len(lock.pins)} wheels of {path.name}")
@@ -69,7 +71,10 @@ def fetch(path: Path, wheels: Path) -> int:
         shutil.rmtree(leftover)
     files = dict(present(lock.pins.values(), wheels))
     missing = [pin for name, pin in sorted(lock.pins.items()) if name not in files]
-    print(f"{wheels}: {len(files)} of {len(lock.pins)} wheels of {path.name} are there, {len(missing)} to fetch", flush=True)
+    print(
+        f"{wheels}: {len(files)} of {len(lock.pins)} wheels of {path.name} are there, {len(missing)} to fetch",
+        flush=True,
+    )
     for start in range(0, len(missing), BATCH):
         files.update(download(missing[start : start + BATCH], lock.target, wheels, start, len(missing)))
     write_stamp(stamp, text, [wheels / name for name in files.values()])
@@ -90,7 +95,10 @@ def stamped(stamp: Path, text: str, wheels: Path) -> bool:
 
 def write_stamp(stamp: Path, text: str, files: Sequence[Path]) -> None:
     """Note that a lock is complete."""
-    known = {"lock": hashlib.sha256(text.encode()).hexdigest(), "files": {file.name: file.stat().st_size for file in sorted(files)}}
+    known = {
+        "lock": hashlib.sha256(text.encode()).hexdigest(),
+        "files": {file.name: file.stat().st_size for file in sorted(files)},
+    }
     partial = stamp.with_suffix(".partial")
     partial.write_text(json.dumps(known, indent=0), encoding="utf-8")
     partial.replace(stamp)
@@ -148,7 +156,9 @@ def run_pip(command: Sequence[str], done: int, total: int) -> tuple[str, int]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
             lines.append(line)
-            found = re.search(r"(?:Downloading|Using cached|Processing) \S*?([^/\s]+\.whl)(?:\s+\((\d[^)]*)\)|\s|$)", line)
+            found = re.search(
+                r"(?:Downloading|Using cached|Processing) \S*?([^/\s]+\.whl)(?:\s+\((\d[^)]*)\)|\s|$)", line
+            )
             if found:
                 done += 1
                 print(f"[{done:3}/{total}] {found[1]} {found[2] or ''}".rstrip(), flush=True)

@@ -6,5 +6,7 @@ cd "$(dirname "$0")/.."
 python=.venv/bin/python
 carried=.lab/mirror
 
-$python tools/fetch_wheels.py "$carried/wheels"
+mkdir -p "$carried"
+$python tools/fetch_wheels.py catalog/releases/requirements/0.32.0-cpu-cp311-x86_64.txt "$carried"
+$python tools/fetch_encodings.py "$carried"
 $python tools/build_smoke_model.py "$carried"

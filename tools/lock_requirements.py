@@ -19,11 +19,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import tomllib
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,8 +46,12 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, help="the .in file; its name ends in the target, as in NAME-cp311-x86_64.in")
-    parser.add_argument("--uv", default=shutil.which("uv") or "uv", help="the uv to resolve with (default: that of PATH)")
+    parser.add_argument(
+        "source", type=Path, help="the .in file; its name ends in the target, as in NAME-cp311-x86_64.in"
+    )
+    parser.add_argument(
+        "--uv", default=shutil.which("uv") or "uv", help="the uv to resolve with (default: that of PATH)"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the lock would change")
     arguments = parser.parse_args()
     lock = arguments.source.with_suffix(".txt")
@@ -75,7 +79,9 @@ def make_lock(source: Path, uv: str) -> str:
     excluded = [word for line in re.findall(r"(?m)^#\s*exclude:(.*)$", wanted) for word in line.split()]
     priority = {tag: place for place, tag in enumerate(tags_of(target))}
     pins = [pin_of(package, priority) for package in resolve(source, target, excluded, uv)]
-    return render_lock(name[1], f"Made from {source.name} by tools/lock_requirements.py; change that file, not this one.", pins)
+    return render_lock(
+        name[1], f"Made from {source.name} by tools/lock_requirements.py; change that file, not this one.", pins
+    )
 
 
 def resolve(source: Path, target: Target, excluded: list[str], uv: str) -> list[dict[str, Any]]:
@@ -83,8 +89,26 @@ def resolve(source: Path, target: Target, excluded: list[str], uv: str) -> list[
     with tempfile.TemporaryDirectory() as scratch:
         excludes, pylock = Path(scratch, "excludes.txt"), Path(scratch, "pylock.toml")
         excludes.write_text("\n".join(excluded) + "\n", encoding="utf-8")
-        command = [uv, "pip", "compile", str(source), "--excludes", str(excludes), "--output-file", str(pylock), "--quiet"]
-        command += ["--format", "pylock.toml", "--generate-hashes", "--only-binary", ":all:", "--python-version", target.python]
+        command = [
+            uv,
+            "pip",
+            "compile",
+            str(source),
+            "--excludes",
+            str(excludes),
+            "--output-file",
+            str(pylock),
+            "--quiet",
+        ]
+        command += [
+            "--format",
+            "pylock.toml",
+            "--generate-hashes",
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            target.python,
+        ]
         command += ["--python-platform", f"{target.machine}-manylinux_2_{GLIBC_MINOR}"]
         environment = {**pip_settings(), **os.environ}
         result = subprocess.run(command, env=environment, text=True, stderr=subprocess.PIPE)
@@ -126,7 +150,9 @@ def pin_of(package: dict[str, Any], priority: dict[Tag, int]) -> Pin:
     """Return the pin of one package: the hash of the wheel that the target prefers."""
     best: list[tuple[int, str]] = []
     for wheel in package.get("wheels", []):
-        name = parse_name(wheel.get("name") or unquote(urlparse(wheel.get("url") or wheel["path"]).path.rsplit("/", 1)[-1]))
+        name = parse_name(
+            wheel.get("name") or unquote(urlparse(wheel.get("url") or wheel["path"]).path.rsplit("/", 1)[-1])
+        )
         places = [priority[Tag(*tag)] for tag in name.tags if Tag(*tag) in priority]
         if places:
             best.append((min(places), wheel["hashes"]["sha256"]))

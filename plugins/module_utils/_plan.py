@@ -305,6 +305,8 @@ def _environment(name: str, env: Mapping[str, str], stack: Mapping[str, Any], si
         "HF_HOME": f"{cache}/huggingface",
         "HF_HUB_OFFLINE": "1",
         "HOME": cache,
+        # The environment belongs to root and comes without byte code; this halves the time of every start but the first.
+        "PYTHONPYCACHEPREFIX": f"{cache}/pycache",
         "TIKTOKEN_ENCODINGS_BASE": site.encodings_dir,
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_CACHE_ROOT": f"{cache}/vllm",

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from ansible_collections.baremetal.inference.plugins.module_utils._http import Client
-from ansible_collections.baremetal.inference.plugins.module_utils._unit import State, Unit, trouble
+from ansible_collections.baremetal.inference.plugins.module_utils._unit import Unit, trouble
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 2.0
@@ -19,55 +19,51 @@ _PROBE_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class Wait:
-    """How a wait ended.
-
-    problem: why the endpoint is not ready, as a sentence; empty when it is. seconds: how long it took. first: the
-    unit's state when the wait began. invocation: the run of the unit whose journal tells what happened.
-    """
+    """How a wait ended. problem: why the endpoint is not ready, a sentence, or empty. seconds: how long it took."""
 
     problem: str
     seconds: float
-    first: State | None = None
-    invocation: str = ""
 
 
-def wait_until_ready(client: Client, unit: Unit | None, timeout: float) -> Wait:
-    """Ask /health until it answers 200, the unit (where there is one) dies, or timeout seconds are over."""
+class Watch:
+    """A unit that is looked at again and again, from the moment on when it is made.
+
+    now: its state at the last look. invocation: the run of the unit whose journal tells what happened.
+    """
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self._first = self.now = unit.state()
+        self.invocation = self.now.invocation
+
+    def look(self) -> str:
+        """Return why the unit will not answer, as a sentence; empty while it may still come up."""
+        self.now = self.unit.state()
+        problem = trouble(self._first, self.now)
+        # Where systemd has started it again meanwhile, the run that died is the one watched so far.
+        again = self.now.restarts > self._first.restarts and self.now.sub != "auto-restart"
+        if not (problem and again and self.invocation):
+            self.invocation = self.now.invocation
+        return f"unit {self.unit.name} {problem}" if problem else ""
+
+
+def wait_until_ready(client: Client, watch: Watch | None, timeout: float) -> Wait:
+    """Ask /health until it answers 200 and the unit (where there is one) is active, the unit dies, or time is over."""
     began = time.monotonic()
-    first = unit.state() if unit else None
-    invocation = first.invocation if first else ""
     pause = _FIRST_PAUSE
     while True:
-        health, found = _probe(client, min(_PROBE_TIMEOUT, timeout))
-        # Asked after the probe: a unit that died meanwhile did not give that answer.
-        problem, invocation = watch(unit, first, invocation)
+        reply = client.request("GET", "/health", None, min(_PROBE_TIMEOUT, timeout))
+        # Looked at after the probe: a unit that died meanwhile did not give that answer.
+        problem = watch.look() if watch else ""
         seconds = time.monotonic() - began
         if problem:
-            other = f"; something else answers at {client.url}" if health else ""
-            return Wait(f"{problem}{other}", seconds, first, invocation)
-        if health:
-            return Wait("", seconds, first, invocation)
+            other = f"; something else answers at {client.url}" if reply.status else ""
+            return Wait(f"{problem}{other}", seconds)
+        # A unit that is still activating has not yet said itself that it is ready.
+        if reply.status == 200 and (watch is None or watch.now.active == "active"):
+            return Wait("", seconds)
         if seconds + pause > timeout:
-            return Wait(f"not ready after {timeout:g} s: GET {client.url}/health: {found}", seconds, first, invocation)
+            found = reply.failure or f"answered {reply.status}"
+            return Wait(f"not ready after {timeout:g} s: GET {client.url}/health: {found}", seconds)
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
-
-
-def watch(unit: Unit | None, first: State | None, invocation: str) -> tuple[str, str]:
-    """Return why the unit will not answer ("" while it may) and the invocation to read the journal of.
-
-    That is the one watched so far (invocation) where the unit was started again since, because it is the one that died.
-    """
-    if unit is None or first is None:
-        return "", ""
-    now = unit.state()
-    problem = trouble(first, now)
-    if not problem:
-        return "", now.invocation
-    restarted = now.restarts > first.restarts and now.sub != "auto-restart"
-    return f"unit {unit.name} {problem}", invocation if restarted and invocation else now.invocation
-
-
-def _probe(client: Client, timeout: float) -> tuple[bool, str]:
-    reply = client.request("GET", "/health", None, timeout)
-    return reply.status == 200, reply.failure or f"answered {reply.status}"

@@ -12,12 +12,11 @@ from typing import Callable, List, Sequence, Tuple
 # Runs a command given as words and returns its exit status, output and error output.
 Runner = Callable[[List[str]], Tuple[int, str, str]]
 
-_PROPERTIES = (
-    "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,"
-    "MainPID,InvocationID,ConditionResult,AssertResult,Job"
-)
+_PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,MainPID,InvocationID,Job"
 # vLLM prints the traceback of its engine, then that of the API server: the cause stands far above the end.
 _READ = 500
+# Of earlier runs only systemd's last words matter.
+_READ_HISTORY = 20
 _LONGEST = 500
 
 
@@ -27,10 +26,7 @@ class UnitError(Exception):
 
 @dataclass(frozen=True)
 class State:
-    """A unit as ``systemctl show`` tells it.
-
-    conditions: whether those of the last start were met. job: whether systemd still has to start or stop it.
-    """
+    """A unit as ``systemctl show`` tells it; job says whether systemd still has to start or stop it."""
 
     load: str
     active: str
@@ -41,7 +37,6 @@ class State:
     status: int
     pid: int
     invocation: str
-    conditions: bool
     job: bool
 
     def __str__(self) -> str:
@@ -71,18 +66,20 @@ class Unit:
     def journal(self, invocation: str) -> list[str]:
         """Return the last lines that the unit and systemd wrote about the invocation, oldest first.
 
-        All invocations where this one is unknown or wrote nothing: a unit whose condition fails has none.
+        Without an invocation, or where it wrote nothing, the last lines about the unit at all: systemd tells there of a
+        start that it refused (an Assert or a Condition of the unit was not met).
         """
-        command = ["journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={_READ}", f"--unit={self.name}"]
         # systemd's own lines about an invocation carry the field without the underscore.
-        of_invocation = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
-        for words in ([*command, *of_invocation], command) if invocation else (command,):
-            rc, out, err = self._run(words)
-            if rc:
-                return [f"journalctl: {err.strip()}"]
-            if out.strip():
-                return [line.rstrip() for line in out.splitlines() if line.strip()]
-        return []
+        matches = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"] if invocation else []
+        lines = self._journal(_READ, matches)
+        return lines or self._journal(_READ_HISTORY, [])
+
+    def _journal(self, most: int, matches: list[str]) -> list[str]:
+        options = ["--no-pager", "--quiet", "--output=cat", f"--lines={most}", f"--unit={self.name}"]
+        rc, out, err = self._run(["journalctl", *options, *matches])
+        if rc:
+            return [f"journalctl: {err.strip()}"]
+        return [line.rstrip() for line in out.splitlines() if line.strip()]
 
 
 def parse_show(text: str) -> State:
@@ -105,7 +102,6 @@ def parse_show(text: str) -> State:
         status=number("ExecMainStatus"),
         pid=number("MainPID"),
         invocation=found.get("InvocationID", ""),
-        conditions=found.get("ConditionResult") != "no" and found.get("AssertResult") != "no",
         job=number("Job") > 0,
     )
 
@@ -130,9 +126,8 @@ def trouble(first: State, now: State) -> str:
     # For systemd a status of 0 is no failure; a server that ends by itself has failed all the same.
     if now.sub == "auto-restart":
         return f"has ended by itself: {_manner(now)}"
-    # A unit that was never started has "no" for both results too, and no time of a start.
     if now.active == "inactive" and not now.job:
-        return "is not started" + ("" if now.conditions else ", a condition of its start is not met")
+        return "is not started"
     if now.restarts > first.restarts:
         return "died and was started again by systemd while it was waited for"
     return ""
@@ -157,16 +152,18 @@ _PREFIX = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)?\) ?)?(?:(?P<level>[A-Z]+) [
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Refused|Failure)(?:: \S.*)?\Z")
 _FAULT = re.compile(
     r"[\w.-]+: error: "
-    r"|.*(?:CUDA out of memory|[Aa]ddress already in use|Permission denied|No such file or directory)"
+    r"|.*(?:exited unexpectedly|CUDA out of memory|[Aa]ddress already in use)"
+    r"|.*(?:Permission denied|No such file or directory)"
 )
 # systemd's own words; "Failed with result" repeats what the state says.
-_SYSTEMD = re.compile(
-    r".*(?:Failed at step|Failed to (?!.*result)|killed by the OOM killer|unmet condition|assertion failed)"
-)
+_SYSTEMD = re.compile(r"\S+: Failed (?:at step|to) |.*(?:killed by the OOM killer|unmet condition|asserts failed)")
 # What vLLM's API server says when its engine has died, of whatever.
 _GENERIC = re.compile(
-    r".*(?:Engine core initialization failed|EngineDeadError|See root cause above|WorkerProc initialization failed)"
+    r".*(?:Engine core initialization failed|EngineDeadError|See root cause above)"
+    r"|.*(?:failed to start\.|output_handler failed)"
 )
+# What it logs about a request that asked for something impossible.
+_OF_A_REQUEST = re.compile(r"Error with model error=")
 
 
 def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
@@ -176,8 +173,8 @@ def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
     """
     said = [_said(line) for line in lines]
     exceptions = [_with_detail(said, index) for index, (_level, text) in enumerate(said) if _EXCEPTION.match(text)]
-    faults = [text for _level, text in said if _FAULT.match(text) or _SYSTEMD.match(text)]
-    errors = [text for level, text in said if level in ("ERROR", "CRITICAL") and not _is_traceback(text)]
+    faults = [text for _, text in said if not text.startswith(" ") and (_FAULT.match(text) or _SYSTEMD.match(text))]
+    errors = [text for level, text in said if level in ("ERROR", "CRITICAL") and not _is_no_reason(text)]
     found = list(dict.fromkeys([*exceptions, *faults, *errors]))
     specific = [text for text in found if not _GENERIC.match(text)]
     return (specific or found)[:most]
@@ -201,8 +198,10 @@ def _with_detail(said: Sequence[tuple[str, str]], index: int) -> str:
     return text
 
 
-def _is_traceback(text: str) -> bool:
-    return not text.strip() or text.startswith((" ", "Traceback ", "During handling", "The above exception"))
+def _is_no_reason(text: str) -> bool:
+    """Return whether an error line is a part of a traceback, or of a request and not of the server."""
+    frame = text.startswith((" ", "Traceback ", "During handling", "The above exception"))
+    return frame or not text.strip() or bool(_OF_A_REQUEST.match(text))
 
 
 def mask(text: str, secrets: Sequence[str]) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterable, Mapping, Sequence
 
 from ._wheels import Link, WheelError, normalise, parse_name
 
 TARGET_LINE = re.compile(r"#\s*target:\s*(\S+)\s*")
 TARGET = re.compile(r"(?:cp(?P<major>\d)(?P<minor>\d+))-(?P<machine>x86_64|aarch64)")
-PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9][A-Za-z0-9._+!-]*)\s*(?:;\s*(?P<marker>.+))?")
+PIN = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9][A-Za-z0-9._+!-]*)\s*(?:;\s*(?P<marker>.+))?"
+)
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 # uv makes the environments. The lock pins it, so a release names the tool that it was tried with.
@@ -38,11 +40,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Pin:
-    """One project of a lock: normalised name, exact version, the sha256 of the files that will do, and its marker if any."""
+    """One project of a lock: normalised name, exact version, sha256 of the files that will do, its marker if any."""
 
     name: str
     version: str
-    hashes: FrozenSet[str]
+    hashes: frozenset[str]
     marker: str = ""
 
     def text(self) -> str:
@@ -56,16 +58,18 @@ class Lock:
     """A lock: its pins by name, and its target where it names one (``# target: cp311-x86_64``)."""
 
     pins: Mapping[str, Pin]
-    target: Optional[Target]
+    target: Target | None
 
     @property
     def tool(self) -> Pin:
         """The pin of uv. Raises VenvError when there is none."""
         if TOOL not in self.pins:
-            raise VenvError("the lock does not pin uv, which makes the environment; add uv==VERSION to it and lock again")
+            raise VenvError(
+                "the lock does not pin uv, which makes the environment; add uv==VERSION to it and lock again"
+            )
         return self.pins[TOOL]
 
-    def contents(self) -> List[Pin]:
+    def contents(self) -> list[Pin]:
         """Return what goes into the environment, sorted: all but uv."""
         return [pin for name, pin in sorted(self.pins.items()) if name != TOOL]
 
@@ -81,10 +85,10 @@ def parse_target(text: str) -> Target:
 def parse_lock(text: str) -> Lock:
     """Return the pins of a requirements text.
 
-    Raises VenvError for a line that is not ``NAME==VERSION`` with at least one sha256: options, addresses and paths in a
-    lock could bring in files that nobody has pinned.
+    Raises VenvError for a line that is not ``NAME==VERSION`` with at least one sha256: options, addresses and paths
+    in a lock could bring in files that nobody has pinned.
     """
-    pins: Dict[str, Pin] = {}
+    pins: dict[str, Pin] = {}
     target = None
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         comment = TARGET_LINE.fullmatch(line.strip())
@@ -112,7 +116,10 @@ def parse_lock(text: str) -> Lock:
 def render_lock(target: str, comment: str, pins: Iterable[Pin]) -> str:
     """Return the text of a lock: its target, a comment line and the pins, sorted."""
     parse_target(target)
-    return "\n".join([f"# target: {target}", f"# {comment}", *(pin.text() for pin in sorted(pins, key=lambda p: p.name))]) + "\n"
+    return (
+        "\n".join([f"# target: {target}", f"# {comment}", *(pin.text() for pin in sorted(pins, key=lambda p: p.name))])
+        + "\n"
+    )
 
 
 def directory_name(name: str, text: str) -> str:
@@ -120,8 +127,8 @@ def directory_name(name: str, text: str) -> str:
     return f"{name}-{hashlib.sha256((text.rstrip() + chr(10)).encode()).hexdigest()[:12]}"
 
 
-def check_host(target: Optional[Target], python: str, version: str, machine: str) -> None:
-    """Raise VenvError unless wheels for target run on this Python and machine; a lock without a target is not checked."""
+def check_host(target: Target | None, python: str, version: str, machine: str) -> None:
+    """Raise VenvError unless wheels for target run on this Python and machine; no target, no check."""
     if target is None:
         return
     if version != target.python:
@@ -131,7 +138,8 @@ def check_host(target: Optional[Target], python: str, version: str, machine: str
         )
     if machine != target.machine:
         raise VenvError(
-            f"this host is {machine}, but the lock's wheels are for {target.machine}; choose a release with a lock for {machine}"
+            f"this host is {machine}, but the lock's wheels are for {target.machine}; "
+            f"choose a release with a lock for {machine}"
         )
 
 
@@ -145,7 +153,7 @@ def check_space(path: str, free: int, wanted: int) -> None:
 
 
 def check_listed(lock: Lock, listed: Iterable[str], index_url: str) -> None:
-    """Raise VenvError when an index does not list every project of the lock; one with a marker may be meant for others."""
+    """Raise VenvError when an index lacks a project of the lock; one with a marker may be meant for other hosts."""
     wanted = {name for name, pin in lock.pins.items() if not pin.marker}
     missing = sorted(wanted - {normalise(name) for name in listed})
     if missing:
@@ -155,7 +163,7 @@ def check_listed(lock: Lock, listed: Iterable[str], index_url: str) -> None:
         )
 
 
-def choose_tool(pin: Pin, links: Sequence[Link], machine: str, index_url: str) -> Tuple[Link, FrozenSet[str]]:
+def choose_tool(pin: Pin, links: Sequence[Link], machine: str, index_url: str) -> tuple[Link, frozenset[str]]:
     """Return the wheel of uv for machine among the links of its page, and the digests that it may have."""
     for link in links:
         try:
@@ -171,7 +179,7 @@ def choose_tool(pin: Pin, links: Sequence[Link], machine: str, index_url: str) -
     )
 
 
-def environment(inherited: Mapping[str, str], index_url: str, ca_file: Optional[str], cache_dir: str) -> Dict[str, str]:
+def environment(inherited: Mapping[str, str], index_url: str, ca_file: str | None, cache_dir: str) -> dict[str, str]:
     """Return the variables that uv runs with: inherited ones without any setting of uv, pip or Python, and ours."""
     kept = {key: value for key, value in inherited.items() if not FOREIGN_SETTINGS.fullmatch(key)}
     ours = {
@@ -192,15 +200,17 @@ def environment(inherited: Mapping[str, str], index_url: str, ca_file: Optional[
 
 def explain(output: str, index_url: str, root: str) -> str:
     """Return one sentence for what uv printed when it failed."""
-    text = re.sub(r"[│├╰─▶×]+", " ", output)
-    text = re.sub(r"\s+", " ", text).strip()
+    # uv draws a tree beside its words.
+    text = " ".join(re.sub(r"[^\x20-\x7e]+", " ", output).split())
     mirror = "carry the lock's wheels to the mirror (tools/fetch_wheels.py) and run the role mirror there"
     mismatch = re.search(r"Hash mismatch for `([^`]+)`", text)
     if mismatch:
         return f"{index_url} serves a file for {mismatch[1]} whose sha256 is not that of the lock; {mirror}"
     if "No space left on device" in text:
         return f"{root} ran full while the environment was made; make room there, or choose another root"
-    missing = re.search(r"Because (?:there is no version of )?(\S+?) (?:and you require|was not found in|has no )", text)
+    missing = re.search(
+        r"Because (?:there is no version of )?(\S+?) (?:and you require|was not found in|has no )", text
+    )
     if missing:
         return f"{index_url} has no wheel of {missing[1]} that the lock and this Python accept; {mirror}"
     return f"uv could not make the environment from {index_url}: {text[-600:]}"

@@ -9,12 +9,12 @@ import html
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import Iterable, Mapping
 from urllib.parse import quote, unquote, urldefrag, urljoin
 
 # PEP 427. A dash separates the fields, so none holds one; a build tag starts with a digit, a python tag does not.
 WHEEL_NAME = re.compile(
-    r"(?P<project>[^\s/-]+)-(?P<version>[^\s/-]+)(?:-(?P<build>\d[^\s/-]*))?"
+    r"(?P<project>[^\s/-]+)-(?P<version>\d[^\s/-]*)(?:-(?P<build>\d[^\s/-]*))?"
     r"-(?P<python>[^\s/-]+)-(?P<abi>[^\s/-]+)-(?P<platform>[^\s/-]+)\.whl"
 )
 ROOT_PAGE = "index.html"
@@ -31,12 +31,12 @@ class WheelName:
     project: str
     version: str
     build: str
-    tags: FrozenSet[Tuple[str, str, str]]
+    tags: frozenset[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """One wheel as its project's page shows it; both digests are sha256 in hex, ``metadata_sha256`` that of METADATA."""
+    """One wheel as its project's page shows it; both digests are in hex, ``metadata_sha256`` is that of METADATA."""
 
     filename: str
     sha256: str
@@ -50,7 +50,7 @@ class Link:
 
     filename: str
     url: str
-    sha256: Optional[str]
+    sha256: str | None
 
 
 def normalise(name: str) -> str:
@@ -75,9 +75,9 @@ def parse_name(filename: str) -> WheelName:
     return WheelName(normalise(match["project"]), match["version"].replace("_", "-"), match["build"] or "", tags)
 
 
-def render_pages(wheels: Iterable[Wheel]) -> Dict[str, str]:
+def render_pages(wheels: Iterable[Wheel]) -> dict[str, str]:
     """Return path below ``simple/`` -> text for the root page and a page per project; files sorted by name."""
-    projects: Dict[str, List[Wheel]] = {}
+    projects: dict[str, list[Wheel]] = {}
     for wheel in sorted(wheels, key=lambda wheel: wheel.filename):
         projects.setdefault(parse_name(wheel.filename).project, []).append(wheel)
     names = sorted(projects)
@@ -114,15 +114,15 @@ def _file_link(wheel: Wheel) -> str:
 class _Anchors(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.hrefs: List[str] = []
+        self.hrefs: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: List[Tuple[str, Optional[str]]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         href = dict(attrs).get("href")
         if tag == "a" and href:
             self.hrefs.append(href)
 
 
-def links(page: str, url: str = "") -> List[Link]:
+def links(page: str, url: str = "") -> list[Link]:
     """Return what a page that lies at url links to, in its order."""
     anchors = _Anchors()
     anchors.feed(page)
@@ -134,12 +134,12 @@ def links(page: str, url: str = "") -> List[Link]:
     return found
 
 
-def stale_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> List[str]:
+def stale_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
     """Return the pages that are there and no longer wanted, sorted."""
     return sorted(set(present) - set(pages))
 
 
-def changed_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> List[str]:
+def changed_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
     """Return the pages that are missing or differ, in the order of pages."""
     return [path for path, text in pages.items() if present.get(path) != text]
 

@@ -211,7 +211,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._instance impo
     endpoint_of,
     read_secrets,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._ready import Wait, wait_until_ready, watch
+from ansible_collections.baremetal.inference.plugins.module_utils._ready import Wait, Watch, wait_until_ready
 from ansible_collections.baremetal.inference.plugins.module_utils._unit import (
     Unit,
     UnitError,
@@ -349,9 +349,9 @@ def _read(path: str) -> str | None:
         raise OptionError(f"{path} cannot be read: {exc}") from exc
 
 
-def verify(endpoint: Endpoint) -> tuple[Wait, list[Finding]]:
+def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]]:
     """Wait, then ask everything, whatever the answers before; the unit is looked at again at the end."""
-    wait = wait_until_ready(endpoint.client, endpoint.unit, endpoint.params["ready_timeout"])
+    wait = wait_until_ready(endpoint.client, watch, endpoint.params["ready_timeout"])
     if wait.problem:
         return wait, []
     question, timeout = endpoint.question(), endpoint.params["request_timeout"]
@@ -360,8 +360,7 @@ def verify(endpoint: Endpoint) -> tuple[Wait, list[Finding]]:
         for name in CHECKS
         if name in endpoint.params["checks"]
     ]
-    problem, invocation = watch(endpoint.unit, wait.first, wait.invocation)
-    return Wait(problem, wait.seconds, wait.first, invocation or wait.invocation), findings
+    return Wait(watch.look() if watch else "", wait.seconds), findings
 
 
 def result_of(endpoint: Endpoint, wait: Wait, findings: list[Finding]) -> dict[str, Any]:
@@ -392,27 +391,40 @@ def masked(value: Any, secrets: list[str]) -> Any:
     return value
 
 
-def failure_of(endpoint: Endpoint, wait: Wait, result: dict[str, Any]) -> dict[str, Any]:
+def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) -> dict[str, Any]:
     """Return what is added to a failed run's values: the message, and what the unit's journal says."""
     bad = [row for row in result["checks"] if not row["ok"]]
     head = f"{result['model']} at {result['url']} does not pass {len(bad)} of {len(result['checks'])} checks:"
     if len(result["checks"]) == 1:
         head = f"{result['model']} at {result['url']} is not ready:"
-    message = [head, *(f"- {row['name']}: {row['detail']}" for row in bad)]
+    message = [head, *_grouped(bad)]
     if any(row["name"] in TALKS for row in bad):
         message.append(f"The prompt was {mask(endpoint.params['prompt'], endpoint.secrets)!r}.")
-    if endpoint.unit is None:
+    if watch is None:
         return {"msg": "\n".join(message)}
-    lines = endpoint.unit.journal(wait.invocation)
+    lines = watch.unit.journal(watch.invocation)
     why = shown(reasons(lines), endpoint.secrets)
     last = shown(lines, endpoint.secrets, endpoint.params["journal_lines"])
-    message.append(f"Unit {endpoint.unit.name}: {endpoint.unit.state()}.")
-    # A server that runs and answers badly may have logged errors about other people's requests.
-    if why and wait.problem:
+    message.append(f"Unit {watch.unit.name}: {watch.now}.")
+    # A server that is up and answers badly may have logged errors about other people's requests.
+    if why and not result["checks"][0]["ok"]:
         message += ["Why, from its journal:", *(f"  {line}" for line in why)]
     if last:
         message += [f"Its last {len(last)} journal lines:", *(f"  {line}" for line in last)]
     return {"msg": "\n".join(message), "reasons": why, "journal": last}
+
+
+def _grouped(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each problem; several requests often have the same one."""
+    problems: dict[str, list[str]] = {}
+    for row in rows:
+        request, colon, problem = row["detail"].partition(": ")
+        # The wait's problem is a whole sentence, the others begin with their request.
+        key, where = (
+            (problem, f"{row['name']} ({request})") if colon and row["name"] != "ready" else (row["detail"], "ready")
+        )
+        problems.setdefault(key, []).append(where)
+    return [f"- {', '.join(places)}: {problem}" for problem, places in problems.items()]
 
 
 def nothing_to_ask(endpoint: Endpoint) -> str:
@@ -436,10 +448,11 @@ def main() -> None:
         nothing = nothing_to_ask(endpoint) if module.check_mode else ""
         if nothing:
             module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {nothing}.", **endpoint.facts())
-        wait, findings = verify(endpoint)
+        watch = Watch(endpoint.unit) if endpoint.unit else None
+        wait, findings = verify(endpoint, watch)
         result = result_of(endpoint, wait, findings)
         if not result["ok"]:
-            result.update(failure_of(endpoint, wait, result))
+            result.update(failure_of(endpoint, watch, result))
     except NotInstalledError as exc:
         if module.check_mode:
             module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {exc}.")

@@ -10,7 +10,8 @@ module: mirror_preflight
 short_description: Look at a host before it is made a mirror
 version_added: 0.1.0
 description:
-  - Checks that the disk of the mirror is there and that its port is free or nginx's, and says whether nginx is installed.
+  - Checks that the disk of the mirror is there and that its port is free or nginx's.
+  - Says whether nginx is installed.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -55,8 +56,8 @@ nginx:
   returned: success
 default_site_clashes:
   description:
-    - Whether the distribution's default site of nginx must go, because the mirror wants port 80 itself, or because something
-      else has port 80 and nginx could not start.
+    - Whether the distribution's default site of nginx must go, because the mirror wants port 80 itself,
+      or because something else has port 80 and nginx could not start.
   type: bool
   returned: success
 """
@@ -64,7 +65,6 @@ default_site_clashes:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.baremetal.inference.plugins.module_utils._ports import Listener, listeners
 
 # The port of the default site that Debian's package brings along.
@@ -84,13 +84,14 @@ def main() -> None:
     root, mount_point, port = (module.params[key] for key in ("root", "mount_point", "port"))
     if mount_point and not os.path.ismount(mount_point):
         module.fail_json(
-            msg=f"mirror_mount_point {mount_point} is not mounted; attach and mount the disk with the mirror's content, "
-            "or correct mirror_mount_point"
+            msg=f"mirror_mount_point {mount_point} is not mounted; "
+            "attach and mount the disk with the mirror's content, or correct mirror_mount_point"
         )
     above = os.path.dirname(os.path.abspath(root))
     if not os.path.isdir(above):
         module.fail_json(
-            msg=f"mirror_root {root}: {above} does not exist; mount the disk that it belongs to, create it, or correct mirror_root"
+            msg=f"mirror_root {root}: {above} does not exist; "
+            "mount the disk that it belongs to, create it, or correct mirror_root"
         )
     others = [found for found in listeners({port, DEFAULT_SITE_PORT}) if not is_nginx(found)]
     for found in others:

@@ -10,15 +10,15 @@ module: uv_venv
 short_description: Make a virtual environment from a hash-locked list of wheels
 version_added: 0.1.0
 description:
-  - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the content,
-    so an environment that is there is right and is left alone; another lock gets another directory beside it.
+  - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
+    content, so an environment that is there is right and is left alone; another lock gets another directory beside it.
   - It is built under a hidden name and renamed at the end, so nothing can start from half an environment.
-  - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. No configuration of uv or pip
-    on the host has a say.
-  - uv itself is pinned in the lock and comes from the same index, to C(ROOT/uv-VERSION/uv). The host needs Python, but neither
-    pip nor the venv package. uv is not installed into the environment.
-  - In check mode everything that can be known beforehand is checked all the same - Python's version, the machine, the space,
-    the index and that it lists every project.
+  - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. No configuration of
+    uv or pip on the host has a say.
+  - uv itself is pinned in the lock and comes from the same index, to C(ROOT/uv-VERSION/uv). The host needs Python, but
+    neither pip nor the venv package. uv is not installed into the environment.
+  - In check mode everything that can be known beforehand is checked all the same - Python's version, the machine, the
+    space, the index and that it lists every project.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -40,7 +40,7 @@ options:
   requirements:
     description:
       - Text of the lock, every line C(NAME==VERSION) with at least one C(--hash=sha256:...), one of them for uv.
-      - A line C(# target&colon; cp311-x86_64) says which Python and machine it is for; the host is checked against it.
+      - "A line C(# target: cp311-x86_64) says which Python and machine it is for; the host is checked against it."
     type: str
     required: true
   index_url:
@@ -57,6 +57,13 @@ options:
       - Python on the host that the environment belongs to.
     type: path
     default: /usr/bin/python3
+  when_unreachable:
+    description:
+      - What an index that cannot be reached means in check mode. V(warn) is for a run in check mode over a whole site whose
+        mirror would be set up by the same run. Without check mode it always fails.
+    type: str
+    choices: [fail, warn]
+    default: fail
   size_bytes:
     description:
       - Bytes that must be free in O(root) before the environment is made.
@@ -95,16 +102,14 @@ import io
 import os
 import platform
 import shutil
-import ssl
 import urllib.error
-import urllib.request
 import zipfile
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
-
+from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils._venv import (
     Lock,
     VenvError,
@@ -138,6 +143,7 @@ def main() -> None:
             "index_url": {"type": "str", "required": True},
             "ca_file": {"type": "path"},
             "python": {"type": "path", "default": "/usr/bin/python3"},
+            "when_unreachable": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
             "size_bytes": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
@@ -163,7 +169,11 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     if not module.check_mode:
         build(module, lock, index, path)
     pinned = "".join(f"{pin.name}=={pin.version}\n" for pin in lock.contents())
-    return {**result, "changed": True, "diff": {"before_header": path, "after_header": path, "before": "", "after": pinned}}
+    return {
+        **result,
+        "changed": True,
+        "diff": {"before_header": path, "after_header": path, "before": "", "after": pinned},
+    }
 
 
 def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
@@ -174,7 +184,13 @@ def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
         existing = os.path.dirname(existing) or "/"
     check_space(existing, shutil.disk_usage(existing).free, module.params["size_bytes"])
     lock.tool  # noqa: B018  raises when there is none
-    listed = index.projects()
+    try:
+        listed = index.projects()
+    except Unreachable as exc:
+        if not module.check_mode or module.params["when_unreachable"] == "fail":
+            raise
+        module.warn(str(exc))
+        return
     if listed is not None:
         check_listed(lock, listed, index.url)
 
@@ -184,9 +200,15 @@ def python_version(module: AnsibleModule) -> str:
     python = module.params["python"]
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     if not os.access(python, os.X_OK):
-        raise VenvError(f"{python} is not a program on this host; point the option python to the Python that vLLM shall run on")
+        raise VenvError(
+            f"{python} is not a program on this host; point the option python to the Python that vLLM shall run on"
+        )
     _rc, out, _err = module.run_command([python, "-I", "-S", "-c", code], check_rc=True)
     return str(out).strip()
+
+
+class Unreachable(VenvError):
+    """Nothing answers at the index's address."""
 
 
 class Index:
@@ -198,23 +220,29 @@ class Index:
             raise VenvError(f"index_url {url!r} is not an address; expected one like http://mirror/simple/")
         if "@" in parts.netloc:
             raise VenvError("index_url holds a login, which would show in logs; expected an index that asks for none")
+        if ca_file and not os.access(ca_file, os.R_OK):
+            raise VenvError(
+                f"ca_file {ca_file} cannot be read on this host; put the site's CA bundle there, or leave it out"
+            )
         self.url = url.rstrip("/") + "/"
-        try:
-            self.context = ssl.create_default_context(cafile=ca_file or None)
-        except (OSError, ssl.SSLError) as exc:
-            raise VenvError(f"ca_file {ca_file}: cannot be read as a CA bundle ({exc})") from exc
+        self.ca_file = ca_file or None
 
     def get(self, url: str, limit: int) -> bytes | None:
         """Return what lies at url, None when it is larger than limit bytes. Raises VenvError when it cannot be had."""
-        request = urllib.request.Request(url, headers={"Accept": "text/html, */*;q=0.1"})  # noqa: S310  checked above
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT, context=self.context) as answer:  # noqa: S310
+            with open_url(
+                url, headers={"Accept": "text/html, */*;q=0.1"}, timeout=TIMEOUT, ca_path=self.ca_file
+            ) as answer:
                 data: bytes = answer.read(limit + 1)
         except urllib.error.HTTPError as exc:
-            raise VenvError(f"{url}: HTTP status {exc.code} ({exc.reason}); is this the address of a simple index?") from exc
+            raise VenvError(
+                f"{url}: HTTP status {exc.code} ({exc.reason}); is index_url the address of a simple index?"
+            ) from exc
         except (OSError, urllib.error.URLError) as exc:
             reason = getattr(exc, "reason", exc)
-            raise VenvError(f"{url} cannot be reached from this host ({reason}); is the mirror up, and index_url right?") from exc
+            raise Unreachable(
+                f"{url} cannot be reached from this host ({reason}); is the mirror up, and index_url right?"
+            ) from exc
         return data if len(data) <= limit else None
 
     def projects(self) -> list[str] | None:
@@ -241,7 +269,17 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
         locked = os.path.join(partial, "requirements.txt")
         with open(locked, "w", encoding="utf-8") as file:
             file.writelines(f"{pin.text()}\n" for pin in lock.contents())
-        sync = [uv, "pip", "sync", "--require-hashes", "--only-binary", ":all:", "--python", f"{partial}/bin/python", locked]
+        sync = [
+            uv,
+            "pip",
+            "sync",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+            "--python",
+            f"{partial}/bin/python",
+            locked,
+        ]
         run(module, sync, index.url, root)
         # Tens of thousands of files: one sync of the disk, so that a power cut after the rename finds them whole.
         os.sync()

@@ -10,12 +10,12 @@ module: wheel_index
 short_description: Make a directory of wheels an index that pip and uv read
 version_added: 0.1.0
 description:
-  - Writes the pages of a simple index (PEP 503) into C(simple/) for the wheels that lie flat in C(wheels/) of the same directory,
-    so that any web server that serves that directory is a package index.
+  - Writes the pages of a simple index (PEP 503) into C(simple/) for the wheels that lie flat in C(wheels/) of the same
+    directory, so that any web server that serves that directory is a package index.
   - Puts C(FILE.whl.metadata) beside each wheel (PEP 658), so that a client resolves without fetching wheels.
   - Reads a wheel only when its size, time or inode has changed since the last run.
   - Every page is published by rename; nothing is changed when any wheel turns out to be unreadable.
-  - Wheels themselves are never changed or removed, source archives are not listed, names that start with a dot are ignored.
+  - Wheels themselves are never changed or removed. Source archives are not listed, hidden files are ignored.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -70,7 +70,6 @@ from email.parser import BytesHeaderParser
 from hashlib import sha256
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.baremetal.inference.plugins.module_utils._wheels import (
     ROOT_PAGE,
     Wheel,

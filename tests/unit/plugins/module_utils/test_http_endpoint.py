@@ -75,19 +75,39 @@ BAD = [
     ("models", {"data": []}, f"GET /v1/models: lists no model, but not {MODEL}"),
     ("models", {"data": [{"id": "other"}]}, f"GET /v1/models: lists other, but not {MODEL}"),
     ("models", {"data": [{}]}, "data[0].id is missing; data[0] is an empty object"),
-    ("chat", chat_body(content=""), "choices[0].message.content is empty (10 tokens, finish_reason stop), expected text"),
-    ("chat", chat_body(content=None, finish="length", reasoning="Hm"), "went into reasoning (finish_reason length); raise"),
+    (
+        "chat",
+        chat_body(content=""),
+        "choices[0].message.content is empty (10 tokens, finish_reason stop), expected text",
+    ),
+    (
+        "chat",
+        chat_body(content=None, finish="length", reasoning="Hm"),
+        "went into reasoning (finish_reason length); raise",
+    ),
     ("chat", chat_body(content=[1]), "choices[0].message.content is a list of 1, expected text"),
     ("chat", chat_body(content="No idea."), "answered 'No idea.', which does not contain 'fleet is ready'"),
     ("chat", {"id": "1", "object": "x"}, "choices is missing; the answer is an object with id, object"),
     ("chat", {"choices": []}, "choices[0] is missing; choices is an empty list"),
-    ("chat", {"choices": [{"message": {"role": "assistant"}}], "usage": USAGE}, "choices[0].message.content is missing"),
+    (
+        "chat",
+        {"choices": [{"message": {"role": "assistant"}}], "usage": USAGE},
+        "choices[0].message.content is missing",
+    ),
     ("chat", {**chat_body(), "usage": None}, "usage.completion_tokens is missing; usage is null"),
     ("chat", [], "the answer is an empty list, expected a JSON object"),
     ("responses", response_body(text=" "), "output holds no text; found reasoning, message, expected a message"),
-    ("responses", response_body(status="incomplete", reason="max_output_tokens"), "(max_output_tokens), expected 'comple"),
+    (
+        "responses",
+        response_body(status="incomplete", reason="max_output_tokens"),
+        "(max_output_tokens), expected 'comple",
+    ),
     ("responses", {**response_body(), "output": None}, "output is null, expected a list"),
-    ("completions", completion_body(text=""), "POST /v1/completions: choices[0].text is empty (10 tokens, finish_reason"),
+    (
+        "completions",
+        completion_body(text=""),
+        "POST /v1/completions: choices[0].text is empty (10 tokens, finish_reason",
+    ),
     ("completions", {"choices": [{"text": 5}]}, "choices[0].text is 5, expected text"),
 ]
 
@@ -171,7 +191,7 @@ def test_a_stream_without_text(fake):
 
 def test_a_stream_that_is_none(fake):
     fake.behaviour["stream"] = lambda handler: handler.send_json(chat_body())
-    assert "answered 200 without one event; found '{\"id\"" in ask(fake, "chat_stream").detail
+    assert 'answered 200 without one event; found \'{"id"' in ask(fake, "chat_stream").detail
 
 
 @pytest.mark.parametrize(

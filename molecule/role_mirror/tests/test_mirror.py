@@ -1,0 +1,66 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+MIRROR = "http://127.0.0.1"
+MODEL = f"{MIRROR}/weights/org/model"
+
+
+def test_a_wheel_is_found_through_the_index_as_a_client_finds_it(host):
+    root = host.check_output("curl -fs %s/simple/", MIRROR)
+    assert re.findall(r'href="([^"]+)"', root) == ["other/", "tiny-one/"]
+    page = host.check_output("curl -fs %s/simple/tiny-one/", MIRROR)
+    path, digest = re.search(r'href="\.\./\.\./([^"#]+)#sha256=([0-9a-f]{64})"', page).groups()
+    assert 'data-requires-python="&gt;=3.8"' in page
+    assert host.check_output("curl -fs %s/%s | sha256sum", MIRROR, path).split()[0] == digest
+    assert "Name: tiny_one" in host.check_output("curl -fs %s/%s.metadata", MIRROR, path)
+
+
+def test_a_range_is_served(host):
+    assert host.check_output("curl -fs -r 2-4 %s/model.safetensors", MODEL) == "234"
+    assert "206" in host.check_output("curl -fsi -r 2-4 %s/model.safetensors", MODEL).splitlines()[0]
+
+
+def test_directories_are_listed_without_hidden_files(host):
+    listing = host.check_output("curl -fs %s/", MODEL)
+    assert "model.safetensors" in listing
+    assert ".model.safetensors" not in listing
+
+
+@pytest.mark.parametrize(
+    "address", [f"{MODEL}/.model.safetensors", f"{MODEL}/model.safetensors.partial", f"{MIRROR}/simple/.wheels.json"]
+)
+def test_unfinished_and_hidden_files_are_not_served(host, address):
+    assert host.run("curl -s -o /dev/null -w '%%{http_code}' %s", address).stdout == "404"
+
+
+def test_nothing_can_be_written(host):
+    assert host.run("curl -s -o /dev/null -w '%%{http_code}' -X PUT -d x %s/wheels/x", MIRROR).stdout == "403"
+
+
+def test_the_version_is_not_told(host):
+    assert re.search(r"(?m)^Server: nginx\r?$", host.check_output("curl -fsI %s/simple/", MIRROR))
+
+
+def test_nginx_listens_on_loopback_only(host):
+    addresses = host.check_output("ss -Hltn 'sport = :80'")
+    assert [line.split()[3] for line in addresses.splitlines()] == ["127.0.0.1:80"]
+
+
+def test_nginx_runs_confined_and_starts_at_boot(host):
+    service = host.service("nginx")
+    assert service.is_running, host.check_output("journalctl -u nginx --no-pager -n 30")
+    assert service.is_enabled
+    assert host.check_output("systemctl show -P NoNewPrivileges nginx") == "yes"
+
+
+def test_nginx_can_be_reloaded_and_stopped_in_its_confinement(host):
+    host.check_output("systemctl reload nginx")
+    host.check_output("systemctl restart nginx")
+    assert host.run("curl -fs --retry 5 --retry-connrefused %s/simple/", MIRROR).rc == 0

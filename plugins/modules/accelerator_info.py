@@ -1,0 +1,199 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: accelerator_info
+short_description: Find the accelerators of a host and compare them with what was declared
+version_added: 0.1.0
+description:
+  - Reads the PCI tree from sysfs and the processor from procfs. That needs no driver, no tool and no root on the host.
+  - Looks the PCI ids up in the catalogue on the controller and sets the fact C(accelerator_detected).
+  - A chip is a PCI function, so a card with two dies counts as two. Virtual functions are not counted beside the chip
+    that they belong to, and a partitioned chip (MIG) counts as one.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  declared:
+    description:
+      - The accelerator that the inventory declares for this host, a model of the catalogue or V(cpu).
+      - It is an error if the host has another one.
+    type: str
+  declared_count:
+    description:
+      - The number of devices that the inventory declares for this host.
+      - It is an error if the host has more or fewer.
+    type: int
+  require_usable:
+    description:
+      - Fail if vLLM cannot serve on this host. There is a chip that the catalogue does not know, or one that vLLM does
+        not support, or no accelerator and an x86 processor without AVX2.
+    type: bool
+    default: false
+  catalog_path:
+    description:
+      - Directories on the controller with the site's own files, laid over C(catalog/accelerators) key by key. The first
+        directory wins.
+    type: list
+    elements: path
+    default: []
+  vendors:
+    description:
+      - PCI vendor ids whose functions are worth reading, all if empty. Set from the catalogue; of no use in a playbook.
+    type: list
+    elements: str
+    default: []
+  sysfs_root:
+    description:
+      - Where sysfs is mounted on the host. Tests show a tree of their own here.
+    type: path
+    default: /sys
+  proc_root:
+    description:
+      - Where procfs is mounted on the host. Tests show a tree of their own here.
+    type: path
+    default: /proc
+notes:
+  - Memory is in MiB, as drivers count it. It is the nominal memory that the catalogue gives in GiB. Nothing is asked of
+    the chip itself, so a driver may report one or two percent less.
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: See what a host has
+  baremetal.inference.accelerator_info:
+
+- name: Stop unless the host is what the inventory says
+  baremetal.inference.accelerator_info:
+    declared: h200
+    declared_count: 8
+    require_usable: true
+
+- name: Recognise a chip that only this site has
+  baremetal.inference.accelerator_info:
+    catalog_path:
+      - "{{ inventory_dir }}/accelerators"
+"""
+
+RETURN = r"""
+accelerator:
+  description: The hardware of the host, also set as the fact C(accelerator_detected).
+  type: dict
+  returned: success
+  contains:
+    model:
+      description:
+        - Name of the most numerous model in the catalogue.
+        - V(cpu) if there is no accelerator, V(unknown) if the catalogue knows none of those that are there.
+      type: str
+      sample: h200
+    stack:
+      description: The software stack that serves it.
+      type: str
+      sample: cuda
+    generation:
+      description: The generation of the chip.
+      type: str
+      sample: hopper
+    vendor:
+      description: The vendor's name in the catalogue.
+      type: str
+      sample: nvidia
+    count:
+      description: Number of devices of this model; 1 for V(cpu).
+      type: int
+      sample: 8
+    memory_mib:
+      description:
+        - Nominal memory of one device in MiB, of the smallest if they differ; the memory of the host for V(cpu).
+        - Not set if it is a share of the host's memory.
+      type: int
+      sample: 144384
+    compute_capability:
+      description: NVIDIA's compute capability.
+      type: str
+      sample: "9.0"
+    devices_per_card:
+      description: Number of devices that make one card.
+      type: int
+      sample: 1
+    unsupported:
+      description: Why vLLM cannot serve on this model. Not set if it can.
+      type: str
+    mixed:
+      description: Whether there are several models, or unknown chips beside known ones.
+      type: bool
+    models:
+      description: Number of devices of each model.
+      type: dict
+      sample: {h200: 8}
+    devices:
+      description: The devices by PCI address.
+      type: list
+      elements: dict
+      sample:
+        - {address: "0000:17:00.0", vendor_id: 10de, device_id: "2335", class: "0302", model: h200, form: SXM,
+           memory_mib: 144384, numa_node: 0}
+    switches:
+      description: The fabric switches (NVSwitch) by PCI address.
+      type: list
+      elements: dict
+    unknown:
+      description: Chips of known vendors that the catalogue does not know.
+      type: list
+      elements: dict
+    cpu:
+      description: The processors, and the memory of the host.
+      type: dict
+      sample:
+        {arch: x86_64, model: AMD EPYC 9654 96-Core Processor, instruction_sets: [avx2, avx512f, avx512_bf16],
+         cores: 192, threads: 384, numa_nodes: 2, memory_mib: 1547642}
+ansible_facts:
+  description: Facts to add to the host.
+  type: dict
+  returned: success
+  contains:
+    accelerator_detected:
+      description: The same as RV(accelerator).
+      type: dict
+"""
+
+import platform
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._cpu import CpuError, read_cpu
+from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError, read_functions
+
+# The action plugin of the same name has the catalogue and answers for the options that are not read below.
+ARGUMENT_SPEC = {
+    "declared": {"type": "str"},
+    "declared_count": {"type": "int"},
+    "require_usable": {"type": "bool", "default": False},
+    "catalog_path": {"type": "list", "elements": "path", "default": []},
+    "vendors": {"type": "list", "elements": "str", "default": []},
+    "sysfs_root": {"type": "path", "default": "/sys"},
+    "proc_root": {"type": "path", "default": "/proc"},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    try:
+        functions = read_functions(module.params["sysfs_root"], module.params["vendors"])
+        cpu = read_cpu(module.params["proc_root"], module.params["sysfs_root"], platform.machine())
+    except (PciError, CpuError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=False, functions=[function.as_dict() for function in functions], cpu=cpu.as_dict())
+
+
+if __name__ == "__main__":
+    main()

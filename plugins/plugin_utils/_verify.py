@@ -1,0 +1,75 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The document that a verification of a fleet ends with, made from the results of its tasks."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+Rows = List[Dict[str, Any]]
+
+_OF_AN_INSTANCE = ("url", "model", "answer", "ready_after_s", "time_to_first_token_s", "tokens_per_second")
+
+
+def checks_of(host: str, result: Mapping[str, Any]) -> Rows:
+    """Return a row {host, instance, name, ok, seconds, detail} for each check in the result of a task on host.
+
+    A result without checks (the module refused its options, the host was not reached, another task failed) is one row.
+    """
+    rows: Rows = []
+    for item in _items(result):
+        instance = item.get("item")
+        checks = item.get("checks")
+        if item.get("unreachable"):
+            rows.append(_row(host, instance, "reach", False, item))
+        elif checks:
+            rows += [{"host": host, "instance": instance, **check} for check in checks]
+        elif item.get("skipped"):
+            rows.append(_row(host, instance, "endpoint", None, item))
+        elif item.get("failed"):
+            rows.append(_row(host, instance, "endpoint", False, item))
+    return rows
+
+
+def instances_of(host: str, result: Mapping[str, Any]) -> Rows:
+    """Return what was measured of each instance in the result of a task on host; msg tells the problem of a bad one."""
+    return [
+        {
+            "host": host,
+            "instance": item["item"],
+            "ok": item.get("ok"),
+            **{key: item[key] for key in _OF_AN_INSTANCE if key in item},
+            **({} if item.get("ok") else {"msg": item.get("msg", "")}),
+        }
+        for item in _items(result)
+        if "item" in item and "ok" in item
+    ]
+
+
+def document(checks: Rows, instances: Rows) -> dict[str, Any]:
+    """Return the whole document; it is ok when something was verified and nothing failed or was skipped."""
+    return {
+        "ok": bool(checks) and all(row["ok"] is True for row in checks),
+        "checks": checks,
+        "instances": instances,
+        **(
+            {}
+            if checks
+            else {"problem": "no instance was verified: no host in reach of the pattern has vllm_instances"}
+        ),
+    }
+
+
+def _items(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the results of a loop's items, or the one result of a task without a loop."""
+    # An empty loop is skipped as a whole and has no results.
+    if result.get("skipped_reason") == "No items in the list":
+        return []
+    items = result.get("results")
+    return list(items) if isinstance(items, list) else [result]
+
+
+def _row(host: str, instance: Any, name: str, ok: bool | None, result: Mapping[str, Any]) -> dict[str, Any]:
+    detail = str(result.get("msg") or "").strip()
+    return {"host": host, "instance": instance, "name": name, "ok": ok, "seconds": None, "detail": detail}

@@ -1,0 +1,237 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module and tools/verify.py as people run them: a process of Ansible, a real server, and what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.unit.fake_vllm import ANSWER, MODEL, chat_body, fake_vllm
+
+ROOT = Path(__file__).resolve().parents[4]
+KEY = "sk-planted-0123456789"
+
+
+@pytest.fixture
+def fake():
+    with fake_vllm() as server:
+        yield server
+
+
+def environment(tmp_path, **extra):
+    own = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp")}
+    return {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1", **own, **extra}
+
+
+@pytest.fixture
+def run_each(tmp_path):
+    """Run the module for each set of options in one play; return the results and what was printed at -vvv --diff."""
+
+    def call(cases, *flags):
+        # The values come from a file: ansible prints the lines of a playbook that fails.
+        values, play, results = (tmp_path / name for name in ("values.json", "play.json", "results.json"))
+        values.write_text(json.dumps({"cases": [{"ready_timeout": 5, **case} for case in cases]}))
+        tasks = [
+            {
+                "baremetal.inference.endpoint": {
+                    name: f"{{{{ cases[{number}].{name} }}}}" for name in ("ready_timeout", *case)
+                },
+                "register": f"found_{number}",
+                "ignore_errors": True,
+            }
+            for number, case in enumerate(cases)
+        ]
+        found = "{{ [" + ", ".join(f"found_{number}" for number in range(len(cases))) + "] | to_json }}"
+        tasks.append({"copy": {"content": found, "dest": str(results)}, "no_log": True, "check_mode": False})
+        play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+        command = [
+            sys.executable,
+            "-m",
+            "ansible",
+            "playbook",
+            "-i",
+            "localhost,",
+            "-c",
+            "local",
+            "-vvv",
+            "--diff",
+            *flags,
+        ]
+        command += ["-e", f"ansible_python_interpreter={sys.executable}", "-e", f"@{values}", str(play)]
+        done = subprocess.run(
+            command, env=environment(tmp_path), capture_output=True, text=True, timeout=120, check=False
+        )
+        printed = done.stdout + done.stderr
+        assert done.returncode == 0, printed
+        return json.loads(results.read_text()), printed
+
+    return call
+
+
+@pytest.fixture
+def run(run_each):
+    def call(**options):
+        results, printed = run_each([options])
+        return results[0], printed
+
+    return call
+
+
+def test_a_good_server(run, fake):
+    result, _printed = run(url=fake.url, model=MODEL, expect="fleet is ready")
+    assert result["ok"] and not result["changed"]
+    assert [row["name"] for row in result["checks"]] == [
+        "ready",
+        "models",
+        "chat",
+        "chat_stream",
+        "responses",
+        "completions",
+    ]
+    assert result["answer"] == ANSWER and result["tokens_per_second"] > 0
+    assert 0 < result["time_to_first_token_s"] < 5 and result["ready_after_s"] < 5
+    assert result["msg"] == f"{MODEL} at {fake.url} passes 6 checks"
+
+
+def test_a_bad_answer_fails_with_one_message(run, fake):
+    fake.behaviour["/v1/chat/completions"] = lambda handler: handler.send_json(chat_body(content=""))
+    result, _printed = run(url=fake.url, model=MODEL, checks=["models", "chat"], prompt="Ready?")
+    assert result["failed"] and not result["ok"]
+    assert result["msg"].splitlines() == [
+        f"{MODEL} at {fake.url} does not pass 1 of 3 checks:",
+        "- chat (POST /v1/chat/completions): choices[0].message.content is empty (10 tokens, finish_reason stop), expected text",
+        "The prompt was 'Ready?'.",
+    ]
+
+
+def test_the_key_is_nowhere_in_what_is_printed(run, fake, tmp_path):
+    def echo(handler):
+        handler.send_json({"error": {"message": f"bad header {handler.headers['Authorization']}"}}, 400)
+
+    fake.api_key = KEY
+    fake.behaviour["/v1/responses"] = echo
+    fake.behaviour["/v1/chat/completions"] = lambda handler: handler.send_json(chat_body(content=f"Your key is {KEY}"))
+    secrets = tmp_path / "chat.secrets"
+    secrets.write_text(f"# Ansible managed\nHF_TOKEN=hf_planted_token\nVLLM_API_KEY={KEY}\n")
+    for options in ({"api_key": KEY}, {"api_key_file": str(secrets)}):
+        result, printed = run(url=fake.url, model=MODEL, **options)
+        assert [row["name"] for row in result["checks"] if not row["ok"]] == ["responses"]
+        assert "bad header Bearer ****" in result["msg"] and result["answer"] == "Your key is ********"
+        assert KEY not in printed + json.dumps(result)
+    assert {key for _path, _payload, key in fake.asked} == {f"Bearer {KEY}"}
+
+
+def test_a_wrong_key_gets_one_line_for_all_checks(run, fake):
+    fake.api_key = KEY
+    result, printed = run(url=fake.url, model=MODEL, api_key="sk-other-planted-key")
+    assert result["msg"].count("answered 401 (Unauthorized); the server wants another API key") == 1
+    assert "sk-other-planted-key" not in printed
+
+
+def test_a_server_that_is_loading_is_waited_for(run, fake):
+    began = time.monotonic()
+
+    def loading(handler):
+        handler.send_text("", 503 if time.monotonic() - began < 2 else 200)
+
+    fake.behaviour["/health"] = loading
+    result, _printed = run(url=fake.url, model=MODEL, checks=["models"], ready_timeout=20)
+    assert result["ok"]
+    assert [path for path, _payload, _key in fake.asked if path != "/health"] == ["/v1/models"]
+
+
+def test_the_deadline_says_what_was_found_last(run, fake):
+    fake.behaviour["/health"] = lambda handler: handler.send_text("", 503)
+    result, _printed = run(url=fake.url, model=MODEL, ready_timeout=1)
+    assert (
+        result["msg"]
+        == f"{MODEL} at {fake.url} is not ready:\n- ready: not ready after 1 s: GET {fake.url}/health: answered 503"
+    )
+    assert [row["name"] for row in result["checks"]] == ["ready"] and "ready_after_s" not in result
+
+
+def test_nobody_listens(run):
+    result, _printed = run(url="http://127.0.0.1:9", model=MODEL, ready_timeout=0.5)
+    assert "GET http://127.0.0.1:9/health: connection refused, nothing listens on 127.0.0.1:9" in result["msg"]
+
+
+WRONG = [
+    ({}, "one of the following is required: instance, model"),
+    ({"model": "m", "checks": ["chat", "speed"]}, "value of checks must be one or more of"),
+    ({"model": "m", "checks": []}, "checks: the list is empty, expected some of models, chat"),
+    ({"model": "m", "max_tokens": 0}, "max_tokens: found 0, expected more than 0."),
+    ({"model": "m", "journal_lines": -1}, "journal_lines: found -1, expected 0 or more."),
+    ({"model": "m", "prompt": " "}, "prompt: is blank, expected a text."),
+    ({"model": "m", "url": "http://127.0.0.1:8000/v1"}, "ends in /v1; give the server's address without it."),
+    (
+        {"model": "m", "url": "https://h", "ca_path": "/nowhere.pem"},
+        "ca_path: /nowhere.pem holds no usable certificates",
+    ),
+    ({"model": "m", "api_key_file": "/nowhere/key"}, "api_key_file: /nowhere/key is not on this host."),
+    ({"model": "m", "api_key": "sk-planted 1"}, "the API key holds a blank, a line break"),
+    ({"instance": "../x"}, "instance: found '../x', expected a name such as chat"),
+    ({"instance": "chat", "config_dir": "/nowhere"}, "instance chat is not installed on this host: /nowhere/chat.yaml"),
+]
+
+
+def test_a_wrong_option_is_named_before_anything_is_asked(run_each):
+    results, printed = run_each([options for options, _said in WRONG])
+    for (options, said), result in zip(WRONG, results, strict=True):
+        assert result["failed"] and said in result["msg"], (options, result["msg"])
+    assert "sk-planted 1" not in printed
+
+
+def test_check_mode_skips_what_is_not_there_yet(run_each):
+    fresh = {"instance": "chat", "config_dir": "/nowhere"}
+    results, _printed = run_each([fresh, {"url": "http://127.0.0.1:9", "model": MODEL}], "--check")
+    assert [(result["skipped"], result["ok"], result["failed"]) for result in results] == [(True, None, False)] * 2
+    assert results[1]["msg"] == "Not verified: nothing answers at http://127.0.0.1:9."
+
+
+@pytest.fixture
+def verify(tmp_path):
+    """Run tools/verify.py on hosts; return its exit status and the document."""
+
+    def call(hosts, *flags):
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+        path = tmp_path / "hosts.json"
+        path.write_text(json.dumps({"all": {"hosts": {name: {**local, **values} for name, values in hosts.items()}}}))
+        command = [sys.executable, str(ROOT / "tools/verify.py"), "-i", str(path), *flags]
+        done = subprocess.run(
+            command, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, json.loads(done.stdout)
+
+    return call
+
+
+def test_one_document_whatever_happens_to_a_host(verify):
+    instances = {"vllm_instances": {"not-there": {"port": 8000}}}
+    away = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 9, **instances}
+    status, document = verify({"here": instances, "away": away, "bare": {}})
+    assert status == 1 and not document["ok"]
+    rows = {(row["host"], row["instance"], row["name"]): row for row in document["checks"]}
+    assert set(rows) == {("here", "not-there", "endpoint"), ("away", "not-there", "reach")}
+    assert "/etc/vllm/not-there.yaml is not there" in rows["here", "not-there", "endpoint"]["detail"]
+    assert "Connection refused" in rows["away", "not-there", "reach"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "no instance was verified"),
+        (("--limit", "nobody"), "ansible-playbook ended with status 1 before it had verified anything"),
+        (("--no-such-option",), "ansible-playbook ended with status 2 before it had verified anything"),
+    ],
+)
+def test_nothing_verified_is_not_ok(verify, flags, said):
+    status, document = verify({"bare": {}}, *flags)
+    assert (status, document["ok"], document["checks"]) == (1, False, [])
+    assert said in document["problem"]

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from tests.unit.wheelhouse import run_module
+
+
+@pytest.fixture
+def busy_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_free_port_and_a_place_that_is_there(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    result = run_module("mirror_preflight", root=str(tmp_path / "mirror"), port=port)
+    assert not result.get("failed"), result
+    assert not result["changed"]
+    assert not (tmp_path / "mirror").exists()
+
+
+def test_a_port_of_somebody_else_names_the_process(tmp_path, busy_port):
+    message = run_module("mirror_preflight", root=str(tmp_path), port=busy_port)["msg"]
+    assert message.startswith(f"mirror_port {busy_port} is in use by process {os.getpid()} (")
+    assert message.endswith("stop that, or give mirror_port another number")
+
+
+def test_a_disk_that_is_not_mounted(tmp_path):
+    message = run_module("mirror_preflight", root=str(tmp_path), mount_point=str(tmp_path), port=9)["msg"]
+    assert message.startswith(f"mirror_mount_point {tmp_path} is not mounted; attach and mount the disk")
+
+
+def test_a_place_below_nothing(tmp_path):
+    message = run_module("mirror_preflight", root=str(tmp_path / "disk/mirror"), port=9)["msg"]
+    assert message.startswith(f"mirror_root {tmp_path}/disk/mirror: {tmp_path}/disk does not exist")
+
+
+def test_the_default_site_is_in_the_way_of_port_80_only(tmp_path):
+    def clashes(port):
+        return run_module("mirror_preflight", root=str(tmp_path), port=port).get("default_site_clashes")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    port_80_is_free = clashes(80)
+    if port_80_is_free is None:
+        pytest.skip("something listens on port 80 here")
+    assert port_80_is_free is True
+    assert clashes(port) is False

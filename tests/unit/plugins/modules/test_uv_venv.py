@@ -1,0 +1,190 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.wheelhouse import make_wheel, run_module, served
+
+UV_TAG = f"py3-none-manylinux_2_17_{platform.machine()}"
+HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+TARGET = f"# target: cp{HERE.replace('.', '')}-{platform.machine()}\n"
+REAL_UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin") or shutil.which("uv")
+
+# Does what uv does as far as this module can see: makes the directory, then puts what was asked for into it.
+STAND_IN = b"""#!/bin/sh
+for last; do :; done
+case "$1" in
+  venv) mkdir -p "$last/bin"; env > "$last/environment" ;;
+  pip) mkdir -p "$UV_CACHE_DIR"; echo "$@" > "${last%/*}/command" ;;
+esac
+"""
+HASH_MISMATCH = b"""#!/bin/sh
+for last; do :; done
+[ "$1" = venv ] && exec mkdir -p "$last/bin"
+mkdir -p "$UV_CACHE_DIR"
+echo 'Hash mismatch for `tiny==1.0`' >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    """A served index with tiny 1.0 and a stand-in for uv; ``.lock`` pins both."""
+
+    class Mirror:
+        root = tmp_path / "mirror"
+        opt = tmp_path / "opt"
+
+        def add_uv(self, version, program):
+            digest = make_wheel(self.root / "wheels", "uv", version, tag=UV_TAG, scripts={"uv": program})
+            assert run_module("wheel_index", root=str(self.root))["rc"] == 0
+            return f"uv=={version} --hash=sha256:{digest}\n"
+
+        def ensure(self, requirements, **arguments):
+            return run_module(
+                "uv_venv",
+                **{
+                    "root": str(self.opt),
+                    "name": "1.0-cpu",
+                    "requirements": requirements,
+                    "index_url": f"{self.url}/simple/",
+                    "python": sys.executable,
+                    **arguments,
+                },
+            )
+
+    made = Mirror()
+    made.tiny = f"tiny==1.0 --hash=sha256:{make_wheel(made.root / 'wheels', 'tiny', '1.0')}\n"
+    made.lock = TARGET + made.tiny + made.add_uv("9.1", STAND_IN)
+    with served(made.root) as (made.url, made.asked):
+        yield made
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir()) if directory.exists() else []
+
+
+def test_makes_the_environment_once(mirror):
+    first = mirror.ensure(mirror.lock)
+    assert first["changed"], first
+    assert first["packages"] == 1
+    path = Path(first["path"])
+    assert names(mirror.opt) == [path.name, "uv-9.1"]
+    assert (path / "requirements.txt").read_text().startswith("tiny==1.0 \\\n")
+    assert "uv==" not in (path / "requirements.txt").read_text()
+    mirror.asked.clear()
+    second = mirror.ensure(mirror.lock)
+    assert not second["changed"]
+    assert second["path"] == first["path"]
+    assert mirror.asked == []
+
+
+def test_only_the_index_decides_what_is_installed(mirror, monkeypatch):
+    monkeypatch.setenv("UV_INDEX", "http://elsewhere/")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://elsewhere/")
+    path = Path(mirror.ensure(mirror.lock, ca_file="")["path"])
+    assert "elsewhere" not in (path / "environment").read_text()
+    assert "UV_NO_CONFIG=1" in (path / "environment").read_text().splitlines()
+    assert "--require-hashes --only-binary :all:" in (path / "command").read_text()
+
+
+def test_another_lock_gets_another_directory(mirror):
+    first = mirror.ensure(mirror.lock)["path"]
+    second = mirror.ensure(mirror.lock + "# changed\n")["path"]
+    assert first != second
+    assert names(mirror.opt) == sorted([Path(first).name, Path(second).name, "uv-9.1"])
+
+
+def test_check_mode_predicts_and_writes_nothing(mirror):
+    result = mirror.ensure(mirror.lock, _ansible_check_mode=True, _ansible_diff=True)
+    assert result["changed"]
+    assert result["diff"]["after"] == "tiny==1.0\n"
+    assert names(mirror.opt) == []
+    assert mirror.ensure(mirror.lock)["path"] == result["path"]
+    assert not mirror.ensure(mirror.lock, _ansible_check_mode=True)["changed"]
+
+
+def test_leftovers_of_a_killed_run_are_not_used(mirror):
+    path = Path(mirror.ensure(mirror.lock, _ansible_check_mode=True)["path"])
+    partial = mirror.opt / f".{path.name}.partial"
+    partial.mkdir(parents=True)
+    (partial / "half").touch()
+    (mirror.opt / ".older-lock.partial").mkdir()
+    assert mirror.ensure(mirror.lock)["changed"]
+    assert not (path / "half").exists()
+    assert names(mirror.opt) == [path.name, "uv-9.1"]
+
+
+def test_a_failed_build_leaves_only_uv_behind(mirror):
+    lock = TARGET + mirror.tiny + mirror.add_uv("9.2", HASH_MISMATCH)
+    result = mirror.ensure(lock)
+    assert result["msg"].startswith(
+        f"{mirror.url}/simple/ serves a file for tiny==1.0 whose sha256 is not that of the lock"
+    )
+    assert names(mirror.opt) == ["uv-9.2"]
+
+
+def test_a_uv_that_is_not_the_pinned_one_is_refused(mirror):
+    page = mirror.root / "simple/uv/index.html"
+    (wheel,) = (mirror.root / "wheels").glob("uv-*.whl")
+    page.write_text(f'<a href="../../wheels/{wheel.name}">uv</a>')  # an index without digests
+    wheel.write_bytes(wheel.read_bytes() + b" ")
+    result = mirror.ensure(mirror.lock)
+    assert "the lock wants" in result["msg"]
+    assert names(mirror.opt) == []
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"index_url": "http://127.0.0.1:1/simple/"}, "cannot be reached from this host"),
+        ({"index_url": ""}, "index_url '' is not an address; expected one like http://mirror/simple/"),
+        ({"index_url": "http://me:secret@mirror/simple/"}, "index_url holds a login"),
+        ({"python": "/usr/bin/python9"}, "/usr/bin/python9 is not a program on this host"),
+        ({"size_bytes": 10**18}, "GB free, the environment needs 1000000000.0 GB"),
+        ({"ca_file": "/no/ca.pem"}, "ca_file /no/ca.pem cannot be read on this host"),
+        ({"requirements": "tiny==1.0\n"}, "expected NAME==VERSION with --hash=sha256"),
+        (
+            {"requirements": f"# target: cp37-x86_64\ntiny==1.0 --hash=sha256:{'0' * 64}"},
+            f"is Python {HERE}, but the lock's",
+        ),
+        (
+            {"requirements": f"uv==1 --hash=sha256:{'0' * 64}\nabsent==1 --hash=sha256:{'0' * 64}"},
+            "has no absent; carry",
+        ),
+    ],
+)
+def test_bad_input_is_an_error_before_anything_changes(mirror, arguments, message, check):
+    result = mirror.ensure(**{"requirements": mirror.lock, **arguments, "_ansible_check_mode": check})
+    assert result["failed"]
+    assert message in result["msg"]
+    assert names(mirror.opt) == []
+
+
+def test_an_address_that_is_no_index(mirror):
+    result = mirror.ensure(mirror.lock, index_url=f"{mirror.url}/elsewhere/")
+    assert "/elsewhere/: HTTP status 404" in result["msg"]
+
+
+@pytest.mark.skipif(REAL_UV is None, reason="needs uv on PATH")
+def test_with_the_real_uv(mirror):
+    lock = TARGET + mirror.tiny + mirror.add_uv("9.3", Path(REAL_UV).read_bytes())
+    result = mirror.ensure(lock)
+    assert result["changed"], result
+    python = Path(result["path"], "bin/python")
+    assert subprocess.check_output([python, "-c", "import tiny; print(tiny.version)"], text=True) == "1.0\n"
+    assert names(mirror.opt) == [Path(result["path"]).name, "uv-9.3"]
+    make_wheel(mirror.root / "wheels", "tiny", "1.0", requires_python=">=3.1")  # other bytes under the same name
+    run_module("wheel_index", root=str(mirror.root))
+    assert "whose sha256 is not that of the lock" in mirror.ensure(lock + "# again\n")["msg"]
+    assert "has no wheel of tiny==1.1" in mirror.ensure(lock.replace("tiny==1.0", "tiny==1.1"))["msg"]

@@ -1,0 +1,29 @@
+#!/bin/sh
+# What makes a Debian root file system a lab host. mmdebstrap calls it with the directory of the new root.
+set -eu
+root=$1
+
+# Keys are made per lab and host (tools/lab.py), so that no two hosts share one.
+rm -f "$root"/etc/ssh/ssh_host_*
+cat >"$root/etc/ssh/sshd_config.d/lab.conf" <<'END'
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+END
+mkdir -p "$root/var/log/journal"
+
+mask() {
+  chroot "$root" systemctl --quiet mask "$@"
+}
+# No console to log in at.
+mask getty@tty1.service console-getty.service
+# They would reach through to the controller, whose kernel the host shares.
+mask systemd-sysctl.service systemd-modules-load.service systemd-udev-trigger.service
+# They would take dpkg's lock at any moment of a test.
+mask apt-daily.timer apt-daily-upgrade.timer
+
+# A site's own certificate authorities, if tools/lab.py found some.
+if [ -d "$LAB_CERTIFICATES" ]; then
+  cp "$LAB_CERTIFICATES"/*.crt "$root/usr/local/share/ca-certificates/"
+  chroot "$root" update-ca-certificates >/dev/null
+fi
