@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stand in for get-pip.py, which ansible-test downloads: install pip from Python's own copy, then the packages asked for."""
+"""Stand in for get-pip.py, which ansible-test downloads: install pip from Python's own copy, then what is asked for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ import sys
 OWN = ("--no-setuptools", "--no-wheel")
 
 # Its own process: ensurepip turns pip's configuration off for the process that it runs in.
-subprocess.run([sys.executable, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+subprocess.run([sys.executable, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL)
 words = [word for word in sys.argv[1:] if word not in OWN]
-subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *words], check=True)  # noqa: S603
+subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *words], check=True)

@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 TOP = Path(__file__).resolve().parent.parent
 PYTHON = ".venv/bin/python"
@@ -85,10 +86,13 @@ def forward(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> N
     lines.put(None)
 
 
-def host_variables(name: str) -> dict:
+def host_variables(name: str) -> dict[str, Any]:
     """Return what the inventory says of a host."""
     command = (".venv/bin/ansible-inventory", "-i", "inventories/lab", "--host", name)
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    variables: dict[str, Any] = json.loads(
+        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    )
+    return variables
 
 
 def ask(url: str) -> str:
@@ -100,7 +104,7 @@ def ask(url: str) -> str:
     # A proxy of the controller has no way into the lab.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=60) as response:
-        return json.load(response)["choices"][0]["message"]["content"]
+        return str(json.load(response)["choices"][0]["message"]["content"])
 
 
 def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:

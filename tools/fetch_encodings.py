@@ -24,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._encodings imp
 from ansible_collections.baremetal.inference.plugins.module_utils._encodings_host import (  # noqa: E402
     bring,
     check_sources,
+    choose,
     look,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings  # noqa: E402
@@ -41,9 +42,10 @@ def main() -> int:
     sources = arguments.source or [*map(str, sorted(out.glob("wheels/oss_harmony-*.whl"), reverse=True)), PUBLISHER]
     try:
         check_sources(sources)
-        for state in look(str(out / "encodings"), list(ENCODINGS)):
-            outcome = bring(state, sources, Settings(ca_file=arguments.ca_file))
-            print(f"{state.path}: {f'from {outcome.source}' if state.changed else 'up to date'}")
+        settings = Settings(ca_file=arguments.ca_file)
+        chosen = [choose(state, sources, settings) for state in look(str(out / "encodings"), list(ENCODINGS))]
+        for outcome in [bring(outcome, sources, settings) for outcome in chosen]:
+            print(f"{outcome.state.path}: {f'from {outcome.source}' if outcome.state.changed else 'up to date'}")
     except (OSError, EncodingsError) as exc:
         print(f"fetch_encodings: {exc}", file=sys.stderr)
         return 1

@@ -40,10 +40,29 @@ IMAGE_SCRIPT = TOP / "tools" / "lab_image.sh"
 STARTED = time.monotonic()
 
 # What a Debian server has from its installer, and nothing that a role is there to install.
-PACKAGES = (
-    "ca-certificates curl dbus debian-archive-keyring gnupg iproute2 iputils-ping kmod less libpam-systemd netbase "
-    "openssh-server pciutils procps python3 python3-apt sudo systemd systemd-sysv tzdata udev"
-).split()
+PACKAGES = [
+    "ca-certificates",
+    "curl",
+    "dbus",
+    "debian-archive-keyring",
+    "gnupg",
+    "iproute2",
+    "iputils-ping",
+    "kmod",
+    "less",
+    "libpam-systemd",
+    "netbase",
+    "openssh-server",
+    "pciutils",
+    "procps",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "systemd",
+    "systemd-sysv",
+    "tzdata",
+    "udev",
+]
 
 # A command or file that the lab calls -> the Debian package that brings it.
 NEEDED = {
@@ -163,9 +182,13 @@ def parse_lab(environment: Mapping[str, str], inventory: Mapping[str, Any], top:
     try:
         ipaddress.IPv4Network(f"{prefix}.0/24")
     except ValueError:
-        raise LabError(f"LAB_SUBNET_PREFIX={prefix}: write the first three numbers of a /24, as in 10.87.200.") from None
+        raise LabError(
+            f"LAB_SUBNET_PREFIX={prefix}: write the first three numbers of a /24, as in 10.87.200."
+        ) from None
     if re.search(r"\s", str(home)):
-        raise LabError(f"LAB_HOME={home}: OpenSSH takes no path with a space in it. Set LAB_HOME to a path without one.")
+        raise LabError(
+            f"LAB_HOME={home}: OpenSSH takes no path with a space in it. Set LAB_HOME to a path without one."
+        )
     return Lab(name, prefix, home, cache)
 
 
@@ -296,7 +319,9 @@ def clashes(subnet: str, used: Iterable[tuple[str, str]]) -> list[str]:
 
 def routed(routes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return pairs of network and user out of `ip -json -4 route`."""
-    return [(route["dst"], f"interface {route['dev']}") for route in routes if "dev" in route and route["dst"] != "default"]
+    return [
+        (route["dst"], f"interface {route['dev']}") for route in routes if "dev" in route and route["dst"] != "default"
+    ]
 
 
 def apt_entries(text: str) -> list[dict[str, str]]:
@@ -619,10 +644,16 @@ def ensure_network(lab: Lab) -> None:
         return
     used = routed(json.loads(run(["ip", "-json", "-4", "route", "show"]) or "[]"))
     for other in networks():
-        used += [(subnet["subnet"], f"podman network {other['name']}") for subnet in other.get("subnets") or [] if "." in subnet["subnet"]]
+        used += [
+            (subnet["subnet"], f"podman network {other['name']}")
+            for subnet in other.get("subnets") or []
+            if "." in subnet["subnet"]
+        ]
     found = clashes(lab.subnet, used)
     if found:
-        raise LabError(f"The subnet {lab.subnet} is already used here ({', '.join(found)}). Set LAB_SUBNET_PREFIX to a free one, as in LAB_SUBNET_PREFIX=10.87.77.")
+        raise LabError(
+            f"The subnet {lab.subnet} is already used here ({', '.join(found)}). Set LAB_SUBNET_PREFIX to a free one, as in LAB_SUBNET_PREFIX=10.87.77."
+        )
     say(f"network {lab.network}: {lab.subnet}")
     marks = [word for key, value in labels(lab).items() for word in ("--label", f"{key}={value}")]
     podman("network", "create", "--subnet", lab.subnet, *marks, lab.network)
@@ -643,7 +674,9 @@ def check_network(lab: Lab, network: Mapping[str, Any]) -> None:
 def check_owner(lab: Lab, found: Mapping[str, str]) -> None:
     home = found.get("bminf.home")
     if home != str(lab.home):
-        raise LabError(f"A lab {lab.name} exists that belongs to {home}, not to {lab.home}. Set LAB_NAME to another name.")
+        raise LabError(
+            f"A lab {lab.name} exists that belongs to {home}, not to {lab.home}. Set LAB_NAME to another name."
+        )
 
 
 # Hosts
@@ -684,7 +717,10 @@ def remove_containers(names: Sequence[str]) -> None:
 
 def wait_until_up(lab: Lab, host: Host) -> str:
     """Return what systemd says of a host (running, degraded), asked over SSH, as soon as it has booted."""
-    command = [*ssh_command(lab, host, "ControlPath=none", "ConnectTimeout=3", "BatchMode=yes"), "systemctl is-system-running --wait"]
+    command = [
+        *ssh_command(lab, host, "ControlPath=none", "ConnectTimeout=3", "BatchMode=yes"),
+        "systemctl is-system-running --wait",
+    ]
     deadline = time.monotonic() + BOOT_SECONDS
     while True:
         result = subprocess.run(command, capture_output=True, text=True, timeout=BOOT_SECONDS, stdin=subprocess.DEVNULL)
@@ -692,7 +728,9 @@ def wait_until_up(lab: Lab, host: Host) -> str:
         if state in ("running", "degraded"):
             return state
         if time.monotonic() > deadline:
-            raise LabError(f"{host.name} at {lab.address(host)} is not up after {BOOT_SECONDS} s: {result.stderr.strip() or state}.\nLook inside with: podman exec -it {lab.container(host)} journalctl -b")
+            raise LabError(
+                f"{host.name} at {lab.address(host)} is not up after {BOOT_SECONDS} s: {result.stderr.strip() or state}.\nLook inside with: podman exec -it {lab.container(host)} journalctl -b"
+            )
         time.sleep(0.2)
 
 
@@ -709,7 +747,9 @@ def report_up(lab: Lab, host: Host, step: str) -> None:
         return
     units = failed_units(lab, host)
     if step in ("create", "recreate"):
-        raise LabError(f"{host.name}: booted with failed units: {units}. See: tools/lab ssh {host.name} systemctl status")
+        raise LabError(
+            f"{host.name}: booted with failed units: {units}. See: tools/lab ssh {host.name} systemctl status"
+        )
     say(f"{host.name}: up at {lab.address(host)}, with failed units: {units}")
 
 
@@ -723,7 +763,10 @@ def up(lab: Lab, inventory: Mapping[str, Any], hosts: Mapping[str, Host], chosen
         images = {release: ensure_image(lab, release) for release in sorted({host.image for host in chosen})}
         public_keys = ensure_keys(lab, hosts.values())
         found = find_containers(lab)
-        steps = {host: ensure_container(lab, host, images[host.image], public_keys[host], found.get(host.name)) for host in chosen}
+        steps = {
+            host: ensure_container(lab, host, images[host.image], public_keys[host], found.get(host.name))
+            for host in chosen
+        }
         with ThreadPoolExecutor(len(chosen)) as pool:
             list(pool.map(lambda host: report_up(lab, host, steps[host]), chosen))
         running = [hosts[name] for name in hosts if name in found.keys() | {host.name for host in chosen}]
@@ -740,7 +783,9 @@ def down(lab: Lab) -> None:
         if network:
             podman("network", "rm", "--force", lab.network)
         for socket in (lab.run / "ssh").glob("*"):
-            subprocess.run(["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "lab"], capture_output=True)
+            subprocess.run(
+                ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "lab"], capture_output=True
+            )
         run(["rm", "-rf", "--one-file-system", str(lab.directory), str(lab.run)])
     say(f"lab {lab.name}: gone")
 
@@ -757,7 +802,13 @@ def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
             podman("image", "rm", *listed)
         # Only what the lab put there: LAB_HOME and LAB_CACHE may be directories that hold more.
         mounts = [lab.home / source for host in hosts.values() for source, _target in host.mounts]
-        ours = [*mounts, lab.cache / "scratch", *lab.cache.glob("*-*.tar"), lab.cache / "lock", lab.home / CONFIGURATION]
+        ours = [
+            *mounts,
+            lab.cache / "scratch",
+            *lab.cache.glob("*-*.tar"),
+            lab.cache / "lock",
+            lab.home / CONFIGURATION,
+        ]
         run(["rm", "-rf", "--one-file-system", *map(str, ours)])
     for directory in (lab.cache, lab.home):
         with contextlib.suppress(OSError):
@@ -789,7 +840,9 @@ def restart(lab: Lab, host: Host) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/lab", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("up", help="bring hosts up (all, or those named)").add_argument("hosts", nargs="*", metavar="HOST")
+    commands.add_parser("up", help="bring hosts up (all, or those named)").add_argument(
+        "hosts", nargs="*", metavar="HOST"
+    )
     gone = commands.add_parser("down", help="take the lab down without a trace")
     gone.add_argument("--all", action="store_true", help="every lab of this checkout, the images and the downloads too")
     commands.add_parser("status", help="show the hosts")

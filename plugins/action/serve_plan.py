@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-
 from ansible_collections.baremetal.inference.plugins.module_utils._plan import (
     Accelerator,
     PlanError,
@@ -50,8 +49,8 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
 
-    def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-        result: Dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
         _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         host = (task_vars or {}).get("inventory_hostname", "")
         try:
@@ -63,7 +62,7 @@ class ActionModule(ActionBase):
         return {**result, "changed": False, "plans": plans, "models": models, "venvs": list(venvs.values())}
 
 
-def plan_host(host: str, options: Mapping[str, Any]) -> Dict[str, Any]:
+def plan_host(host: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plans of one host as plain data, by instance name. Raises PlanError."""
     instances = options["instances"]
     for name, wishes in instances.items():

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.baremetal.inference.plugins.module_utils._words import env_line
 
 
-def env_lines(variables: Mapping[str, Any]) -> List[str]:
+def env_lines(variables: Mapping[str, Any]) -> list[str]:
     """Return the lines of a systemd EnvironmentFile, sorted by name."""
     try:
         return [env_line(name, str(variables[name])) for name in sorted(variables)]
@@ -22,5 +21,5 @@ def env_lines(variables: Mapping[str, Any]) -> List[str]:
 class FilterModule:
     """Filters of environment files."""
 
-    def filters(self) -> Dict[str, Callable[..., Any]]:
+    def filters(self) -> dict[str, Callable[..., Any]]:
         return {"env_lines": env_lines}

@@ -9,9 +9,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
+
 from ._cpu import Cpu
 from ._pci import PciFunction
-from ._plan import nearest
 
 # What a host is called that has no known accelerator: none of any vendor in the catalogue, or one that no file lists.
 CPU = "cpu"

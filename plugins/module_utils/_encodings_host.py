@@ -9,7 +9,7 @@ import hashlib
 import io
 import os
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from ._encodings import (
     PROJECT,
@@ -88,20 +88,24 @@ def check_sources(sources: Sequence[str]) -> None:
 
 def choose(state: State, sources: Sequence[str], settings: Settings) -> Outcome:
     """Return the first source that says it has the file; nothing is written. Raises EncodingsError when none has."""
-    return _first(state, sources, lambda source: _ask(state, source, settings))
-
-
-def bring(state: State, sources: Sequence[str], settings: Settings) -> Outcome:
-    """Put the file into its place from the first source that has it. Raises EncodingsError when none has."""
-    if state.changed:
-        os.makedirs(os.path.dirname(state.path), exist_ok=True)
-    return _first(state, sources, lambda source: _bring_from(state, source, settings))
-
-
-def _first(state: State, sources: Sequence[str], attempt: Any) -> Outcome:
     if not state.changed:
         return Outcome(state)
-    skipped: list[str] = []
+    return _first(Outcome(state), sources, lambda source: _ask(state, source, settings))
+
+
+def bring(chosen: Outcome, sources: Sequence[str], settings: Settings) -> Outcome:
+    """Put the file into its place, from the chosen source or one after it. Raises EncodingsError when none is left."""
+    state = chosen.state
+    if not state.changed:
+        return chosen
+    os.makedirs(os.path.dirname(state.path), exist_ok=True)
+    rest = sources[sources.index(chosen.source) :]
+    return _first(chosen, rest, lambda source: _bring_from(state, source, settings))
+
+
+def _first(before: Outcome, sources: Sequence[str], attempt: Callable[[str], None]) -> Outcome:
+    """Return the first source with which the attempt succeeds. Raises EncodingsError when none does."""
+    state, skipped = before.state, list(before.skipped)
     for source in sources:
         try:
             attempt(source)

@@ -5,11 +5,17 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Iterable, Mapping
 
-from ._words import Words, merge, to_argv, to_config, words_to_args
+from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils._words import (
+    Words,
+    merge,
+    to_argv,
+    to_config,
+    words_to_args,
+)
 
 INSTANCE_KEYS = ("args", "env", "features", "host", "port", "preset", "recipe", "served_model_names", "variant")
 
@@ -47,14 +53,14 @@ class Site:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """The accelerators of one host as the catalogue names them; ``memory_mib`` is that of one chip (cpu: of the host)."""
+    """The accelerators of one host as the catalogue names them; ``memory_mib`` is one chip's (cpu: the host's)."""
 
     model: str
     stack: str
     generation: str
     vendor: str
     count: int
-    memory_mib: Optional[int] = None
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,32 +74,25 @@ class ServePlan:
     generation: str
     runtime: str
     vllm_version: str
-    image: Optional[str]
+    image: str | None
     model: str
     revision: str
     weights: str
-    served_model_names: List[str]
-    listen: Dict[str, Any]
-    env: Dict[str, str]
-    args: Dict[str, Any]
-    config: Dict[str, Any]
-    argv: List[str]
-    launch: List[str]
-    venv: Optional[Dict[str, Any]]
-    devices: List[str]
-    mounts: List[str]
-    memory_required_gib: Optional[float]
+    served_model_names: list[str]
+    listen: dict[str, Any]
+    env: dict[str, str]
+    args: dict[str, Any]
+    config: dict[str, Any]
+    argv: list[str]
+    launch: list[str]
+    venv: dict[str, Any] | None
+    devices: list[str]
+    mounts: list[str]
+    memory_required_gib: float | None
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, JSON-serialisable."""
         return asdict(self)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``" (nearest: 'x')"`` for a misspelt name, or the list of what is known where nothing is near."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names)}"
 
 
 def check_instance(name: str, wishes: Mapping[str, Any]) -> None:
@@ -123,12 +122,13 @@ def check_instance(name: str, wishes: Mapping[str, Any]) -> None:
 
 def check_ports(instances: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise PlanError when two instances of one host want the same port."""
-    taken: Dict[int, str] = {}
+    taken: dict[int, str] = {}
     for name in sorted(instances):
         port = instances[name].get("port", 8000)
         if port in taken:
             raise PlanError(
-                f"vllm_instances.{name}.port: {port} is the port of vllm_instances.{taken[port]} too; give one of them another"
+                f"vllm_instances.{name}.port: {port} is the port of vllm_instances.{taken[port]} too; "
+                "give one of them another"
             )
         taken[port] = name
 
@@ -209,7 +209,8 @@ def _stack(release: Mapping[str, Any], release_name: str, accelerator: Accelerat
     stacks = release["stacks"]
     if accelerator.stack not in stacks:
         raise PlanError(
-            f"vllm_release {release_name!r} has nothing for stack {accelerator.stack!r} (accelerator {accelerator.model!r}); "
+            f"vllm_release {release_name!r} has nothing for stack {accelerator.stack!r} "
+            f"(accelerator {accelerator.model!r}); "
             f"it serves: {', '.join(sorted(stacks))}"
         )
     found: Mapping[str, Any] = stacks[accelerator.stack]
@@ -234,10 +235,10 @@ def _compose(
     recipe: Mapping[str, Any],
     variant: Mapping[str, Any],
     wishes: Mapping[str, Any],
-) -> Tuple[Dict[str, Any], Dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, str]]:
     """Lay the layers over each other, weakest first; a later one wins key by key, None removes a key."""
-    args: Dict[str, Any] = {}
-    env: Dict[str, Any] = {}
+    args: dict[str, Any] = {}
+    env: dict[str, Any] = {}
     for where, words, extra_env in _layers(name, accelerator, recipe, variant, wishes):
         try:
             args = merge(args, words if isinstance(words, Mapping) else words_to_args(words))
@@ -253,7 +254,7 @@ def _layers(
     recipe: Mapping[str, Any],
     variant: Mapping[str, Any],
     wishes: Mapping[str, Any],
-) -> Iterable[Tuple[str, Words, Mapping[str, Any]]]:
+) -> Iterable[tuple[str, Words, Mapping[str, Any]]]:
     base = recipe["model"]
     yield "model", base.get("base_args") or [], base.get("base_env") or {}
     yield "variant", variant.get("extra_args") or [], variant.get("extra_env") or {}
@@ -271,7 +272,7 @@ def _layers(
     yield f"vllm_instances.{name}", wishes.get("args") or {}, wishes.get("env") or {}
 
 
-def _features(name: str, recipe: Mapping[str, Any], wishes: Mapping[str, Any]) -> List[str]:
+def _features(name: str, recipe: Mapping[str, Any], wishes: Mapping[str, Any]) -> list[str]:
     """Return the features that are on: those wished for, else all that the recipe does not make opt-in."""
     offered = recipe.get("features") or {}
     if "features" not in wishes:
@@ -285,10 +286,10 @@ def _features(name: str, recipe: Mapping[str, Any], wishes: Mapping[str, Any]) -
     return list(wishes["features"])
 
 
-def _release_args(release: Mapping[str, Any], site: Site) -> Dict[str, Any]:
+def _release_args(release: Mapping[str, Any], site: Site) -> dict[str, Any]:
     """Arguments that every instance gets where the release knows them."""
     options = release.get("supports") or []
-    args: Dict[str, Any] = {}
+    args: dict[str, Any] = {}
     if "shutdown-timeout" in options:
         args["shutdown-timeout"] = site.drain_timeout
     if "fail-on-environ-validation" in options:
@@ -297,7 +298,7 @@ def _release_args(release: Mapping[str, Any], site: Site) -> Dict[str, Any]:
     return args
 
 
-def _environment(name: str, env: Mapping[str, str], stack: Mapping[str, Any], site: Site) -> Dict[str, str]:
+def _environment(name: str, env: Mapping[str, str], stack: Mapping[str, Any], site: Site) -> dict[str, str]:
     """Return the whole environment of an instance: caches that survive a restart, no network but the API's own."""
     cache = f"{site.cache_root}/{name}"
     whole = {
@@ -305,7 +306,7 @@ def _environment(name: str, env: Mapping[str, str], stack: Mapping[str, Any], si
         "HF_HOME": f"{cache}/huggingface",
         "HF_HUB_OFFLINE": "1",
         "HOME": cache,
-        # The environment belongs to root and comes without byte code; this halves the time of every start but the first.
+        # The environment is root's and comes without byte code; this halves the time of every start but the first.
         "PYTHONPYCACHEPREFIX": f"{cache}/pycache",
         "TIKTOKEN_ENCODINGS_BASE": site.encodings_dir,
         "TRANSFORMERS_OFFLINE": "1",
@@ -319,7 +320,7 @@ def _environment(name: str, env: Mapping[str, str], stack: Mapping[str, Any], si
 
 def _venv(
     stack: Mapping[str, Any], release: Mapping[str, Any], accelerator: Accelerator, site: Site
-) -> Optional[Dict[str, Any]]:
+) -> dict[str, Any] | None:
     """Return where the virtual environment of a ``venv`` runtime lies; its name holds the lock's hash."""
     if stack["runtime"] != "venv":
         return None
@@ -332,7 +333,7 @@ def _venv(
     }
 
 
-def _launch(stack: Mapping[str, Any], venv: Optional[Mapping[str, Any]]) -> List[str]:
+def _launch(stack: Mapping[str, Any], venv: Mapping[str, Any] | None) -> list[str]:
     """Return the words that stand before vLLM's own arguments in this runtime."""
     if venv is None:
         raise PlanError(f"runtime {stack['runtime']!r} is not there yet; only 'venv' is")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Iterator
 
 LISTEN = "0A"
 
@@ -18,12 +18,12 @@ class Listener:
     """A process that listens; ``unit`` is its systemd unit (``vllm@chat.service``) or None."""
 
     port: int
-    pid: Optional[int]
+    pid: int | None
     command: str
-    unit: Optional[str]
+    unit: str | None
 
 
-def listening_inodes(table: str) -> Dict[str, int]:
+def listening_inodes(table: str) -> dict[str, int]:
     """Return socket inode -> port of the listening sockets in the text of /proc/net/tcp or tcp6."""
     found = {}
     for line in table.splitlines()[1:]:
@@ -33,15 +33,15 @@ def listening_inodes(table: str) -> Dict[str, int]:
     return found
 
 
-def unit_of(cgroup: str) -> Optional[str]:
+def unit_of(cgroup: str) -> str | None:
     """Return the service that the text of /proc/PID/cgroup names, None for a process outside of any."""
     names = re.findall(r"/([^/\n]+\.service)", cgroup)
     return names[-1] if names else None
 
 
-def listeners(ports: Set[int], proc: str = "/proc") -> List[Listener]:
+def listeners(ports: set[int], proc: str = "/proc") -> list[Listener]:
     """Return who listens on any of ports; a process that root cannot see has no pid."""
-    inodes: Dict[str, int] = {}
+    inodes: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         inodes.update(listening_inodes(_read(f"{proc}/net/{table}")))
     wanted = {inode: port for inode, port in inodes.items() if port in ports}
@@ -59,7 +59,7 @@ def listeners(ports: Set[int], proc: str = "/proc") -> List[Listener]:
     return [found.get(inode) or Listener(port, None, "", None) for inode, port in sorted(wanted.items())]
 
 
-def _socket_holders(proc: str) -> Iterator[Tuple[int, str]]:
+def _socket_holders(proc: str) -> Iterator[tuple[int, str]]:
     for entry in os.listdir(proc):
         if not entry.isdigit():
             continue

@@ -173,7 +173,9 @@ def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
     """
     said = [_said(line) for line in lines]
     exceptions = [_with_detail(said, index) for index, (_level, text) in enumerate(said) if _EXCEPTION.match(text)]
-    faults = [text for _, text in said if not text.startswith(" ") and (_FAULT.match(text) or _SYSTEMD.match(text))]
+    faults = [
+        text for _level, text in said if not text.startswith(" ") and (_FAULT.match(text) or _SYSTEMD.match(text))
+    ]
     errors = [text for level, text in said if level in ("ERROR", "CRITICAL") and not _is_no_reason(text)]
     found = list(dict.fromkeys([*exceptions, *faults, *errors]))
     specific = [text for text in found if not _GENERIC.match(text)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Union
+from typing import Any, Mapping, Sequence, Union
 
 # What systemd takes literally without quotes in an EnvironmentFile.
 _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
@@ -15,13 +15,13 @@ _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
 Words = Union[Sequence[str], Mapping[str, Any]]
 
 
-def words_to_args(words: Sequence[str]) -> Dict[str, Any]:
+def words_to_args(words: Sequence[str]) -> dict[str, Any]:
     """Return ``["--a", "1", "--b", "--c=2"]`` as ``{"a": 1, "b": True, "c": 2}``; a later word wins.
 
     Raises ValueError for a word that belongs to no flag.
     """
-    args: Dict[str, Any] = {}
-    pending: List[str] = []
+    args: dict[str, Any] = {}
+    pending: list[str] = []
     name = ""
     for word in (*[str(word) for word in words], "--"):
         if not word.startswith("--"):
@@ -56,7 +56,7 @@ def _scalar(word: str) -> Any:
     return word
 
 
-def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Dict[str, Any]:
+def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Return base with top laid over it by key; None removes a key, ``no-x`` replaces ``x`` and the other way round."""
     result = dict(base)
     for key, value in top.items():
@@ -68,12 +68,14 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any]) -> Dict[str, Any]:
     return result
 
 
-def to_config(args: Mapping[str, Any]) -> Dict[str, Any]:
+def to_config(args: Mapping[str, Any]) -> dict[str, Any]:
     """Return args as vLLM's ``--config`` file takes them: nested values as JSON text, which every release reads."""
-    return {key: json.dumps(value, sort_keys=True) if isinstance(value, Mapping) else value for key, value in args.items()}
+    return {
+        key: json.dumps(value, sort_keys=True) if isinstance(value, Mapping) else value for key, value in args.items()
+    }
 
 
-def to_argv(args: Mapping[str, Any]) -> List[str]:
+def to_argv(args: Mapping[str, Any]) -> list[str]:
     """Return ``vllm serve MODEL --flag value ...`` for args that hold ``model``."""
     words = ["vllm", "serve", str(args["model"])]
     for key, value in args.items():

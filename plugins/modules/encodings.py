@@ -157,7 +157,7 @@ def run(module: AnsibleModule) -> list[Outcome]:
         return chosen
     # Whatever the connection's umask is: every instance's user reads the files.
     os.umask(0o022)
-    return [bring(state, params["sources"], settings) for state in states]
+    return [bring(outcome, params["sources"], settings) for outcome in chosen]
 
 
 if __name__ == "__main__":

@@ -231,7 +231,8 @@ ARGUMENTS = {
     "prompt": {"type": "str", "default": "Is the fleet ready? Answer in one sentence."},
     "completion_prompt": {"type": "str", "default": "The fleet is"},
     "expect": {"type": "str"},
-    "max_tokens": {"type": "int", "default": 256},
+    # Tokens of text, not of an account.
+    "max_tokens": {"type": "int", "default": 256, "no_log": False},
     "api_key": {"type": "str", "no_log": True},
     # The path is no secret, and hiding it would hide it in the errors about it.
     "api_key_file": {"type": "path", "no_log": False},
@@ -263,7 +264,7 @@ class Endpoint:
         self.secrets = [self.params["api_key"]] if self.params["api_key"] else []
         self.url, self.models = self._address()
         name = self.params["unit"] or (f"vllm@{self.params['instance']}.service" if self.params["instance"] else "")
-        self.unit = Unit(name, lambda words: module.run_command(words)) if name else None
+        self.unit = Unit(name, module.run_command) if name else None
         key = self._api_key()
         module.no_log_values.update(self.secrets)
         try:

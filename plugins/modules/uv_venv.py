@@ -59,8 +59,8 @@ options:
     default: /usr/bin/python3
   when_unreachable:
     description:
-      - What an index that cannot be reached means in check mode. V(warn) is for a run in check mode over a whole site whose
-        mirror would be set up by the same run. Without check mode it always fails.
+      - What an index that cannot be reached means in check mode. V(warn) is for a run in check mode over a whole site
+        whose mirror would be set up by the same run. Without check mode it always fails.
     type: str
     choices: [fail, warn]
     default: fail
@@ -186,7 +186,7 @@ def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
     lock.tool  # noqa: B018  raises when there is none
     try:
         listed = index.projects()
-    except Unreachable as exc:
+    except UnreachableError as exc:
         if not module.check_mode or module.params["when_unreachable"] == "fail":
             raise
         module.warn(str(exc))
@@ -207,7 +207,7 @@ def python_version(module: AnsibleModule) -> str:
     return str(out).strip()
 
 
-class Unreachable(VenvError):
+class UnreachableError(VenvError):
     """Nothing answers at the index's address."""
 
 
@@ -240,7 +240,7 @@ class Index:
             ) from exc
         except (OSError, urllib.error.URLError) as exc:
             reason = getattr(exc, "reason", exc)
-            raise Unreachable(
+            raise UnreachableError(
                 f"{url} cannot be reached from this host ({reason}); is the mirror up, and index_url right?"
             ) from exc
         return data if len(data) <= limit else None

@@ -10,7 +10,8 @@ module: vllm_preflight
 short_description: Look at a host before vLLM instances are installed on it
 version_added: 0.1.0
 description:
-  - Checks that the ports of the instances are free or belong to the very instances, and says which units exist and which run.
+  - Checks that the ports of the instances are free or belong to the very instances, and says which units are there
+    and which run.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -58,7 +59,6 @@ active:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.baremetal.inference.plugins.module_utils._ports import listeners
 
 
@@ -93,7 +93,14 @@ def installed(config_dir: str) -> list[str]:
 def active(module: AnsibleModule) -> list[str]:
     """Return the names of the instances that run or are being started, sorted."""
     systemctl = module.get_bin_path("systemctl", required=True)
-    command = [systemctl, "list-units", "vllm@*.service", "--state=active,activating,reloading", "--plain", "--no-legend"]
+    command = [
+        systemctl,
+        "list-units",
+        "vllm@*.service",
+        "--state=active,activating,reloading",
+        "--plain",
+        "--no-legend",
+    ]
     _rc, out, _err = module.run_command(command, check_rc=True)
     units = [line.split()[0] for line in out.splitlines() if line.strip()]
     return sorted(unit[len("vllm@") : -len(".service")] for unit in units)

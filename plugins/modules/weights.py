@@ -103,6 +103,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+asked:
+  description: The value of O(models), as it was given.
+  type: list
+  elements: raw
+  returned: success
 models:
   description: What was done for each model, or would be, in the order of O(models).
   type: list

@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._accelerators 
     Model,
     PciVendor,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._plan import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
 
 BUNDLED = Path(__file__).resolve().parents[2] / "catalog" / "accelerators"
 

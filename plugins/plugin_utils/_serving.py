@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
 import yaml
-
-from ansible_collections.baremetal.inference.plugins.module_utils._plan import PlanError, nearest
+from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils._plan import PlanError
 
 CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 
@@ -65,13 +65,15 @@ def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]
     for section, known in RECIPE_KEYS.items():
         for key in recipe[section] if section else recipe:
             if key not in known:
-                raise PlanError(f"{path}: unknown key {f'{section}.{key}' if section else key!r}; {nearest(key, known)}")
+                raise PlanError(
+                    f"{path}: unknown key {f'{section}.{key}' if section else key!r}; {nearest(key, known)}"
+                )
     if not (recipe.get("model") or {}).get("model_id"):
         raise PlanError(f"{path}: 'model.model_id' is missing")
     return recipe
 
 
-def load_release(name: str, directories: Sequence[str] = ()) -> Dict[str, Any]:
+def load_release(name: str, directories: Sequence[str] = ()) -> dict[str, Any]:
     """Return the release ``name`` with the text and the hash of each stack's lock beside the lock's name."""
     path = find("releases", name, (".yml", ".yaml"), directories)
     release = dict(read(path))
@@ -85,7 +87,7 @@ def load_release(name: str, directories: Sequence[str] = ()) -> Dict[str, Any]:
     return release
 
 
-def _with_lock(path: Path, entry: Dict[str, Any]) -> Dict[str, Any]:
+def _with_lock(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
     lock, text = lock_text(path.parent / "requirements" / entry["requirements"])
     entry["requirements"] = lock
     entry["requirements_sha256"] = hashlib.sha256(text.encode()).hexdigest()
@@ -93,7 +95,7 @@ def _with_lock(path: Path, entry: Dict[str, Any]) -> Dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=None)
-def lock_text(path: Path) -> Tuple[str, str]:
+def lock_text(path: Path) -> tuple[str, str]:
     """Return path and text of a requirements lock."""
     try:
         return str(path), path.read_text(encoding="utf-8")

@@ -90,7 +90,9 @@ def measure(directory: str, runs: int) -> None:
     tasks = len(reaching(again[0][1]))
     empty, noop = Path(directory) / "empty.yml", Path(directory) / "noop.yml"
     empty.write_text(EMPTY % HOST)
-    noop.write_text(f"- name: No-op\n  hosts: {HOST}\n  gather_facts: false\n  tasks:\n" + "".join(NOOP % n for n in range(tasks)))
+    noop.write_text(
+        f"- name: No-op\n  hosts: {HOST}\n  gather_facts: false\n  tasks:\n" + "".join(NOOP % n for n in range(tasks))
+    )
     rows = []
     for _ in range(runs):
         seconds, records = play("site.yml", directory, "--limit", HOST)

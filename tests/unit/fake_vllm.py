@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A threaded HTTP server that answers as vLLM 0.32 does, and badly where a test wants it.
 
-Bodies were copied from a real server that serves the smoke model; ``behaviour`` maps a path (and ``stream``) to a function that
-takes the request handler and answers in its own way.
+The bodies have the shape that a real server gave for the smoke model. ``behaviour`` maps a path (and ``stream``) to a
+function that takes the request handler and answers in its own way.
 """
 
 from __future__ import annotations

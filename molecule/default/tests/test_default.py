@@ -110,7 +110,13 @@ def test_verify_playbook_prints_one_document(serving, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(report.read_text())
     assert document["ok"] is True
-    assert {check["name"] for check in document["checks"]} >= {"models", "chat", "chat_stream", "responses", "completions"}
+    assert {check["name"] for check in document["checks"]} >= {
+        "models",
+        "chat",
+        "chat_stream",
+        "responses",
+        "completions",
+    }
 
 
 def test_engine_killed_comes_back_by_itself(serving):

@@ -34,16 +34,25 @@ def refused(done, *parts: str) -> None:
     [
         ({"accelerator": "h200"}, ("cpu-12", "h200", "cpu")),
         ({"accelerator": "h20"}, ("cpu-12", "h20")),
-        ({"vllm_instances": {"a": SMOKE, "b": SMOKE}}, ("vllm_instances.b.port: 8000 is the port of vllm_instances.a too",)),
+        (
+            {"vllm_instances": {"a": SMOKE, "b": SMOKE}},
+            ("vllm_instances.b.port: 8000 is the port of vllm_instances.a too",),
+        ),
         ({"vllm_instances": {"a": {"recip": "x"}}}, ("unknown key 'recip'", "'recipe'")),
         ({"vllm_instances": {"a": {"recipe": "baremetal/gpt-oss-smok"}}}, ("nearest: 'baremetal/gpt-oss-smoke'",)),
         ({"vllm_release": "0.31"}, ("no release '0.31'", "0.32.0")),
         ({"vllm_instances": "chat"}, ("vllm_instances", "dict")),
         ({"vllm_drain_timeout": "soon"}, ("vllm_drain_timeout", "soon")),
         ({"vllm_instances": {"a": {**SMOKE, "port": 22}}}, ("port 22 of vllm_instances.a is in use by", "sshd")),
-        ({"vllm_wheel_index": "http://mirror:81/simple/", "vllm_venv_root": "/opt/else"}, ("http://mirror:81/simple/",)),
+        (
+            {"vllm_wheel_index": "http://mirror:81/simple/", "vllm_venv_root": "/opt/else"},
+            ("http://mirror:81/simple/",),
+        ),
         ({"weights_sources": ["http://mirror:81/weights"], "weights_root": "/srv/else"}, ("http://mirror:81/weights",)),
-        ({"encodings_sources": ["http://mirror:81/encodings"], "encodings_dir": "/srv/else"}, ("http://mirror:81/encodings",)),
+        (
+            {"encodings_sources": ["http://mirror:81/encodings"], "encodings_dir": "/srv/else"},
+            ("http://mirror:81/encodings",),
+        ),
     ],
     ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else "",
 )

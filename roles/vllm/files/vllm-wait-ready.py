@@ -20,7 +20,7 @@ from pathlib import Path
 def address(config: str) -> tuple[str, int]:
     """Return where the instance listens; one that listens everywhere is asked on the loopback address."""
     found = dict(re.findall(r"^(host|port): *['\"]?([^'\"\n]+?)['\"]? *$", config, re.MULTILINE))
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found["host"], found["host"])
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found["host"], found["host"])  # noqa: S104
     return host, int(found["port"])
 
 

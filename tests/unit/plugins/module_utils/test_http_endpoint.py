@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._endpoint impo
     sse_events,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
+
 from tests.unit.fake_vllm import (
     ANSWER,
     MODEL,
@@ -57,7 +58,7 @@ def test_the_stream_asks_for_its_usage_and_gives_the_speed(fake):
     fake.behaviour["stream"] = lambda handler: handler.send_stream(stream_chunks(), pause=0.02)
     speed = ask(fake, "chat_stream").speed
     assert fake.asked[0][1]["stream_options"] == {"include_usage": True}
-    # Two chunks come before the first text is there, seven before the last one with a choice: 0.02 s each, and what they cost.
+    # The first text is in the second chunk and the last choice in the seventh: 0.02 s each, and what they cost.
     assert 0.04 <= speed.time_to_first_token_s < 0.5
     assert USAGE["completion_tokens"] / 1.0 < speed.tokens_per_second <= USAGE["completion_tokens"] / 0.14
 

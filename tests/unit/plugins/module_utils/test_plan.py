@@ -23,7 +23,12 @@ RELEASE = {
     "vllm": "1.0",
     "supports": ["shutdown-timeout"],
     "stacks": {
-        "cpu": {"runtime": "venv", "requirements": "lock.txt", "requirements_sha256": "ab" * 32, "env": {"FROM": "stack"}}
+        "cpu": {
+            "runtime": "venv",
+            "requirements": "lock.txt",
+            "requirements_sha256": "ab" * 32,
+            "env": {"FROM": "stack"},
+        }
     },
 }
 MANIFEST = {"repository": "org/model", "revision": "f" * 40}
@@ -131,7 +136,7 @@ def test_malformed_instance_is_one_sentence(wishes, message):
 
 
 def test_two_instances_on_one_port_are_both_named():
-    with pytest.raises(PlanError, match="vllm_instances.b.port: 8000 is the port of vllm_instances.a too"):
+    with pytest.raises(PlanError, match=r"vllm_instances.b.port: 8000 is the port of vllm_instances.a too"):
         check_ports({"a": {}, "b": {"port": 8000}})
 
 
@@ -149,15 +154,17 @@ def test_stack_that_the_release_does_not_serve():
 
 
 def test_malformed_words_name_recipe_and_layer():
-    with pytest.raises(PlanError, match="recipe org/model, hardware_overrides.cpu: 'word' does not follow a flag"):
+    with pytest.raises(PlanError, match=r"recipe org/model, hardware_overrides.cpu: 'word' does not follow a flag"):
         planned(recipe(hardware_overrides={"cpu": {"extra_args": ["word"]}}))
 
 
 def test_too_little_memory_counts_all_instances():
     small = Accelerator("cpu", "cpu", "cpu", "cpu", 1, 6 * 1024)
     check_memory([planned()], small)
-    with pytest.raises(PlanError, match="chat 4 GiB.* need 8 GiB, 1 x cpu has 6.0 GiB"):
-        check_memory([planned(), plan("h1", "two", CPU, recipe(), RELEASE, MANIFEST, {"recipe": "o/m", "port": 1}, SITE)], small)
+    with pytest.raises(PlanError, match=r"chat 4 GiB.* need 8 GiB, 1 x cpu has 6.0 GiB"):
+        check_memory(
+            [planned(), plan("h1", "two", CPU, recipe(), RELEASE, MANIFEST, {"recipe": "o/m", "port": 1}, SITE)], small
+        )
 
 
 def test_memory_of_several_chips_is_added_up():

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.unit.fake_vllm import ANSWER, MODEL, chat_body, fake_vllm
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -106,7 +107,8 @@ def test_a_bad_answer_fails_with_one_message(run, fake):
     assert result["failed"] and not result["ok"]
     assert result["msg"].splitlines() == [
         f"{MODEL} at {fake.url} does not pass 1 of 3 checks:",
-        "- chat (POST /v1/chat/completions): choices[0].message.content is empty (10 tokens, finish_reason stop), expected text",
+        "- chat (POST /v1/chat/completions): choices[0].message.content is empty (10 tokens, finish_reason stop), "
+        "expected text",
         "The prompt was 'Ready?'.",
     ]
 

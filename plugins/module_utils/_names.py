@@ -1,0 +1,16 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The way out of a misspelt name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``nearest: 'x'`` for a misspelt name, or the list of what is known where nothing is near."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names)}"
