@@ -262,17 +262,27 @@ def known_hosts(lab: Lab, public_keys: Mapping[Host, str]) -> str:
     return "".join(f"{lab.address(host)} {' '.join(key.split()[:2])}\n" for host, key in public_keys.items())
 
 
-def containers_conf(nofile: int, nproc: int) -> str:
-    """Return podman's configuration for limits that this process may hand on (-1: no limit)."""
-    limits = {"nofile": nofile, "nproc": nproc}
-    # podman asks for 1048576 of each by itself, which fails where root may not raise its own limits.
-    capped = {name: min(value, 1048576) if value >= 0 else 1048576 for name, value in limits.items()}
-    ulimits = ", ".join(f'"{name}={value}:{value}"' for name, value in capped.items())
-    return (
-        # crun refuses a mixed cgroup v1 and v2 layout; the controller's own names and logs do not belong in a host.
-        f'[engine]\nruntime = "runc"\nevents_logger = "none"\n'
-        f'[containers]\ndefault_ulimits = [{ulimits}]\nbase_hosts_file = "none"\nlog_driver = "k8s-file"\n'
-        f'log_size_max = 1048576\n[network]\nnetwork_backend = "netavark"\n'
+def containers_conf(hard_limits: Sequence[int]) -> str:
+    """Return podman's configuration; hard_limits are those of open files and processes that this process has (-1: none)."""
+    # podman asks for 1048576 of each by itself, which fails where root may not raise its own limits (and podman 4.3 then
+    # lowers its limit of processes to that of files).
+    limit = min(value if value >= 0 else 1048576 for value in (*hard_limits, 1048576))
+    settings = {
+        # crun refuses a mixed layout of cgroup v1 and v2.
+        "engine": {"runtime": "runc", "events_logger": "none"},
+        "containers": {
+            "default_ulimits": [f"nofile={limit}:{limit}", f"nproc={limit}:{limit}"],
+            # The names that the controller's /etc/hosts gives are not those of the lab.
+            "base_hosts_file": "none",
+            "log_driver": "k8s-file",
+            "log_size_max": 1048576,
+        },
+        "network": {"network_backend": "netavark"},
+    }
+    # JSON's strings, numbers and lists are TOML's.
+    return "".join(
+        f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        for table, values in settings.items()
     )
 
 
@@ -447,8 +457,8 @@ def locked(path: Path, what: str) -> Iterator[int]:
 def configure_podman(lab: Lab) -> None:
     """Write podman's configuration and have every call of podman use it."""
     lab.home.mkdir(parents=True, exist_ok=True)
-    nofile, nproc = (resource.getrlimit(limit)[1] for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
-    write(lab.home / CONFIGURATION, containers_conf(nofile, nproc))
+    limits = [resource.getrlimit(limit)[1] for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC)]
+    write(lab.home / CONFIGURATION, containers_conf(limits))
     os.environ["CONTAINERS_CONF"] = str(lab.home / CONFIGURATION)
 
 
@@ -881,7 +891,7 @@ def dispatch(arguments: argparse.Namespace, lab: Lab, inventory: Mapping[str, An
     elif arguments.command == "restart":
         restart(lab, *choose(hosts, [arguments.host]))
     elif arguments.command == "ssh":
-        command = [*ssh_command(lab, *choose(hosts, [arguments.host]), "LogLevel=ERROR"), *arguments.words]
+        command = [*ssh_command(lab, *choose(hosts, [arguments.host]), "LogLevel=ERROR", "ConnectTimeout=10"), *arguments.words]
         os.execvp(command[0], command)
     else:
         for release in arguments.releases or sorted({host.image for host in hosts.values()}):

@@ -18,7 +18,7 @@ mask() {
 # No console to log in at.
 mask getty@tty1.service console-getty.service
 # They would reach through to the controller, whose kernel the host shares.
-mask systemd-sysctl.service systemd-modules-load.service systemd-udev-trigger.service
+mask systemd-sysctl.service systemd-modules-load.service systemd-udev-trigger.service systemd-binfmt.service
 # They would take dpkg's lock at any moment of a test.
 mask apt-daily.timer apt-daily-upgrade.timer
 

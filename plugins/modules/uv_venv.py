@@ -57,13 +57,12 @@ options:
       - Python on the host that the environment belongs to.
     type: path
     default: /usr/bin/python3
-  when_unreachable:
+  check_index:
     description:
-      - What an index that cannot be reached means in check mode. V(warn) is for a run in check mode over a whole site
-        whose mirror would be set up by the same run. Without check mode it always fails.
-    type: str
-    choices: [fail, warn]
-    default: fail
+      - Whether check mode asks the index. V(false) is for a run in check mode over a whole site whose mirror the same
+        run would make. Without check mode the index is always asked first.
+    type: bool
+    default: true
   size_bytes:
     description:
       - Bytes that must be free in O(root) before the environment is made.
@@ -143,7 +142,7 @@ def main() -> None:
             "index_url": {"type": "str", "required": True},
             "ca_file": {"type": "path"},
             "python": {"type": "path", "default": "/usr/bin/python3"},
-            "when_unreachable": {"type": "str", "choices": ["fail", "warn"], "default": "fail"},
+            "check_index": {"type": "bool", "default": True},
             "size_bytes": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
@@ -184,13 +183,9 @@ def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
         existing = os.path.dirname(existing) or "/"
     check_space(existing, shutil.disk_usage(existing).free, module.params["size_bytes"])
     lock.tool  # noqa: B018  raises when there is none
-    try:
-        listed = index.projects()
-    except UnreachableError as exc:
-        if not module.check_mode or module.params["when_unreachable"] == "fail":
-            raise
-        module.warn(str(exc))
+    if module.check_mode and not module.params["check_index"]:
         return
+    listed = index.projects()
     if listed is not None:
         check_listed(lock, listed, index.url)
 
@@ -205,10 +200,6 @@ def python_version(module: AnsibleModule) -> str:
         )
     _rc, out, _err = module.run_command([python, "-I", "-S", "-c", code], check_rc=True)
     return str(out).strip()
-
-
-class UnreachableError(VenvError):
-    """Nothing answers at the index's address."""
 
 
 class Index:
@@ -240,7 +231,7 @@ class Index:
             ) from exc
         except (OSError, urllib.error.URLError) as exc:
             reason = getattr(exc, "reason", exc)
-            raise UnreachableError(
+            raise VenvError(
                 f"{url} cannot be reached from this host ({reason}); is the mirror up, and index_url right?"
             ) from exc
         return data if len(data) <= limit else None
