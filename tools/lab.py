@@ -2,20 +2,16 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make, show and take down the lab: the Debian hosts of inventories/lab/hosts.yml as podman containers that boot systemd.
+"""Make, show and take down the lab: the hosts of inventories/lab/hosts.yml as podman containers that boot systemd.
 
-LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE and LAB_CA_FILE change what docs/lab.md says they change.
+docs/lab.md says what LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE and LAB_CA_FILE change.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import fcntl
-import hashlib
-import io
-import ipaddress
 import json
 import os
 import re
@@ -24,45 +20,47 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 TOP = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TOP))
+
+from tools.lab_plan import (  # noqa: E402
+    PACKAGES,
+    Host,
+    Lab,
+    LabError,
+    Recipe,
+    apt_entries,
+    apt_options,
+    archive,
+    certificates_of,
+    choose,
+    clashes,
+    containers_conf,
+    create_command,
+    debian_sources,
+    digest,
+    known_hosts,
+    labels,
+    next_step,
+    parse_hosts,
+    parse_lab,
+    plain_inventory,
+    routed,
+    ssh_command,
+)
+
 INVENTORY = TOP / "inventories" / "lab" / "hosts.yml"
 IMAGE_SCRIPT = TOP / "tools" / "lab_image.sh"
+CONFIGURATION = "containers.conf"
 STARTED = time.monotonic()
-
-# What a Debian server has from its installer, and nothing that a role is there to install.
-PACKAGES = [
-    "ca-certificates",
-    "curl",
-    "dbus",
-    "debian-archive-keyring",
-    "gnupg",
-    "iproute2",
-    "iputils-ping",
-    "kmod",
-    "less",
-    "libpam-systemd",
-    "netbase",
-    "openssh-server",
-    "pciutils",
-    "procps",
-    "python3",
-    "python3-apt",
-    "sudo",
-    "systemd",
-    "systemd-sysv",
-    "tzdata",
-    "udev",
-]
 
 # A command or file that the lab calls -> the Debian package that brings it.
 NEEDED = {
@@ -78,343 +76,20 @@ NEEDED = {
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 
-# Every host gets a cgroup v2 of its own, as a server has. It shares the controller's kernel, so it must not load modules into
-# it, set its clock or touch its memory.
-BOOT = (
-    "umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup && "
-    "exec setpriv --bounding-set=-sys_module,-sys_time,-sys_rawio /sbin/init"
-)
 BOOT_SECONDS = 90
 # Longer than any unit's TimeoutStopSec here: a host that is restarted stops its services properly.
 STOP_SECONDS = 120
-CONFIGURATION = "containers.conf"
-RESERVED_NAMES = ("cache", "mirror")
-
-
-class LabError(Exception):
-    """Something that the person at the keyboard can change; the message says what."""
-
-
-@dataclass(frozen=True)
-class Host:
-    """A host of the inventory."""
-
-    name: str
-    octet: int
-    image: str
-    mounts: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Lab:
-    """One lab of possibly several on this controller."""
-
-    name: str
-    prefix: str
-    home: Path
-    cache: Path
-
-    @property
-    def directory(self) -> Path:
-        return self.home / self.name
-
-    @property
-    def ssh(self) -> Path:
-        return self.directory / "ssh"
-
-    @property
-    def run(self) -> Path:
-        return Path("/run") / f"bminf-{self.name}"
-
-    @property
-    def network(self) -> str:
-        return f"bminf-{self.name}"
-
-    @property
-    def subnet(self) -> str:
-        return f"{self.prefix}.0/24"
-
-    @property
-    def images(self) -> str:
-        """The image repository of this cache, so that two checkouts never remove each other's images."""
-        return f"localhost/bminf-{digest(str(self.cache))[:8]}"
-
-    def container(self, host: Host) -> str:
-        return f"bminf-{self.name}-{host.name}"
-
-    def address(self, host: Host) -> str:
-        return f"{self.prefix}.{host.octet}"
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that decides what an image holds."""
-
-    release: str
-    sources: tuple[str, ...]
-    apt_options: tuple[str, ...]
-    certificates: tuple[str, ...]
-    script: str
-
-    @property
-    def key(self) -> str:
-        return digest(self.release, *PACKAGES, *self.sources, *self.apt_options, *self.certificates, self.script)[:12]
-
-
-# ---- Decisions: no input, no output ----------------------------------------------------------------------------------------
-
-
-def digest(*texts: str) -> str:
-    """Return a sha256 over texts that no other split of the same characters gives."""
-    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
-
-
-def parse_lab(environment: Mapping[str, str], inventory: Mapping[str, Any], top: Path) -> Lab:
-    """Return the lab that the environment chooses, with the inventory's defaults."""
-    defaults = inventory["lab"]["vars"]
-    name = environment.get("LAB_NAME") or defaults["lab_default_name"]
-    prefix = environment.get("LAB_SUBNET_PREFIX") or defaults["lab_default_subnet_prefix"]
-    home = Path(environment.get("LAB_HOME") or top / ".lab").absolute()
-    cache = Path(environment.get("LAB_CACHE") or home / "cache").absolute()
-    if not re.fullmatch(r"[a-z][a-z0-9-]{0,20}", name) or name in RESERVED_NAMES:
-        reserved = " and ".join(RESERVED_NAMES)
-        raise LabError(f"LAB_NAME={name}: use up to 21 lower-case letters, digits and dashes; {reserved} are taken.")
-    try:
-        ipaddress.IPv4Network(f"{prefix}.0/24")
-    except ValueError:
-        raise LabError(
-            f"LAB_SUBNET_PREFIX={prefix}: write the first three numbers of a /24, as in 10.87.200."
-        ) from None
-    if re.search(r"\s", str(home)):
-        raise LabError(
-            f"LAB_HOME={home}: OpenSSH takes no path with a space in it. Set LAB_HOME to a path without one."
-        )
-    return Lab(name, prefix, home, cache)
-
-
-def parse_hosts(inventory: Mapping[str, Any], path: str) -> dict[str, Host]:
-    """Return the hosts of a YAML inventory by name; what a host says in several groups is put together."""
-    variables: dict[str, dict[str, Any]] = {}
-    for group in walk_groups(inventory):
-        for name, values in (group.get("hosts") or {}).items():
-            variables.setdefault(name, {}).update(values or {})
-    hosts: dict[str, Host] = {}
-    for name, values in variables.items():
-        octet, image = values.get("lab_octet"), values.get("lab_image")
-        if not isinstance(octet, int) or not 2 <= octet <= 254:
-            raise LabError(f"{path}: host {name}: lab_octet is {octet!r}; give it a number from 2 to 254.")
-        if not isinstance(image, str) or not re.fullmatch(r"[a-z]+", image):
-            raise LabError(f"{path}: host {name}: lab_image is {image!r}; give it a Debian release, as in bookworm.")
-        twin = next((host.name for host in hosts.values() if host.octet == octet), None)
-        if twin:
-            raise LabError(f"{path}: hosts {twin} and {name} both have lab_octet {octet}.")
-        hosts[name] = Host(name, octet, image, tuple((values.get("lab_mounts") or {}).items()))
-    return hosts
-
-
-def walk_groups(groups: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield every group of a YAML inventory, parents first."""
-    for group in groups.values():
-        yield group or {}
-        yield from walk_groups((group or {}).get("children") or {})
-
-
-def choose(hosts: Mapping[str, Host], names: Sequence[str]) -> list[Host]:
-    """Return the named hosts, all of them where none is named."""
-    for name in names:
-        if name not in hosts:
-            near = difflib.get_close_matches(name, hosts, 1)
-            hint = f" Did you mean {near[0]}?" if near else ""
-            raise LabError(f"There is no host {name} in {INVENTORY.relative_to(TOP)}; it has {', '.join(hosts)}.{hint}")
-    return [hosts[name] for name in names or hosts]
-
-
-def plain_inventory(inventory: Mapping[str, Any], lab: Lab, hosts: Sequence[Host]) -> dict[str, Any]:
-    """Return an inventory of hosts with every connection setting in plain text, for tools that evaluate no templates."""
-    options = " ".join(f"-o {shlex.quote(option)}" for option in ssh_options(lab))
-    settings = {
-        "ansible_user": "root",
-        "ansible_ssh_private_key_file": str(lab.ssh / "id_ed25519"),
-        "ansible_ssh_common_args": f"-F none {options}",
-    }
-    up = {host.name: {"ansible_host": lab.address(host)} for host in hosts}
-    children = {}
-    for name, group in inventory["lab"]["children"].items():
-        members = {member: {} for member in group["hosts"] if member in up}
-        if members:
-            children[name] = {"hosts": members}
-    return {"lab": {"hosts": up, "vars": settings, "children": children}}
-
-
-def ssh_options(lab: Lab) -> tuple[str, ...]:
-    """Return the options of every connection to a lab host."""
-    return ("IdentitiesOnly=yes", f"UserKnownHostsFile={lab.ssh / 'known_hosts'}", "StrictHostKeyChecking=yes")
-
-
-def ssh_command(lab: Lab, host: Host, *more: str) -> list[str]:
-    """Return the ssh command that reaches a host, with more options of ssh."""
-    options = [word for option in (*ssh_options(lab), *more) for word in ("-o", option)]
-    return ["ssh", "-F", "none", "-i", str(lab.ssh / "id_ed25519"), *options, f"root@{lab.address(host)}"]
-
-
-def known_hosts(lab: Lab, public_keys: Mapping[Host, str]) -> str:
-    """Return the known_hosts file of a lab: the address of each host, and its key."""
-    return "".join(f"{lab.address(host)} {' '.join(key.split()[:2])}\n" for host, key in public_keys.items())
-
-
-def containers_conf(hard_limits: Sequence[int]) -> str:
-    """Return podman's configuration; hard_limits are those of open files and processes that this process has (-1: none)."""
-    # podman asks for 1048576 of each by itself, which fails where root may not raise its own limits (and podman 4.3 then
-    # lowers its limit of processes to that of files).
-    limit = min(value if value >= 0 else 1048576 for value in (*hard_limits, 1048576))
-    settings = {
-        # crun refuses a mixed layout of cgroup v1 and v2.
-        "engine": {"runtime": "runc", "events_logger": "none"},
-        "containers": {
-            "default_ulimits": [f"nofile={limit}:{limit}", f"nproc={limit}:{limit}"],
-            # The names that the controller's /etc/hosts gives are not those of the lab.
-            "base_hosts_file": "none",
-            "log_driver": "k8s-file",
-            "log_size_max": 1048576,
-        },
-        "network": {"network_backend": "netavark"},
-    }
-    # JSON's strings, numbers and lists are TOML's.
-    return "".join(
-        f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-        for table, values in settings.items()
-    )
-
-
-def create_command(lab: Lab, host: Host, image: str) -> list[str]:
-    """Return the arguments of podman that make a host."""
-    address = lab.address(host)
-    # The same hardware address after a restart: nobody's neighbour table is wrong then.
-    mac = "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
-    command = ["create", "--name", lab.container(host), "--hostname", host.name, "--pull", "never"]
-    command += ["--network", f"{lab.network}:ip={address},mac={mac},alias={host.name}"]
-    command += ["--privileged", "--cgroupns", "private", "--systemd", "false", "--stop-signal", "SIGRTMIN+3"]
-    # A server's /dev/shm grows to half of its memory; podman's has 64 MB.
-    command += ["--tmpfs", "/run", "--tmpfs", "/tmp:exec", "--shm-size", "0", "--env", "container=podman"]  # noqa: S108
-    for source, target in host.mounts:
-        command += ["--volume", f"{lab.home / source}:{target}"]
-    for key, value in labels(lab).items():
-        command += ["--label", f"{key}={value}"]
-    return [*command, "--label", f"bminf.host={host.name}", image, "/bin/sh", "-c", BOOT]
-
-
-def labels(lab: Lab) -> dict[str, str]:
-    """Return what marks everything that podman holds of a lab."""
-    return {"bminf.lab": lab.name, "bminf.home": str(lab.home)}
-
-
-def next_step(state: str | None, found: str | None, wanted: str) -> str:
-    """Return what a host needs: create, recreate, start, restart or keep.
-
-    state is podman's word for its container, None where there is none; found and wanted are definitions (their digests).
-    """
-    if state is None:
-        return "create"
-    # A container that was never started may lack its keys: a run before this one was killed.
-    if state in ("created", "configured", "initialized") or found != wanted:
-        return "recreate"
-    return {"running": "keep", "exited": "start", "stopped": "start"}.get(state, "restart")
-
-
-def clashes(subnet: str, used: Iterable[tuple[str, str]]) -> list[str]:
-    """Return who already uses addresses of a subnet, out of pairs of network and user."""
-    wanted = ipaddress.IPv4Network(subnet)
-    return sorted({user for network, user in used if wanted.overlaps(ipaddress.IPv4Network(network, strict=False))})
-
-
-def routed(routes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return pairs of network and user out of `ip -json -4 route`."""
-    return [
-        (route["dst"], f"interface {route['dev']}") for route in routes if "dev" in route and route["dst"] != "default"
-    ]
-
-
-def apt_entries(text: str) -> list[dict[str, str]]:
-    """Return the entries of a file in either of apt's two formats, keys in lower case."""
-    if re.search(r"(?mi)^types:", text):
-        return [parse_stanza(stanza) for stanza in re.split(r"\n\s*\n", text) if re.search(r"(?mi)^types:", stanza)]
-    entries = []
-    for match in re.finditer(r"(?m)^\s*(deb)\s+(?:\[([^]]*)\]\s+)?(\S+)\s+(\S+)\s+([^#\n]+)", text):
-        options = dict(option.lower().split("=", 1) for option in (match[2] or "").split() if "=" in option)
-        entry = {"types": match[1], "uris": match[3], "suites": match[4], "components": match[5].strip()}
-        entries.append({**options, **entry})
-    return entries
-
-
-def parse_stanza(text: str) -> dict[str, str]:
-    """Return the fields of one deb822 stanza, keys in lower case, continued lines joined."""
-    fields: dict[str, str] = {}
-    key = ""
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
-        if line[:1].isspace():
-            fields[key] = f"{fields.get(key, '')} {line.strip()}".strip()
-        elif ":" in line:
-            key, value = line.split(":", 1)
-            key = key.lower()
-            fields[key] = value.strip()
-    return fields
-
-
-def debian_sources(entries: Iterable[Mapping[str, str]], own: str, release: str) -> list[str]:
-    """Return apt lines for a release, from the same places that a controller of the release own takes Debian from.
-
-    Empty where the controller has no entries of Debian: mmdebstrap's own default serves then.
-    """
-    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    lines = []
-    for entry in entries:
-        signer = entry.get("signed-by", keyring)
-        official = "main" in entry.get("components", "").split() and Path(signer).name.startswith("debian-archive")
-        if not official or "deb" not in entry["types"].split() or entry.get("enabled", "yes").lower() == "no":
-            continue
-        for uri in entry["uris"].split():
-            for suite in entry["suites"].split():
-                # Not backports: a server has what its release has.
-                if uri.startswith("http") and suite.removeprefix(own) in ("", "-updates", "-security"):
-                    lines.append(f"deb [signed-by={keyring}] {uri} {suite.replace(own, release, 1)} main")
-    return lines
-
-
-def apt_options(dump: str) -> list[str]:
-    """Return how a controller reaches its sources (proxy, checks of dates), out of `apt-config dump`."""
-    pattern = r"(?m)^(Acquire::(?:https?::(?:Proxy|Timeout)|Retries|Check-Valid-Until|Check-Date)\S* \"[^\"]+\");$"
-    return re.findall(pattern, dump)
-
-
-def certificates_of(text: str) -> list[str]:
-    """Return the certificates of a PEM file."""
-    return re.findall(r"-----BEGIN CERTIFICATE-----\s.+?\s-----END CERTIFICATE-----", text, re.DOTALL)
-
-
-def archive(files: Mapping[str, tuple[str, int]]) -> bytes:
-    """Return a tar archive of root's files: path -> text and mode."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, (text, mode) in files.items():
-            data = text.encode()
-            member = tarfile.TarInfo(path.lstrip("/"))
-            member.size, member.mode, member.mtime = len(data), mode, int(time.time())
-            tar.addfile(member, io.BytesIO(data))
-    return buffer.getvalue()
-
-
-# ---- Podman, files, SSH ----------------------------------------------------------------------------------------------------
+# Locks that this process holds. What it starts holds them too, so that what a killed run leaves running is waited for.
+HELD: set[int] = set()
 
 
 def say(text: str) -> None:
     print(f"[{time.monotonic() - STARTED:5.1f} s] {text}", flush=True)
 
 
-def run(command: Sequence[str], data: bytes | None = None) -> str:
+def run(command: Sequence[str], data: bytes | None = None, hold: bool = True) -> str:
     """Run a command and return its output; what it says on failure becomes the error."""
-    result = subprocess.run(command, input=data, capture_output=True)
+    result = subprocess.run(command, input=data, capture_output=True, pass_fds=tuple(HELD) if hold else ())
     if result.returncode:
         raise LabError(f"`{shlex.join(command)}` failed:\n{complaint(result.stderr.decode())}")
     return result.stdout.decode()
@@ -426,7 +101,8 @@ def complaint(stderr: str) -> str:
 
 
 def podman(*arguments: str, data: bytes | None = None) -> str:
-    return run(["podman", *arguments], data)
+    # What `start` leaves running is the host itself: it must not hold a lock.
+    return run(["podman", *arguments], data, hold=arguments[0] != "start")
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
@@ -438,8 +114,8 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, what: str) -> Iterator[int]:
-    """Hold a lock file, waiting for another run that holds it; gives its descriptor."""
+def locked(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock file, waiting for another run that holds it."""
     while True:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("w") as handle:
@@ -450,7 +126,11 @@ def locked(path: Path, what: str) -> Iterator[int]:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             # `down` removes the file while it holds the lock; a lock on a removed file keeps nobody out.
             if path.exists() and path.samefile(f"/proc/self/fd/{handle.fileno()}"):
-                yield handle.fileno()
+                HELD.add(handle.fileno())
+                try:
+                    yield
+                finally:
+                    HELD.discard(handle.fileno())
                 return
 
 
@@ -524,20 +204,16 @@ def site_certificates() -> list[str]:
     return sorted(set(trusted) - public)
 
 
-def image_tag(lab: Lab, recipe: Recipe) -> str:
-    return f"{lab.images}:{recipe.release}-{recipe.key}"
-
-
 def ensure_image(lab: Lab, release: str) -> str:
     """Return the image of a release, built and imported if it is not there."""
     recipe = read_recipe(release)
-    tag = image_tag(lab, recipe)
+    tag = f"{lab.images}:{release}-{recipe.key}"
     if has_image(tag):
         return tag
-    with locked(lab.cache / "lock", "images") as lock:
+    with locked(lab.cache / "lock", "images"):
         tarball = lab.cache / f"{release}-{recipe.key}.tar"
         if not tarball.exists():
-            build_image(lab, recipe, tarball, lock)
+            build_image(lab, recipe, tarball)
         if not has_image(tag):
             say(f"image {release}: importing it into podman")
             podman("import", "--quiet", str(tarball), tag)
@@ -549,8 +225,8 @@ def has_image(tag: str) -> bool:
     return subprocess.run(["podman", "image", "exists", tag]).returncode == 0
 
 
-def build_image(lab: Lab, recipe: Recipe, tarball: Path, lock: int) -> None:
-    """Build a root file system with mmdebstrap; the lock outlives this process if it is killed before mmdebstrap ends."""
+def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
+    """Build a root file system with mmdebstrap, which ends when this process is killed."""
     scratch = lab.cache / "scratch"
     # One file system: a build that was killed might have left the controller's own /proc mounted in there.
     run(["rm", "-rf", "--one-file-system", str(scratch)])
@@ -565,14 +241,14 @@ def build_image(lab: Lab, recipe: Recipe, tarball: Path, lock: int) -> None:
     command += ["--dpkgopt=force-unsafe-io", *(f"--aptopt={option}" for option in recipe.apt_options)]
     command += [f"--customize-hook={IMAGE_SCRIPT}", recipe.release, str(partial), *recipe.sources]
     environment = {**os.environ, "TMPDIR": str(scratch), "LAB_CERTIFICATES": str(certificates)}
-    show_progress(f"image {recipe.release}", command, environment, lock)
+    show_progress(f"image {recipe.release}", command, environment)
     partial.replace(tarball)
     run(["rm", "-rf", "--one-file-system", str(scratch)])
 
 
-def show_progress(title: str, command: Sequence[str], environment: Mapping[str, str], lock: int) -> None:
+def show_progress(title: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
     """Run mmdebstrap, its steps shown as they come and its whole output as the error."""
-    process = subprocess.Popen(command, env=environment, pass_fds=[lock], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=environment, pass_fds=tuple(HELD), stderr=subprocess.PIPE, text=True)
     assert process.stderr
     lines = []
     for line in process.stderr:
@@ -654,15 +330,13 @@ def ensure_network(lab: Lab) -> None:
         return
     used = routed(json.loads(run(["ip", "-json", "-4", "route", "show"]) or "[]"))
     for other in networks():
-        used += [
-            (subnet["subnet"], f"podman network {other['name']}")
-            for subnet in other.get("subnets") or []
-            if "." in subnet["subnet"]
-        ]
+        subnets = [subnet["subnet"] for subnet in other.get("subnets") or []]
+        used += [(subnet, f"podman network {other['name']}") for subnet in subnets if ":" not in subnet]
     found = clashes(lab.subnet, used)
     if found:
         raise LabError(
-            f"The subnet {lab.subnet} is already used here ({', '.join(found)}). Set LAB_SUBNET_PREFIX to a free one, as in LAB_SUBNET_PREFIX=10.87.77."
+            f"The subnet {lab.subnet} is already used here ({', '.join(found)}). "
+            "Set LAB_SUBNET_PREFIX to a free one, as in LAB_SUBNET_PREFIX=10.87.77"
         )
     say(f"network {lab.network}: {lab.subnet}")
     marks = [word for key, value in labels(lab).items() for word in ("--label", f"{key}={value}")]
@@ -702,7 +376,8 @@ def ensure_container(lab: Lab, host: Host, image: str, public_key: str, found: M
     """Have a host's container running; return the step that it took."""
     command = create_command(lab, host, image)
     wanted = digest(*command, public_key, (lab.ssh / "id_ed25519.pub").read_text())
-    step = next_step(found and found["State"], found and found["Labels"].get("bminf.definition"), wanted)
+    state, definition = (found["State"], found["Labels"].get("bminf.definition")) if found else (None, None)
+    step = next_step(state, definition, wanted)
     name = lab.container(host)
     if step == "recreate":
         say(f"{host.name}: half-made or made from another definition; making it anew")
@@ -727,19 +402,19 @@ def remove_containers(names: Sequence[str]) -> None:
 
 def wait_until_up(lab: Lab, host: Host) -> str:
     """Return what systemd says of a host (running, degraded), asked over SSH, as soon as it has booted."""
-    command = [
-        *ssh_command(lab, host, "ControlPath=none", "ConnectTimeout=3", "BatchMode=yes"),
-        "systemctl is-system-running --wait",
-    ]
+    command = ssh_command(lab, host, "ControlPath=none", "ConnectTimeout=3", "BatchMode=yes")
+    command += ["timeout", str(BOOT_SECONDS), "systemctl", "is-system-running", "--wait"]
     deadline = time.monotonic() + BOOT_SECONDS
     while True:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=BOOT_SECONDS, stdin=subprocess.DEVNULL)
+        result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         state = result.stdout.strip()
         if state in ("running", "degraded"):
             return state
         if time.monotonic() > deadline:
+            said = result.stderr.strip() or f"systemd says {state}"
             raise LabError(
-                f"{host.name} at {lab.address(host)} is not up after {BOOT_SECONDS} s: {result.stderr.strip() or state}.\nLook inside with: podman exec -it {lab.container(host)} journalctl -b"
+                f"{host.name} at {lab.address(host)} is not up after {BOOT_SECONDS} s: {said}.\n"
+                f"Look inside with: podman exec -it {lab.container(host)} journalctl -b"
             )
         time.sleep(0.2)
 
@@ -750,7 +425,7 @@ def failed_units(lab: Lab, host: Host) -> str:
 
 
 def report_up(lab: Lab, host: Host, step: str) -> None:
-    """Wait for a host and say how it is. A host made just now must be well; an older one may hold what a person broke."""
+    """Wait for a host and say how it is: one made just now must be well; a person may have broken an older one."""
     state = wait_until_up(lab, host)
     if state == "running":
         say(f"{host.name}: up at {lab.address(host)}")
@@ -763,7 +438,7 @@ def report_up(lab: Lab, host: Host, step: str) -> None:
     say(f"{host.name}: up at {lab.address(host)}, with failed units: {units}")
 
 
-# ---- Commands --------------------------------------------------------------------------------------------------------------
+# ---- Commands
 
 
 def up(lab: Lab, inventory: Mapping[str, Any], hosts: Mapping[str, Host], chosen: Sequence[Host]) -> None:
@@ -777,10 +452,11 @@ def up(lab: Lab, inventory: Mapping[str, Any], hosts: Mapping[str, Host], chosen
             host: ensure_container(lab, host, images[host.image], public_keys[host], found.get(host.name))
             for host in chosen
         }
+        running = {name for name, item in found.items() if item["State"] == "running"} | {host.name for host in chosen}
+        listed = plain_inventory(inventory, lab, [host for name, host in hosts.items() if name in running])
+        write(lab.directory / "inventory.json", json.dumps(listed, indent=2) + "\n")
         with ThreadPoolExecutor(len(chosen)) as pool:
             list(pool.map(lambda host: report_up(lab, host, steps[host]), chosen))
-        running = [hosts[name] for name in hosts if name in found.keys() | {host.name for host in chosen}]
-        write(lab.directory / "inventory.json", json.dumps(plain_inventory(inventory, lab, running), indent=2) + "\n")
 
 
 def down(lab: Lab) -> None:
@@ -866,6 +542,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
+    # What a plain `su` leaves out.
+    os.environ["PATH"] += os.pathsep + "/usr/sbin:/sbin"
     try:
         inventory = yaml.safe_load(INVENTORY.read_text())
         lab = parse_lab(os.environ, inventory, TOP)
@@ -889,9 +567,10 @@ def dispatch(arguments: argparse.Namespace, lab: Lab, inventory: Mapping[str, An
     elif arguments.command == "status":
         status(lab, hosts)
     elif arguments.command == "restart":
-        restart(lab, *choose(hosts, [arguments.host]))
+        restart(lab, choose(hosts, [arguments.host])[0])
     elif arguments.command == "ssh":
-        command = [*ssh_command(lab, *choose(hosts, [arguments.host]), "LogLevel=ERROR", "ConnectTimeout=10"), *arguments.words]
+        (host,) = choose(hosts, [arguments.host])
+        command = [*ssh_command(lab, host, "LogLevel=ERROR", "ConnectTimeout=10"), *arguments.words]
         os.execvp(command[0], command)
     else:
         for release in arguments.releases or sorted({host.image for host in hosts.values()}):

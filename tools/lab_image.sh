@@ -11,6 +11,7 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 END
 mkdir -p "$root/var/log/journal"
+echo LANG=C.UTF-8 >"$root/etc/default/locale"
 
 mask() {
   chroot "$root" systemctl --quiet mask "$@"

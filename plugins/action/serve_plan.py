@@ -59,7 +59,14 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"{host}: {exc}") from exc
         venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
         models = sorted({entry["model"] for entry in plans.values()})
-        return {**result, "changed": False, "plans": plans, "models": models, "venvs": list(venvs.values())}
+        return {
+            **result,
+            "changed": False,
+            "asked": options["instances"],
+            "plans": plans,
+            "models": models,
+            "venvs": list(venvs.values()),
+        }
 
 
 def plan_host(host: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(f"weights_models: {exc}") from exc
         # Anything else is refused by the module's argument spec.
         result.update(self._execute_module(module_args=args, task_vars=task_vars))
-        return {**result, "asked": models}
+        return result if result.get("failed") else {**result, "asked": models}
 
 
 def resolve(models: Sequence[Any], directories: Sequence[str]) -> list[Mapping[str, Any]]:

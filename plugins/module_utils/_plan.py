@@ -86,6 +86,7 @@ class ServePlan:
     argv: list[str]
     launch: list[str]
     venv: dict[str, Any] | None
+    libraries: list[str]
     devices: list[str]
     mounts: list[str]
     memory_required_gib: float | None
@@ -199,6 +200,7 @@ def plan(
         argv=to_argv(config),
         launch=_launch(stack, venv),
         venv=venv,
+        libraries=list(stack.get("libraries") or []),
         devices=[],
         mounts=[],
         memory_required_gib=variant.get("vram_minimum_gb"),

@@ -99,6 +99,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+asked:
+  description: The instances that were asked for, as they were given.
+  type: dict
+  returned: success
 plans:
   description: One plan for each instance, by name, sorted.
   type: dict

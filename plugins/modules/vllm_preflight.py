@@ -26,6 +26,12 @@ options:
       - TCP port of each instance, by instance name.
     type: dict
     required: true
+  libraries:
+    description:
+      - Shared libraries that vLLM will load, by the names that the dynamic linker knows.
+    type: list
+    elements: str
+    default: []
   config_dir:
     description:
       - Directory in which the instances' files lie.
@@ -54,6 +60,11 @@ active:
   type: list
   elements: str
   returned: success
+missing_libraries:
+  description: Those of O(libraries) that the dynamic linker does not find.
+  type: list
+  elements: str
+  returned: success
 """
 
 import os
@@ -66,6 +77,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "ports": {"type": "dict", "required": True},
+            "libraries": {"type": "list", "elements": "str", "default": []},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
         },
         supports_check_mode=True,
@@ -80,7 +92,20 @@ def main() -> None:
                 f"{f' of unit {found.unit}' if found.unit else ''}; "
                 f"stop that, or give vllm_instances.{name}.port another number"
             )
-    module.exit_json(changed=False, installed=installed(module.params["config_dir"]), active=active(module))
+    module.exit_json(
+        changed=False,
+        installed=installed(module.params["config_dir"]),
+        active=active(module),
+        missing_libraries=missing(module, module.params["libraries"]),
+    )
+
+
+def missing(module: AnsibleModule, libraries: list[str]) -> list[str]:
+    """Return those libraries that are not in the dynamic linker's cache."""
+    ldconfig = module.get_bin_path("ldconfig", required=True, opt_dirs=["/sbin", "/usr/sbin"])
+    _rc, out, _err = module.run_command([ldconfig, "-p"], check_rc=True)
+    known = {line.split()[0] for line in out.splitlines()[1:] if line.strip()}
+    return [name for name in libraries if name not in known]
 
 
 def installed(config_dir: str) -> list[str]:
