@@ -14,7 +14,7 @@ fi
 tree=.cache/sanity/ansible_collections/baremetal/inference
 rm -rf "$tree"
 mkdir -p "$tree"
-git ls-files -co --exclude-standard -- . ':!.collections' | rsync -a --ignore-missing-args --files-from=- ./ "$tree/"
+git ls-files -co --exclude-standard -- . ':!.collections' ':!.config' | rsync -a --ignore-missing-args --files-from=- ./ "$tree/"
 cd "$tree"
 git init --quiet && git add --all  # ansible-test takes the files that git lists
 ansible-test sanity --python "$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" --requirements --color no "$@"

@@ -32,7 +32,6 @@ TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
 from tools.lab_plan import (  # noqa: E402
-    PACKAGES,
     Host,
     Lab,
     LabError,
@@ -237,8 +236,7 @@ def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
     for number, text in enumerate(recipe.certificates):
         write(certificates / f"lab-{number}.crt", f"{text}\n")
     partial = scratch / tarball.name
-    command = ["setpriv", "--pdeathsig", "TERM", "mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
-    command += ["--dpkgopt=force-unsafe-io", *(f"--aptopt={option}" for option in recipe.apt_options)]
+    command = ["setpriv", "--pdeathsig", "TERM", "mmdebstrap", *recipe.options]
     command += [f"--customize-hook={IMAGE_SCRIPT}", recipe.release, str(partial), *recipe.sources]
     environment = {**os.environ, "TMPDIR": str(scratch), "LAB_CERTIFICATES": str(certificates)}
     show_progress(f"image {recipe.release}", command, environment)
@@ -368,7 +366,8 @@ def check_owner(lab: Lab, found: Mapping[str, str]) -> None:
 
 def find_containers(lab: Lab) -> dict[str, dict[str, Any]]:
     """Return podman's words about the containers of a lab, by host name."""
-    listed = json.loads(podman("ps", "--all", "--filter", f"label=bminf.lab={lab.name}", "--format", "json"))
+    filters = [word for key, value in labels(lab).items() for word in ("--filter", f"label={key}={value}")]
+    listed = json.loads(podman("ps", "--all", *filters, "--format", "json"))
     return {item["Labels"]["bminf.host"]: item for item in listed}
 
 
@@ -469,9 +468,7 @@ def down(lab: Lab) -> None:
         if network:
             podman("network", "rm", "--force", lab.network)
         for socket in (lab.run / "ssh").glob("*"):
-            subprocess.run(
-                ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "lab"], capture_output=True
-            )
+            subprocess.run(["ssh", "-F", "none", "-O", "exit", "-S", str(socket), "lab"], capture_output=True)
         run(["rm", "-rf", "--one-file-system", str(lab.directory), str(lab.run)])
     say(f"lab {lab.name}: gone")
 
@@ -480,7 +477,8 @@ def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
     """Remove every lab of this LAB_HOME, then its images and what was carried to its hosts."""
     marks = [network.get("labels") or {} for network in networks()]
     names = {found["bminf.lab"] for found in marks if found.get("bminf.home") == str(lab.home)}
-    for name in sorted(names | {lab.name}):
+    names |= {path.parent.name for path in lab.home.glob("*/ssh")}
+    for name in sorted(names):
         down(Lab(name, lab.prefix, lab.home, lab.cache))
     with locked(lab.cache / "lock", "images"):
         listed = podman("images", "--filter", f"reference={lab.images}", "--format", "{{.Repository}}:{{.Tag}}").split()
@@ -488,14 +486,9 @@ def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
             podman("image", "rm", *listed)
         # Only what the lab put there: LAB_HOME and LAB_CACHE may be directories that hold more.
         mounts = [lab.home / source for host in hosts.values() for source, _target in host.mounts]
-        ours = [
-            *mounts,
-            lab.cache / "scratch",
-            *lab.cache.glob("*-*.tar"),
-            lab.cache / "lock",
-            lab.home / CONFIGURATION,
-        ]
-        run(["rm", "-rf", "--one-file-system", *map(str, ours)])
+        cached = [*lab.cache.glob("*-*.tar"), lab.cache / "scratch", lab.cache / "lock"]
+        ours = map(str, (*mounts, *cached, lab.home / CONFIGURATION))
+        run(["rm", "-rf", "--one-file-system", *ours])
     for directory in (lab.cache, lab.home):
         with contextlib.suppress(OSError):
             directory.rmdir()
@@ -526,9 +519,8 @@ def restart(lab: Lab, host: Host) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/lab", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("up", help="bring hosts up (all, or those named)").add_argument(
-        "hosts", nargs="*", metavar="HOST"
-    )
+    start = commands.add_parser("up", help="bring hosts up (all, or those named)")
+    start.add_argument("hosts", nargs="*", metavar="HOST")
     gone = commands.add_parser("down", help="take the lab down without a trace")
     gone.add_argument("--all", action="store_true", help="every lab of this checkout, the images and the downloads too")
     commands.add_parser("status", help="show the hosts")

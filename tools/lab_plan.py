@@ -121,8 +121,15 @@ class Recipe:
     script: str
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """The options of mmdebstrap."""
+        apt = [f"--aptopt={option}" for option in self.apt_options]
+        # An image that is half on the disk is thrown away as a whole: dpkg need not wait for the disk.
+        return ("--variant=minbase", f"--include={','.join(PACKAGES)}", "--dpkgopt=force-unsafe-io", *apt)
+
+    @property
     def key(self) -> str:
-        return digest(self.release, *PACKAGES, *self.sources, *self.apt_options, *self.certificates, self.script)[:12]
+        return digest(self.release, *self.options, *self.sources, *self.certificates, self.script)[:12]
 
 
 def digest(*texts: str) -> str:

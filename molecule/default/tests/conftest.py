@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[3]
-INVENTORIES = ("-i", str(TOP / "inventories/lab"), "-i", str(TOP / "molecule/default/inventory"))
+INVENTORIES = ("-i", str(TOP / ".config/molecule/inventory-site"))
 KEY = "canary-api-key-5f1d0c"
 SECRETS = (KEY, "hf_canaryHubToken7b2e")
 

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Install what the demo and the tests need: Debian packages, and .venv from requirements/dev.txt.
+# What is there already is left alone; with nothing to do it takes a fraction of a second.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly REQUIREMENTS=requirements/dev.txt VENV=.venv
+# The newest ansible-core that runs on Debian 12 needs it.
+readonly OLDEST_PYTHON="3, 11"
+
+# package -> what it is for
+declare -rA PACKAGES=(
+  [ca-certificates]="HTTPS"
+  [git]="ansible-test, which reads the list of files from it"
+  [iproute2]="seeing which subnets are in use"
+  [iptables]="the lab's network"
+  [make]="make demo, make test"
+  [mmdebstrap]="building the lab hosts' images"
+  [debian-archive-keyring]="trusting the packages in these images"
+  [netavark]="the lab's network"
+  [aardvark-dns]="names of hosts in the lab's network"
+  [openssh-client]="reaching the lab hosts"
+  [podman]="running the lab hosts"
+  [python3-venv]="the Python environment"
+  [rsync]="copying the collection into a test's tree"
+  [runc]="running the lab hosts where cgroups are mixed"
+  [shellcheck]="make lint"
+)
+
+main() {
+  install_packages
+  local python
+  python=$(choose_python)
+  make_environment "$python"
+}
+
+install_packages() {
+  local package
+  local -a absent=()
+  mapfile -t absent < <(absent_packages)
+  ((${#absent[@]})) || return 0
+  echo "Debian packages that are missing here:"
+  for package in "${absent[@]}"; do printf '  %-24s %s\n' "$package" "${PACKAGES[$package]}"; done
+  if ((EUID)); then
+    echo "Installing them needs root. Run: sudo $0" >&2
+    exit 1
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${absent[@]}" | sed -un 's/^Setting up/  &/p'
+}
+
+absent_packages() {
+  command -v dpkg-query >/dev/null || {
+    echo "This needs Debian 12 or later. Elsewhere, install by hand: ${!PACKAGES[*]}" >&2
+    return
+  }
+  # dpkg-query fails when it knows one of them not at all, and still lists the others.
+  { dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${!PACKAGES[@]}" 2>/dev/null || true; } |
+    sed -n 's/^installed //p' | sort | comm -13 - <(printf '%s\n' "${!PACKAGES[@]}" | sort)
+}
+
+# The system's own Python first: python3-venv belongs to that one.
+choose_python() {
+  local candidate
+  for candidate in /usr/bin/python3 python3; do
+    if "$candidate" -c "import sys; sys.exit(sys.version_info < ($OLDEST_PYTHON))" 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  echo "No Python ${OLDEST_PYTHON/, /.} or later here (Debian 12 has it as /usr/bin/python3)." >&2
+  exit 1
+}
+
+make_environment() {
+  local python=$1 stamp
+  stamp="$(readlink -f "$python") $(sha256sum <"$REQUIREMENTS")"
+  [[ -x $VENV/bin/python && -e $VENV/.complete && $(<"$VENV/.complete") == "$stamp" ]] && return
+  echo "Python packages into $VENV ($(grep -c == "$REQUIREMENTS") of them, about a minute):"
+  rm -rf "$VENV"
+  "$python" -m venv "$VENV"
+  "$VENV/bin/pip" install --disable-pip-version-check --no-input --progress-bar off -r "$REQUIREMENTS" |
+    sed -un 's/^Collecting \([^ ]*\).*/  \1/p; /^Installing/p'
+  # Last: an environment without it is half-made and is made anew.
+  echo "$stamp" >"$VENV/.complete"
+}
+
+main
