@@ -23,7 +23,7 @@ lint: ready  ## ansible-lint (production), ruff, shellcheck
 	$(BIN)/ansible-lint --offline --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	shellcheck tools/*.sh tests/*.sh .ci/run
+	shellcheck tools/*.sh tools/lab tests/*.sh .ci/run
 
 types: ready  ## mypy, strict
 	$(BIN)/mypy

@@ -8,7 +8,7 @@ export LAB_HOME=$PWD/.lab
 export ANSIBLE_FORCE_COLOR=0 PY_COLORS=0
 
 log=$(mktemp)
-trap 'rm -f "$log"; .venv/bin/python tools/lab.py down' EXIT
+trap 'rm -f "$log"; tools/lab down' EXIT
 if (($#)); then scenarios=("$@"); else mapfile -t scenarios < <(cd molecule && printf '%s\n' */ | tr -d /); fi
 tools/lab_content.sh
 for scenario in "${scenarios[@]}"; do

@@ -81,7 +81,7 @@ make_environment() {
   rm -rf "$VENV"
   "$python" -m venv "$VENV"
   "$VENV/bin/pip" install --disable-pip-version-check --no-input --progress-bar off -r "$REQUIREMENTS" |
-    sed -un 's/^Collecting \([^ ]*\).*/  \1/p; /^Installing/p'
+    sed -un 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing them/p'
   # Last: an environment without it is half-made and is made anew.
   echo "$stamp" >"$VENV/.complete"
 }

@@ -18,7 +18,6 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 TOP = Path(__file__).resolve().parent.parent
 PYTHON = ".venv/bin/python"
@@ -30,7 +29,7 @@ SILENCE = 10.0
 PHASES = (
     ("Install what the controller needs", ("tools/bootstrap.sh",)),
     ("Fill the disk for the mirror: wheels, model, encodings", ("tools/lab_content.sh",)),
-    ("Start the lab hosts", (PYTHON, "tools/lab.py", "up", *HOSTS)),
+    ("Start the lab hosts", ("tools/lab", "up", *HOSTS)),
     ("Run site.yml", (".venv/bin/ansible-playbook", "-i", "inventories/lab", "site.yml")),
 )
 
@@ -51,8 +50,7 @@ def main() -> None:
         run(command)
         times.append((title, time.monotonic() - started))
     started = time.monotonic()
-    host = host_variables("cpu-12")
-    url = f"http://{host['ansible_host']}:{host['vllm_instances']['chat']['port']}"
+    url = endpoint("cpu-12", "chat")
     answer = ask(url)
     times.append(("Ask from the controller", time.monotonic() - started))
     report(url, answer, times)
@@ -86,13 +84,13 @@ def forward(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> N
     lines.put(None)
 
 
-def host_variables(name: str) -> dict[str, Any]:
-    """Return what the inventory says of a host."""
-    command = (".venv/bin/ansible-inventory", "-i", "inventories/lab", "--host", name)
-    variables: dict[str, Any] = json.loads(
-        subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    )
-    return variables
+def endpoint(host: str, instance: str) -> str:
+    """Return where an instance of a lab host is asked from the controller."""
+    lab = Path(os.environ.get("LAB_HOME", ".lab")) / os.environ["LAB_NAME"]
+    address = json.loads((lab / "inventory.json").read_text())["lab"]["hosts"][host]["ansible_host"]
+    command = (".venv/bin/ansible-inventory", "-i", "inventories/lab", "--host", host)
+    variables = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return f"http://{address}:{variables['vllm_instances'][instance]['port']}"
 
 
 def ask(url: str) -> str:
@@ -116,7 +114,7 @@ def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:
     body = f'{{"model": "baremetal/gpt-oss-smoke", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
     print("Try next:")
     print(f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'")
-    print("  tools/lab.py ssh cpu-12 journalctl -u vllm@chat     what vLLM says")
+    print("  tools/lab ssh cpu-12 journalctl -u vllm@chat         what vLLM says")
     print("  make demo-down                                      take it all away\n")
     print(f"Endpoint: {url}/v1")
     print(f"Question: {QUESTION}")
@@ -126,7 +124,7 @@ def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:
 def take_down() -> None:
     """Remove the demo's lab: its hosts, network, keys. Downloads stay in .lab/ for the next time."""
     if Path(PYTHON).exists():
-        subprocess.run((PYTHON, "tools/lab.py", "down"), check=True)
+        subprocess.run(("tools/lab", "down"), check=True)
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ def podman(*arguments: str, data: bytes | None = None) -> str:
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file by rename, so that nobody reads half of it."""
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_text(text)
     partial.chmod(mode)
     partial.replace(path)
@@ -227,7 +227,7 @@ def has_image(tag: str) -> bool:
 def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
     """Build a root file system with mmdebstrap, which ends when this process is killed."""
     scratch = lab.cache / "scratch"
-    # One file system: a build that was killed might have left the controller's own /proc mounted in there.
+    # One file system: what a killed build may have left must not lead out of it.
     run(["rm", "-rf", "--one-file-system", str(scratch)])
     certificates = scratch / "certificates"
     scratch.mkdir()
@@ -236,7 +236,8 @@ def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
     for number, text in enumerate(recipe.certificates):
         write(certificates / f"lab-{number}.crt", f"{text}\n")
     partial = scratch / tarball.name
-    command = ["setpriv", "--pdeathsig", "TERM", "mmdebstrap", *recipe.options]
+    # Its mounts (/proc, /dev) are in a namespace of their own: they go with it, even when it is killed.
+    command = ["setpriv", "--pdeathsig", "TERM", "unshare", "--mount", "mmdebstrap", *recipe.options]
     command += [f"--customize-hook={IMAGE_SCRIPT}", recipe.release, str(partial), *recipe.sources]
     environment = {**os.environ, "TMPDIR": str(scratch), "LAB_CERTIFICATES": str(certificates)}
     show_progress(f"image {recipe.release}", command, environment)
@@ -259,11 +260,17 @@ def show_progress(title: str, command: Sequence[str], environment: Mapping[str, 
 
 
 def forget_old_images(lab: Lab, release: str, keep: Path) -> None:
-    """Remove what earlier recipes of a release made; an image that a host still uses stays until that host goes."""
+    """Remove what earlier recipes of a release made; an image that a host still uses stays until the next build."""
     for tarball in lab.cache.glob(f"{release}-*.tar"):
         if tarball != keep:
             tarball.unlink()
-            subprocess.run(["podman", "image", "rm", f"{lab.images}:{tarball.stem}"], capture_output=True)
+    for tag in image_tags(lab):
+        if tag.startswith(f"{lab.images}:{release}-") and not tag.endswith(f":{keep.stem}"):
+            subprocess.run(["podman", "image", "rm", tag], capture_output=True)
+
+
+def image_tags(lab: Lab) -> list[str]:
+    return podman("images", "--filter", f"reference={lab.images}", "--format", "{{.Repository}}:{{.Tag}}").split()
 
 
 # Keys
@@ -394,6 +401,11 @@ def ensure_container(lab: Lab, host: Host, image: str, public_key: str, found: M
     return step
 
 
+def require_container(lab: Lab, host: Host) -> None:
+    if host.name not in find_containers(lab):
+        raise LabError(f"Lab {lab.name} has no host {host.name} yet. Run: tools/lab up {host.name}")
+
+
 def remove_containers(names: Sequence[str]) -> None:
     if names:
         podman("rm", "--force", "--time", "0", "--volumes", *names)
@@ -481,9 +493,9 @@ def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
     for name in sorted(names):
         down(Lab(name, lab.prefix, lab.home, lab.cache))
     with locked(lab.cache / "lock", "images"):
-        listed = podman("images", "--filter", f"reference={lab.images}", "--format", "{{.Repository}}:{{.Tag}}").split()
-        if listed:
-            podman("image", "rm", *listed)
+        tags = image_tags(lab)
+        if tags:
+            podman("image", "rm", *tags)
         # Only what the lab put there: LAB_HOME and LAB_CACHE may be directories that hold more.
         mounts = [lab.home / source for host in hosts.values() for source, _target in host.mounts]
         cached = [*lab.cache.glob("*-*.tar"), lab.cache / "scratch", lab.cache / "lock"]
@@ -507,8 +519,7 @@ def status(lab: Lab, hosts: Mapping[str, Host]) -> None:
 def restart(lab: Lab, host: Host) -> None:
     """Stop and start a host, as a reboot does: the same address, keys and files, a new boot of systemd."""
     with locked(lab.run / "lock", f"lab {lab.name}"):
-        if host.name not in find_containers(lab):
-            raise LabError(f"{host.name} is not there. Run: tools/lab up {host.name}")
+        require_container(lab, host)
         say(f"{host.name}: stopping")
         podman("stop", "--time", str(STOP_SECONDS), lab.container(host))
         say(f"{host.name}: starting")
@@ -562,6 +573,7 @@ def dispatch(arguments: argparse.Namespace, lab: Lab, inventory: Mapping[str, An
         restart(lab, choose(hosts, [arguments.host])[0])
     elif arguments.command == "ssh":
         (host,) = choose(hosts, [arguments.host])
+        require_container(lab, host)
         command = [*ssh_command(lab, host, "LogLevel=ERROR", "ConnectTimeout=10"), *arguments.words]
         os.execvp(command[0], command)
     else:

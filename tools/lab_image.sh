@@ -11,6 +11,8 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 END
 mkdir -p "$root/var/log/journal"
+# The PCI tree of a host without accelerators; the one in /sys is the controller's.
+mkdir -p "$root/usr/share/lab/sys/bus/pci/devices"
 echo LANG=C.UTF-8 >"$root/etc/default/locale"
 
 mask() {

@@ -72,7 +72,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("LAB_NAME", "bench")
     os.environ.setdefault("LAB_SUBNET_PREFIX", "10.87.202")
-    lab = [str(TOP / ".venv/bin/python"), "tools/lab.py"]
+    lab = [str(TOP / "tools/lab")]
     subprocess.run([str(TOP / "tools/lab_content.sh")], check=True, cwd=TOP)
     subprocess.run([*lab, "up", "mirror", HOST], check=True, cwd=TOP)
     try:

@@ -4,62 +4,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import time
-from pathlib import Path
-
 import pytest
-
-TOP = Path(__file__).resolve().parents[3]
-INVENTORIES = ("-i", str(TOP / ".config/molecule/inventory-site"))
-KEY = "canary-api-key-5f1d0c"
-SECRETS = (KEY, "hf_canaryHubToken7b2e")
-
-
-def playbook(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook of the checkout on the scenario's hosts, as a user does."""
-    command = ["ansible-playbook", *INVENTORIES, *arguments]
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
-    return subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, check=False)
-
-
-def post(host, path: str, body: dict, timeout: int = 60) -> dict:
-    """Ask vLLM on the host for a JSON answer."""
-    answer = host.check_output(
-        "curl --silent --show-error --max-time %s http://127.0.0.1:8000%s -H 'Authorization: Bearer %s' "
-        "-H 'Content-Type: application/json' -d %s",
-        str(timeout), path, KEY, json.dumps(body),
-    )  # fmt: skip
-    return json.loads(answer)
-
-
-def chat(host) -> str:
-    """Return what the model says to a question."""
-    messages = [{"role": "user", "content": "Is the fleet ready?"}]
-    answer = post(host, "/v1/chat/completions", {"model": "baremetal/gpt-oss-smoke", "messages": messages})
-    return answer["choices"][0]["message"]["content"]
-
-
-def wait_active(host, seconds: int = 150) -> None:
-    """Wait until the unit is active again: it is only when vLLM answers."""
-    deadline = time.monotonic() + seconds
-    while host.run("systemctl is-active vllm@chat").stdout.strip() != "active":
-        if time.monotonic() > deadline:
-            pytest.fail(f"vllm@chat is not active after {seconds} s:\n{journal(host)}")
-        time.sleep(1)
-
-
-def journal(host) -> str:
-    """Return the last lines of the instance."""
-    return host.run("journalctl -u vllm@chat --no-pager -n 30").stdout
+from serving_host import wait_active
 
 
 @pytest.fixture
 def serving(host):
-    """The host that serves, with its unit active; the mirror is passed over."""
-    if host.ansible.get_variables()["inventory_hostname"] != "cpu-12":
-        pytest.skip("serves no model")
+    """The host that serves, with its unit active."""
     wait_active(host)
     return host

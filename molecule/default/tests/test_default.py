@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from conftest import INVENTORIES, SECRETS, TOP, chat, journal, playbook, post, wait_active
+from serving_host import INVENTORIES, SECRETS, TOP, chat, journal, playbook, post, wait_active
 
 
 def test_unit_runs_now_and_at_boot(serving):
@@ -28,7 +28,7 @@ def test_first_run_started_the_instance_once(serving):
 
 
 def test_it_answers(serving):
-    assert chat(serving) == "The fleet is ready."
+    assert chat() == "The fleet is ready."
 
 
 def test_it_runs_as_its_own_user(serving):
@@ -100,7 +100,7 @@ def test_check_mode_announces_nothing_on_a_finished_host(serving):
 
 
 def test_key_is_wanted(serving):
-    status = serving.check_output("curl -s -o /dev/null -w '%%{http_code}' http://127.0.0.1:8000/v1/models")
+    status = serving.check_output("curl -s -o /dev/null -w '%{http_code}' http://127.0.0.1:8000/v1/models")
     assert status == "401"
 
 
@@ -120,19 +120,19 @@ def test_verify_prints_one_document(serving):
 
 
 def test_engine_killed_comes_back_by_itself(serving):
-    serving.check_output("pkill -9 -f VLLM::EngineCore")
+    serving.check_output("pkill -9 -f VLLM::Engine[C]ore")
     deadline = time.monotonic() + 60
     while serving.check_output("systemctl show -P NRestarts vllm@chat") == "0":
         assert time.monotonic() < deadline, journal(serving)
         time.sleep(1)
     wait_active(serving)
-    assert chat(serving) == "The fleet is ready."
+    assert chat() == "The fleet is ready."
 
 
 def test_stop_lets_a_running_request_finish(serving):
     answers = []
     body = {"model": "baremetal/gpt-oss-smoke", "prompt": "hi", "max_tokens": 1200, "ignore_eos": True}
-    request = threading.Thread(target=lambda: answers.append(post(serving, "/v1/completions", body)))
+    request = threading.Thread(target=lambda: answers.append(post("/v1/completions", body)))
     request.start()
     time.sleep(2)
     serving.check_output("systemctl stop vllm@chat")
@@ -146,4 +146,4 @@ def test_stop_lets_a_running_request_finish(serving):
 def test_reboot_needs_no_ansible(serving):
     subprocess.run([sys.executable, "tools/lab.py", "restart", "cpu-12"], cwd=TOP, env=os.environ, check=True)
     wait_active(serving)
-    assert chat(serving) == "The fleet is ready."
+    assert chat() == "The fleet is ready."

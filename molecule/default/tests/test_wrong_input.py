@@ -9,7 +9,7 @@ import json
 import re
 
 import pytest
-from conftest import chat, playbook
+from serving_host import chat, playbook
 
 SMOKE = {"recipe": "baremetal/gpt-oss-smoke"}
 
@@ -76,7 +76,7 @@ def test_vllm_that_dies_while_starting_says_why(serving):
     assert "unrecognized arguments: --no-such-flag" in re.sub(r"\s+", " ", output)
     # The neighbour was not asked about and is served on; it is named as unlisted.
     assert "Left alone, though not in vllm_instances of cpu-12: chat" in re.sub(r"\s+", " ", output)
-    assert chat(serving) == "The fleet is ready."
+    assert chat() == "The fleet is ready."
 
 
 def test_an_instance_that_is_not_listed_goes_when_asked_for(serving):
@@ -84,4 +84,4 @@ def test_an_instance_that_is_not_listed_goes_when_asked_for(serving):
     assert done.returncode == 0, done.stdout + done.stderr
     assert not serving.file("/etc/vllm/bad.yaml").exists
     assert not serving.service("vllm@bad").is_enabled
-    assert chat(serving) == "The fleet is ready."
+    assert chat() == "The fleet is ready."
