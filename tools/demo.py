@@ -122,9 +122,9 @@ def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:
 
 
 def take_down() -> None:
-    """Remove the demo's lab: its hosts, network, keys. Downloads stay in .lab/ for the next time."""
+    """Remove the lab without a trace: hosts, network, keys, images, downloads. `tools/lab down` keeps the last two."""
     if Path(PYTHON).exists():
-        subprocess.run(("tools/lab", "down"), check=True)
+        subprocess.run(("tools/lab", "down", "--all"), check=True)
 
 
 if __name__ == "__main__":

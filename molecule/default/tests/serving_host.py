@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[3]
-INVENTORIES = ("-i", str(TOP / ".config/molecule/inventory-site"))
+INVENTORIES = ("-i", str(TOP / ".config/molecule/inventory/site"))
 KEY = "canary-api-key-5f1d0c"
 URL = f"http://{os.environ['LAB_SUBNET_PREFIX']}.12:8000"
 SECRETS = (KEY, "hf_canaryHubToken7b2e")
