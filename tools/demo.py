@@ -110,7 +110,7 @@ def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:
     print("\n=== Done")
     for title, seconds in times:
         print(f"{seconds:7.1f} s  {title}")
-    print(f"{sum(seconds for _, seconds in times):7.1f} s  in all\n")
+    print(f"{sum(seconds for title, seconds in times):7.1f} s  in all\n")
     body = f'{{"model": "baremetal/gpt-oss-smoke", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
     print("Try next:")
     print(f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'")

@@ -88,7 +88,7 @@ def say(text: str) -> None:
 
 def run(command: Sequence[str], data: bytes | None = None, hold: bool = True) -> str:
     """Run a command and return its output; what it says on failure becomes the error."""
-    result = subprocess.run(command, input=data, capture_output=True, pass_fds=tuple(HELD) if hold else ())
+    result = subprocess.run(command, check=False, input=data, capture_output=True, pass_fds=tuple(HELD) if hold else ())
     if result.returncode:
         raise LabError(f"`{shlex.join(command)}` failed:\n{complaint(result.stderr.decode())}")
     return result.stdout.decode()
@@ -221,7 +221,7 @@ def ensure_image(lab: Lab, release: str) -> str:
 
 
 def has_image(tag: str) -> bool:
-    return subprocess.run(["podman", "image", "exists", tag]).returncode == 0
+    return subprocess.run(["podman", "image", "exists", tag], check=False).returncode == 0
 
 
 def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
@@ -266,7 +266,7 @@ def forget_old_images(lab: Lab, release: str, keep: Path) -> None:
             tarball.unlink()
     for tag in image_tags(lab):
         if tag.startswith(f"{lab.images}:{release}-") and not tag.endswith(f":{keep.stem}"):
-            subprocess.run(["podman", "image", "rm", tag], capture_output=True)
+            subprocess.run(["podman", "image", "rm", tag], check=False, capture_output=True)
 
 
 def image_tags(lab: Lab) -> list[str]:
@@ -417,7 +417,7 @@ def wait_until_up(lab: Lab, host: Host) -> str:
     command += ["timeout", str(BOOT_SECONDS), "systemctl", "is-system-running", "--wait"]
     deadline = time.monotonic() + BOOT_SECONDS
     while True:
-        result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        result = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         state = result.stdout.strip()
         if state in ("running", "degraded"):
             return state
@@ -480,7 +480,9 @@ def down(lab: Lab) -> None:
         if network:
             podman("network", "rm", "--force", lab.network)
         for socket in (lab.run / "ssh").glob("*"):
-            subprocess.run(["ssh", "-F", "none", "-O", "exit", "-S", str(socket), "lab"], capture_output=True)
+            subprocess.run(
+                ["ssh", "-F", "none", "-O", "exit", "-S", str(socket), "lab"], check=False, capture_output=True
+            )
         run(["rm", "-rf", "--one-file-system", str(lab.directory), str(lab.run)])
     say(f"lab {lab.name}: gone")
 

@@ -111,10 +111,10 @@ def resolve(source: Path, target: Target, excluded: list[str], uv: str) -> list[
         ]
         command += ["--python-platform", f"{target.machine}-manylinux_2_{GLIBC_MINOR}"]
         environment = {**pip_settings(), **os.environ}
-        result = subprocess.run(command, env=environment, text=True, stderr=subprocess.PIPE)
+        result = subprocess.run(command, check=False, env=environment, text=True, stderr=subprocess.PIPE)
         if result.returncode and "torch" in result.stderr:
             command += ["--index", TORCH_INDEX, "--index-strategy", "unsafe-best-match"]
-            result = subprocess.run(command, env=environment, text=True, stderr=subprocess.PIPE)
+            result = subprocess.run(command, check=False, env=environment, text=True, stderr=subprocess.PIPE)
         if result.returncode:
             raise VenvError(f"uv cannot resolve it:\n{result.stderr}")
         packages: list[dict[str, Any]] = tomllib.loads(pylock.read_text(encoding="utf-8"))["packages"]

@@ -86,15 +86,14 @@ def main() -> None:
 def measure(directory: str, runs: int) -> None:
     """Print the first run, then the runs with nothing to do beside their yardsticks."""
     show("First run", *play("site.yml", directory))
-    again = [play("site.yml", directory, "--limit", HOST) for _ in range(1)]
-    tasks = len(reaching(again[0][1]))
+    tasks = len(reaching(play("site.yml", directory, "--limit", HOST)[1]))
     empty, noop = Path(directory) / "empty.yml", Path(directory) / "noop.yml"
     empty.write_text(EMPTY % HOST)
     noop.write_text(
         f"- name: No-op\n  hosts: {HOST}\n  gather_facts: false\n  tasks:\n" + "".join(NOOP % n for n in range(tasks))
     )
     rows = []
-    for _ in range(runs):
+    while len(rows) < runs:
         seconds, records = play("site.yml", directory, "--limit", HOST)
         rows.append((seconds, play(str(empty), directory)[0], play(str(noop), directory)[0]))
         show("Nothing to do", seconds, records)

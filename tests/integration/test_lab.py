@@ -155,7 +155,7 @@ def test_host_lets_in_its_key_only_and_shows_its_own(lab, home):
     target = f"root@{PREFIX}.12"
 
     def ssh(*more):
-        return subprocess.run(["ssh", *options, *more, target, "hostname"], capture_output=True, text=True)
+        return subprocess.run(["ssh", *options, *more, target, "hostname"], check=False, capture_output=True, text=True)
 
     keys = home / NAME / "ssh"
     known, key = f"UserKnownHostsFile={keys}/known_hosts", str(keys / "id_ed25519")
@@ -196,7 +196,9 @@ def test_ansible_reaches_the_same_hosts(lab, home):
         "mirror:cpu-12",
     ]
     for source in (TOP / "inventories/lab", home / NAME / "inventory.json"):
-        result = subprocess.run([*command, "-i", source], cwd=TOP, env=lab.environment, capture_output=True, text=True)
+        result = subprocess.run(
+            [*command, "-i", source], check=False, cwd=TOP, env=lab.environment, capture_output=True, text=True
+        )
         assert result.returncode == 0, result.stdout + result.stderr
         assert "cpu-12 | CHANGED" in result.stdout
 
@@ -287,7 +289,7 @@ def test_without_root_the_command_to_run_is_printed(lab):
         "try: require_controller(['up', 'cpu-12'])\nexcept LabError as exc: print(exc)"
     )
     command = [sys.executable, "-c", program]
-    output = subprocess.run(command, cwd=TOP, env=lab.environment, capture_output=True, text=True).stdout
+    output = subprocess.run(command, check=False, cwd=TOP, env=lab.environment, capture_output=True, text=True).stdout
     assert output.startswith("The lab needs root. Run: sudo LAB_HOME=")
     assert output.endswith(f"LAB_NAME={NAME} LAB_SUBNET_PREFIX={PREFIX} tools/lab up cpu-12\n")
 

@@ -196,9 +196,7 @@ def test_beside_an_accelerator_the_processor_does_not_matter_nor_does_avx2_on_ar
     assert problem("arm", [ASPEED], arm()) is None
 
 
-@pytest.mark.parametrize(
-    ("declared", "count"), [("h200", 8), ("h200", None), (None, 8), (None, None)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("declared", "count"), [("h200", 8), ("h200", None), (None, 8), (None, None)], ids=str)
 def test_declared_and_detected_agree(detect, declared, count):
     assert disagreement(declared, count, detect(HGX_H200)) is None
 

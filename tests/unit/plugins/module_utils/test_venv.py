@@ -87,7 +87,7 @@ def test_parse_lock_refuses_nothing():
 
 def test_a_lock_without_uv_says_what_to_add():
     with pytest.raises(VenvError, match="add uv==VERSION"):
-        _ = parse_lock(f"foo==1 --hash=sha256:{A}").tool
+        assert parse_lock(f"foo==1 --hash=sha256:{A}").tool
 
 
 @pytest.mark.parametrize("text", ["311-x86_64", "cp311", "cp311-riscv64", ""])
