@@ -16,6 +16,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils._plan import P
 
 CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 
+# What one file of each part of the catalogue is called in an error.
+WORDS = {"recipes": "recipe", "releases": "release", "weights": "manifest of weights"}
+
 # What upstream's schema knows, by section. A key outside of it would be dropped in silence, so it is an error.
 RECIPE_KEYS = {
     "": (
@@ -43,7 +46,7 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
         for suffix in suffixes
         for path in place.rglob(f"*{suffix}")
     }
-    raise PlanError(f"no {kind[:-1]} {name!r} in {', '.join(str(place) for place in places)}; {nearest(name, known)}")
+    raise PlanError(f"no {WORDS[kind]} {name!r} in {', '.join(str(place) for place in places)}; {nearest(name, known)}")
 
 
 @functools.lru_cache(maxsize=None)

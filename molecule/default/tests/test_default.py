@@ -96,7 +96,7 @@ def test_output_of_a_run_that_changes_the_key_does_not_show_it(serving):
 def test_check_mode_announces_nothing_on_a_finished_host(serving):
     done = playbook("site.yml", "--check", "--diff")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.findall(r"changed=(\d+)", done.stdout) == ["0", "0"], done.stdout
+    assert set(re.findall(r"changed=(\d+)", done.stdout)) == {"0"}, done.stdout
 
 
 def test_key_is_wanted(serving):

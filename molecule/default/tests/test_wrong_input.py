@@ -69,6 +69,19 @@ def test_too_little_memory(serving, tmp_path):
     refused(run(vllm_recipe_path=[str(tmp_path)], vllm_instances=instances), "too little memory", "4000 GiB")
 
 
+def test_nothing_to_serve_on():
+    done = playbook("site.yml", "-e", "site_hosts=nowhere")
+    refused(done, "No host in nowhere", "site_hosts=PATTERN")
+
+
+def test_weights_that_a_running_instance_uses_are_not_replaced(serving):
+    config = serving.check_output("readlink -f /var/lib/vllm/chat/model") + "/config.json"
+    serving.check_output("cp -p %s /root/config.json && echo >> %s", config, config)
+    done = run()
+    serving.check_output("mv /root/config.json %s", config)
+    refused(done, "vllm@chat.service", "config.json", "stop")
+
+
 def test_vllm_that_dies_while_starting_says_why(serving):
     done = run(vllm_instances={"bad": {**SMOKE, "port": 8010, "args": {"no-such-flag": "x"}}})
     output = done.stdout + done.stderr
