@@ -14,3 +14,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names)}"
+
+
+def misspelt(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that ``name`` was probably meant to be, None where it is another word."""
+    close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.85)
+    return close[0] if close else None

@@ -24,7 +24,13 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 HOST = "cpu-12"
 # Tasks that never leave the controller.
-LOCAL = ("baremetal.inference.serve_plan", "ansible.builtin.debug", "ansible.builtin.assert", "ansible.builtin.fail")
+LOCAL = (
+    "baremetal.inference.serve_plan",
+    "baremetal.inference.role_options",
+    "ansible.builtin.debug",
+    "ansible.builtin.assert",
+    "ansible.builtin.fail",
+)
 EMPTY = "- {name: Empty, hosts: %s, gather_facts: false, tasks: []}\n"
 NOOP = "    - {name: No-op %d, ansible.builtin.file: {path: /etc, state: directory}}\n"
 

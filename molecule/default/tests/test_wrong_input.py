@@ -41,6 +41,11 @@ def refused(done, *parts: str) -> None:
         ({"vllm_instances": {"a": {"recip": "x"}}}, ("unknown key 'recip'", "'recipe'")),
         ({"vllm_instances": {"a": {"recipe": "baremetal/gpt-oss-smok"}}}, ("nearest: 'baremetal/gpt-oss-smoke'",)),
         ({"vllm_release": "0.31"}, ("no release '0.31'", "0.32.0")),
+        (
+            {"vllm_instance": {"a": SMOKE}},
+            ("cpu-12: vllm_instance is no option of the role vllm; nearest: 'vllm_instances'",),
+        ),
+        ({"weights_source": ["x"]}, ("weights_source is no option of the role weights; nearest: 'weights_sources'",)),
         ({"vllm_instances": "chat"}, ("vllm_instances", "dict")),
         ({"vllm_drain_timeout": "soon"}, ("vllm_drain_timeout", "soon")),
         ({"vllm_instances": {"a": {**SMOKE, "port": 22}}}, ("port 22 of vllm_instances.a is in use by", "sshd")),

@@ -1,0 +1,45 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt
+from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import CATALOG, read
+
+# What the collection itself sets on a host beside the options of a role.
+FACTS = ("accelerator_detected",)
+
+
+class ActionModule(ActionBase):
+    """Compares the host's variables with the role's argument spec; no connection is made."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, args = self.validate_argument_spec(argument_spec={"role": {"type": "str", "required": True}})
+        variables, role = task_vars or {}, args["role"]
+        host = variables.get("inventory_hostname", "")
+        known = options_of(role)
+        unknown = sorted(name for name in variables if name.startswith(f"{role}_") and name not in {*known, *FACTS})
+        for name in unknown:
+            meant = misspelt(name, known)
+            if meant:
+                raise AnsibleActionFail(f"{host}: {name} is no option of the role {role}; nearest: {meant!r}")
+        if unknown:
+            result["warnings"] = [
+                f"{host}: the role {role} has no option called {', '.join(unknown)}; nothing reads it"
+            ]
+        return {**result, "changed": False, "unknown": unknown}
+
+
+def options_of(role: str) -> set[str]:
+    """Return the names of the options of all entry points of a role."""
+    specs = read(CATALOG.parent / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
+    return {name for entry in specs.values() for name in entry.get("options") or {}}
