@@ -104,9 +104,9 @@ def _file_link(wheel: Wheel) -> str:
     attributes = {"href": f"../../wheels/{quote(wheel.filename)}#sha256={wheel.sha256}"}
     if wheel.requires_python:
         attributes["data-requires-python"] = wheel.requires_python
-    # The older spelling is the one that the pip of Debian 12 reads.
-    for spelling in ("data-core-metadata", "data-dist-info-metadata"):
-        attributes[spelling] = f"sha256={wheel.metadata_sha256}"
+    # Not under its first name, data-dist-info-metadata: the pip of Debian 12 (23.0) reads that one, and then refuses a
+    # project that is asked for in another spelling than its own (PEP 714).
+    attributes["data-core-metadata"] = f"sha256={wheel.metadata_sha256}"
     text = " ".join(f'{key}="{html.escape(value)}"' for key, value in attributes.items())
     return f"<a {text}>{html.escape(wheel.filename)}</a>"
 

@@ -74,6 +74,7 @@ def test_render_pages_escapes():
     assert 'href="../../wheels/torch-1%2Bcpu-cp311-cp311-linux_x86_64.whl#sha256=' + DIGEST in page
     assert 'data-requires-python="&gt;=3.8,&lt;4 &quot;x&quot; &amp; y"' in page
     assert f'data-core-metadata="sha256={"cd" * 32}"' in page
+    assert "data-dist-info-metadata" not in page
 
 
 def test_render_pages_of_nothing_is_an_empty_root_page():
