@@ -11,6 +11,7 @@ It needs podman, root and the lab's Debian 12 image; without the image it is ski
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -20,7 +21,6 @@ import pytest
 
 pytestmark = pytest.mark.lab
 
-IMAGE = "localhost/lab-debian12"
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = "/opt/lib/ansible_collections/baremetal/inference"
 KEY = "sk-planted-0123456789"
@@ -55,12 +55,20 @@ server.serve_forever()
 
 
 class Host:
-    def __init__(self, name):
+    def __init__(self, name, environment):
         self.name = name
+        self.environment = environment
 
     def sh(self, script, **options):
         command = ["podman", "exec", "-i", "-e", "PYTHONPATH=/opt/lib", self.name, "sh", "-ec", script]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=120, check=False, **options
+        )
+
+    def copy(self, source, path):
+        """Copy a directory of the controller to a directory of the host."""
+        assert self.sh(f"mkdir -p {path}").returncode == 0
+        subprocess.run(["podman", "cp", f"{source}/.", f"{self.name}:{path}"], env=self.environment, check=True)
 
     def write(self, path, text, mode="0644"):
         done = self.sh(f"mkdir -p $(dirname {path}); cat > {path}; chmod {mode} {path}", input=text)
@@ -83,28 +91,22 @@ class Host:
 
 
 @pytest.fixture(scope="module")
-def host():
-    if subprocess.run(["podman", "image", "exists", IMAGE], check=False).returncode:
-        pytest.skip(f"the image {IMAGE} is not there")
-    name = f"endpoint-unit-{int(time.time())}"
-    # A cgroup v2 of its own, as a server has.
-    boot = "umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec /sbin/init"
-    own = ["--privileged", "--cgroupns=private", "--systemd=false", "--network=none", "-e", "container=podman"]
-    own += ["--tmpfs=/run", "--tmpfs=/tmp:exec", "--stop-signal=SIGRTMIN+3"]
-    own += ["-v", f"{ROOT}:{COLLECTION}:ro", "-v", f"{Path(ansible.__file__).parent}:/opt/lib/ansible:ro"]
-    subprocess.run(["podman", "run", "-d", "--rm", "--name", name, *own, IMAGE, "/bin/sh", "-c", boot], check=True)
+def host(tmp_path_factory):
+    """A lab host with the collection's module, and a unit that stands in for the role's."""
+    lab = {**os.environ, "LAB_NAME": "endpoint", "LAB_SUBNET_PREFIX": "10.87.232"}
+    subprocess.run([ROOT / "tools/lab", "up", "cpu-12"], env=lab, check=True)
     try:
-        host = Host(name)
-        for _attempt in range(60):
-            if host.sh("systemctl is-system-running || true").stdout.strip() in ("running", "degraded"):
-                break
-            time.sleep(0.5)
+        home = Path(os.environ.get("LAB_HOME", ROOT / ".lab"))
+        host = Host("bminf-endpoint-cpu-12", {**lab, "CONTAINERS_CONF": str(home / "containers.conf")})
+        host.copy(Path(ansible.__file__).parent, "/opt/lib/ansible")
+        host.copy(ROOT / "plugins", f"{COLLECTION}/plugins")
+        host.copy(ROOT / "tests/unit", f"{COLLECTION}/tests/unit")
         host.write("/opt/server.py", SERVER)
         host.write("/etc/systemd/system/vllm@.service", UNIT)
         host.sh("systemctl daemon-reload")
         yield host
     finally:
-        subprocess.run(["podman", "rm", "-f", "-t", "0", name], check=True, capture_output=True)
+        subprocess.run([ROOT / "tools/lab", "down"], env=lab, check=True)
 
 
 def test_an_instance_that_serves_is_verified_with_its_own_key(host):
