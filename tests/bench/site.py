@@ -25,11 +25,13 @@ TOP = Path(__file__).resolve().parents[2]
 HOST = "cpu-12"
 # Tasks that never leave the controller.
 LOCAL = (
-    "baremetal.inference.serve_plan",
-    "baremetal.inference.role_options",
-    "ansible.builtin.debug",
     "ansible.builtin.assert",
-    "ansible.builtin.fail",
+    "ansible.builtin.debug",
+    "ansible.builtin.include_role",
+    "ansible.builtin.include_tasks",
+    "ansible.builtin.validate_argument_spec",
+    "baremetal.inference.role_options",
+    "baremetal.inference.serve_plan",
 )
 EMPTY = "- {name: Empty, hosts: %s, gather_facts: false, tasks: []}\n"
 NOOP = "    - {name: No-op %d, ansible.builtin.file: {path: /etc, state: directory}}\n"
