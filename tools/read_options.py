@@ -9,10 +9,10 @@
 
 Needs neither torch nor the release's other requirements, only Python 3.10. vLLM is never imported: its sources are
 read with ``ast``, and the few functions that build the command line (``make_arg_parser``, ``add_cli_args``,
-``get_kwargs`` and what they call in the argument modules) are run as they stand on a plain argparse parser. The config
-classes that they ask for are rebuilt from the sources' annotations, and every other name is a stand-in. So the rules that turn
-a type into a flag are the release's own. Only --real imports vLLM and builds its real parser, in an environment
-that has one (a CPU build); the tests compare the two.
+``get_kwargs`` and what they call in the argument modules) are run as they stand, on the release's own parser class.
+The config classes that they ask for are rebuilt from the annotations in the sources, and every other name is a
+stand-in. So the rules that turn a type into a flag are the release's own. Only --real imports vLLM and builds its
+real parser, in an environment that has one (a CPU build); the tests compare the two.
 
 Only wheels that you trust: the argument modules' code runs here.
 """
@@ -34,7 +34,7 @@ import types
 import typing
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 # Where a release builds the command line of `vllm serve`: newest first.
 CLI_MODULES = (
@@ -49,8 +49,8 @@ REAL = {"argparse", "collections", "collections.abc", "copy", "dataclasses", "en
 REAL |= {"ssl", "sys", "types", "typing"}
 HEADS = {"int": "integer", "float": "number", "str": "text"}
 SUFFIXED = {"human_readable_int", "human_readable_int_or_auto"}
-# Depth of JSON keys: compilation-config.pass_config.x is the deepest that people write by hand.
-DEPTH = 4
+# Depth of JSON keys: compilation-config.pass_config.x is the deepest that people write; one more for safety.
+DEPTH = 3
 
 
 class ReadError(Exception):
@@ -150,6 +150,16 @@ class Sources:
         return found[name]
 
 
+class _Lazy:
+    """What vLLM's LazyLoader gives for one of its own modules: names that are worked out when they are asked for."""
+
+    def __init__(self, sources: Sources, module: str) -> None:
+        self._sources, self._module = sources, module
+
+    def __getattr__(self, name: str) -> Any:
+        return self._sources.get(self._module, name) if self._module.startswith("vllm.") else stand_in(name)
+
+
 class Module(dict):  # type: ignore[type-arg]
     """The namespace of one module; a name is worked out when it is first read."""
 
@@ -208,6 +218,10 @@ class Module(dict):  # type: ignore[type-arg]
     def _work_out(self, name: str) -> Any:
         if name == "current_platform":
             return _Platform()
+        if name == "LazyLoader":
+            return lambda _name, _globals, module: _Lazy(self.sources, module)
+        if name == "ReasoningParserManager":
+            return types.SimpleNamespace(reasoning_parsers=_registered(self.sources.root / "vllm" / "reasoning"))
         node = self.nodes.get(name)
         if isinstance(node, ast.ClassDef):
             return self._class(node)
@@ -234,7 +248,7 @@ class Module(dict):  # type: ignore[type-arg]
             return getattr(real, wanted, None) or stand_in(wanted) if wanted else real
         if module == "typing_extensions" and hasattr(typing, wanted or ""):
             return getattr(typing, wanted or "")
-        return PYDANTIC.get(wanted or "", None) or stand_in(wanted or name)
+        return PYDANTIC.get(wanted or "") or stand_in(wanted or name)
 
     def _value(self, node: ast.expr, name: str) -> Any:
         try:
@@ -242,18 +256,21 @@ class Module(dict):  # type: ignore[type-arg]
         except Exception:  # the value needs the running vLLM: no argument's type is made of it
             return stand_in(name)
 
-    def hint(self, node: ast.expr) -> Any:
-        """Return the type that an annotation says; a stand-in where it cannot be worked out."""
-        return self._value(_Unquote().visit(node), "hint")
+    def hint(self, node: ast.expr) -> tuple[Any, Any]:
+        """Return the type that an annotation says as vLLM's argument code sees it, and with quoted names worked out."""
+        seen = self._value(node, "hint")
+        meant = self._value(_Unquote().visit(node), "hint")
+        return (meant if isinstance(seen, (str, _StandInType)) else seen), meant
 
     def _function(self, node: ast.FunctionDef) -> Any:
         self._run(ast.Module([_Runnable().visit(node)], []))
         return self[node.name]
 
     def _class(self, node: ast.ClassDef) -> Any:
-        bases = [base for base in (self._value(base, "base") for base in node.bases) if isinstance(base, type)]
+        bases = [self._value(base, "base") for base in node.bases]
+        bases = [base for base in (typing.get_origin(base) or base for base in bases) if isinstance(base, type)]
         if any(issubclass(base, enum.Enum) for base in bases):
-            members = {name: value for name, value in self._members(node)}
+            members = dict(self._members(node))
             return enum.Enum(node.name, members, module="vllm") if members else stand_in(node.name)
         if _is_dataclass(node) or any(dataclasses.is_dataclass(base) for base in bases):
             return self._dataclass(node, bases)
@@ -271,7 +288,7 @@ class Module(dict):  # type: ignore[type-arg]
         return self[node.name]
 
     def _touch(self, node: ast.ClassDef) -> None:
-        """Work out the names that a class body reads: Python does not ask a namespace for them as it asks for others."""
+        """Work out the names that a class body reads: Python never asks __missing__ for those."""
         for item in node.body:
             if isinstance(item, ast.ClassDef):
                 self._touch(item)
@@ -293,25 +310,40 @@ class Module(dict):  # type: ignore[type-arg]
         for item in node.body:
             if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
                 if "ClassVar" not in ast.dump(item.annotation):
-                    hints[item.target.id] = (self.hint(item.annotation), _is_init(item.value))
+                    hints[item.target.id] = (*self.hint(item.annotation), _is_init(item.value))
             elif isinstance(item, ast.FunctionDef) and self.runs and _is_class_method(item):
                 body.append(_Runnable().visit(item))
         known = [base for base in bases if dataclasses.is_dataclass(base)]
         self["__bases"] = known
-        shell = ast.ClassDef(node.name, [ast.Starred(ast.Name("__bases", ast.Load()), ast.Load())], [], body or [ast.Pass()], [])
+        starred = ast.Starred(ast.Name("__bases", ast.Load()), ast.Load())
+        shell = ast.ClassDef(node.name, [starred], [], body or [ast.Pass()], [])
         if sys.version_info >= (3, 12):
             shell.type_params = []
         self._touch(shell)
         self._run(ast.Module([shell], []))
         built = self[node.name]
         built.__module__ = "vllm"
-        built.__annotations__ = {name: hint for name, (hint, _init) in hints.items()}
-        for name, (_hint, init) in hints.items():
+        built.__annotations__ = {name: seen for name, (seen, _meant, _init) in hints.items()}
+        inherited = [getattr(base, "__meant__", {}) for base in known]
+        built.__meant__ = {**_merged(inherited), **{name: meant for name, (_seen, meant, _init) in hints.items()}}
+        for name, (_seen, _meant, init) in hints.items():
             setattr(built, name, dataclasses.field(default=None, init=init))
         return dataclasses.dataclass(built)
 
     def _run(self, tree: ast.Module) -> None:
         exec(_compiled(tree, "exec"), self)  # noqa: S102
+
+
+def _registered(folder: Path) -> list[str]:
+    """Return the names that ``@ReasoningParserManager.register_module("x")`` registers: the choices until 0.11."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
+    call = re.compile(r"^@ReasoningParserManager\.register_module\(\s*(?:name=)?(\[[^\]]*\]|[^)\n]*)\)", re.MULTILINE)
+    words = [found for text in texts for found in call.findall(text)]
+    return sorted(name for word in words for name in re.findall(r"[\"']([^\"']+)[\"']", word))
+
+
+def _merged(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: value for mapping in reversed(mappings) for key, value in mapping.items()}
 
 
 def _compiled(tree: Any, mode: str) -> Any:
@@ -338,35 +370,36 @@ def _is_class_method(node: ast.FunctionDef) -> bool:
 class _Unquote(ast.NodeTransformer):
     """Turn ``"Name"`` in an annotation into Name; the texts of a Literal stay."""
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:  # noqa: N802
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         return node if ast.unparse(node.value).endswith("Literal") else self.generic_visit(node)
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         return node
 
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return ast.parse(node.value, mode="eval").body if isinstance(node.value, str) else node
 
 
 class _Runnable(ast.NodeTransformer):
     """Make a function runnable here: no annotations, no imports (the namespace knows the names)."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
-        for argument in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]:
+        words = node.args
+        for argument in [*words.posonlyargs, *words.args, *words.kwonlyargs, words.vararg, words.kwarg]:
             if argument:
                 argument.annotation = None
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         return ast.Assign([node.target], node.value) if node.value else ast.Pass()
 
-    def visit_Import(self, node: ast.Import) -> ast.AST:  # noqa: N802
+    def visit_Import(self, _node: ast.Import) -> ast.AST:
         return ast.Pass()
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:  # noqa: N802
+    def visit_ImportFrom(self, _node: ast.ImportFrom) -> ast.AST:
         return ast.Pass()
 
 
@@ -422,8 +455,9 @@ def flags(parser: argparse.ArgumentParser, config: Any) -> dict[str, dict[str, A
         if inverse:
             entry["inverse"] = inverse
         if entry["kind"] == "json" and "keys" not in entry:
-            # Read as plain JSON here, and as this class a moment later (--speculative-config).
-            entry.update(_keys(_field_class(config, action.dest), 0))
+            # Read as plain JSON here, and as this class a moment later (--speculative-config). Its inner classes are
+            # whole model and parallel configs that vLLM fills in: only the first level is for people.
+            entry.update(_keys(_field_class(config, action.dest), DEPTH - 1))
         aliases = sorted(name for name in names if name != main)
         found[main[2:]] = {**entry, **({"aliases": aliases} if aliases else {})}
     return found
@@ -474,7 +508,9 @@ def _value_kind(action: argparse.Action) -> dict[str, Any]:
         return {"kind": "json", **_keys(kind.__defaults__[0], 0)}
     if name == "union_dict_and_str":
         return {"kind": "json", "text": True}
-    return {"kind": HEADS.get(name, "text")}
+    entry = {"kind": HEADS.get(name, "text")}
+    # Literal | str: vLLM's own words, and whatever a plugin registers.
+    return {**entry, "known": sorted(action.metavar)} if isinstance(action.metavar, (list, tuple)) else entry
 
 
 def _unwrapped(kind: Any) -> Any:
@@ -493,15 +529,18 @@ def _keys(cls: Any, depth: int) -> dict[str, Any]:
     if not dataclasses.is_dataclass(cls) or depth == DEPTH:
         return {}
     hints = _hints(cls)
-    return {"keys": {field.name: _key(hints[field.name], depth) for field in dataclasses.fields(cls) if _settable(field)}}
+    names = [field.name for field in dataclasses.fields(cls) if _settable(field)]
+    return {"keys": {name: _key(hints[name], depth) for name in names}}
 
 
 def _settable(field: Any) -> bool:
-    # pydantic's own Field() carries init in the default.
-    return bool(field.init) and getattr(field.default, "init", None) is not False
+    # A leading underscore marks what vLLM fills in itself; pydantic's own Field() carries init in the default.
+    return not field.name.startswith("_") and bool(field.init) and getattr(field.default, "init", None) is not False
 
 
 def _hints(cls: Any) -> dict[str, Any]:
+    if hasattr(cls, "__meant__"):
+        return dict(cls.__meant__)
     try:
         return typing.get_type_hints(cls)
     except (NameError, TypeError):  # a name that only type checkers see
@@ -550,7 +589,7 @@ def variables(root: Path) -> list[str]:
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(isinstance(target, ast.Name) and target.id == "environment_variables" for target in targets):
-                return sorted(key.value for key in node.value.keys if isinstance(key, ast.Constant))
+                return sorted(str(key.value) for key in node.value.keys if isinstance(key, ast.Constant))
     raise ReadError(f"{path}: no environment_variables there; this release keeps its variables in another place")
 
 
@@ -563,8 +602,9 @@ HEAD = """\
 version: {version}
 flags:
 """
-PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]*$")
-RESERVED = {"true", "false", "yes", "no", "on", "off", "null", "none", "y", "n"}
+PLAIN = re.compile(r"-{0,2}[A-Za-z_][A-Za-z0-9_.+-]*$")
+WIDTH = 120
+RESERVED = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def flow(value: Any) -> str:
@@ -579,9 +619,21 @@ def flow(value: Any) -> str:
 
 
 def table(version: str, how: str, entries: Mapping[str, Mapping[str, Any]], env: Sequence[str]) -> str:
-    """Return the file's text: one line for each flag and for each variable, sorted."""
-    lines = [f"  {flow(name)}: {flow(_sorted(entries[name]))}\n" for name in sorted(entries)]
-    return "".join([HEAD.format(version=version, how=how), *lines, "env:\n", *(f"  - {name}\n" for name in sorted(env))])
+    """Return the file's text, sorted: one line for each flag and variable, a long flag with a line for each key."""
+    flags_ = [line for name in sorted(entries) for line in block(name, _sorted(entries[name]), "  ")]
+    lines = [*flags_, "env:", *(f"  - {name}" for name in sorted(env))]
+    return HEAD.format(version=version, how=how) + "".join(line + "\n" for line in lines)
+
+
+def block(key: str, value: Any, indent: str) -> list[str]:
+    """Return ``key: value`` as lines of YAML: one where it fits, else one for each part."""
+    line = f"{indent}{flow(key)}: {flow(value)}"
+    if len(line) <= WIDTH or not isinstance(value, (Mapping, list)):
+        return [line]
+    if isinstance(value, list):
+        return [f"{indent}{flow(key)}:", *(f"{indent}  - {flow(item)}" for item in value)]
+    parts = [line for name in value for line in block(name, value[name], indent + "  ")]
+    return [f"{indent}{flow(key)}:", *parts]
 
 
 def _sorted(entry: Any) -> Any:
@@ -609,7 +661,7 @@ def download(version: str, target: Path) -> Path:
     done = subprocess.run([*command, "--dest", str(target), f"vllm=={version}"], check=False)
     wheels = sorted(target.glob("vllm-*.whl"))
     if done.returncode or not wheels:
-        raise ReadError(f"pip cannot fetch vllm=={version} (its words are above); hand the wheel over with --wheel FILE")
+        raise ReadError(f"pip cannot fetch vllm=={version} (its words are above); hand it over with --wheel FILE")
     return wheels[0]
 
 
@@ -626,7 +678,7 @@ def read(version: str, root: Path) -> str:
     if not (root / "vllm" / "envs.py").is_file():
         raise ReadError(f"{root}: no vLLM there (vllm/envs.py is missing); name the directory that holds vllm/")
     check_version(root, version)
-    how = "vLLM's argument code run on a plain argparse parser, classes from the sources; no import of vLLM"
+    how = "its own argument code, run on classes rebuilt from its sources (no import of vLLM)"
     return table(version, how, flags(*source_parser(root)), variables(root))
 
 

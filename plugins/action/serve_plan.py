@@ -8,14 +8,21 @@ from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTableError
 from ansible_collections.baremetal.inference.plugins.module_utils._plan import (
     Accelerator,
     PlanError,
+    ServePlan,
     Site,
     check_instance,
     check_memory,
     check_ports,
     plan,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import (
+    load_foreign,
+    load_table,
+    other_tables,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import (
     find,
@@ -87,4 +94,28 @@ def plan_host(host: str, options: Mapping[str, Any]) -> dict[str, Any]:
         manifest = read(find("weights", model, (".yml", ".yaml"), options["weights_manifest_path"]))
         plans.append(plan(host, name, accelerator, recipe, release, manifest, instances[name], site))
     check_memory(plans, accelerator)
+    for entry in plans:
+        check_options(entry)
     return {entry.instance: entry.as_dict() for entry in plans}
+
+
+def check_options(entry: ServePlan) -> None:
+    """Raise PlanError for arguments that the plan's release would refuse and VLLM_* variables that it does not read."""
+    own = [name for name in entry.env if name.startswith("VLLM_")]
+    try:
+        table, foreign = load_table(entry.vllm_version), load_foreign(entry.stack)
+        if not (table.check_args(entry.config) or table.check_env(own, foreign)):
+            return
+        # Only an error needs to know in which other releases a name is right.
+        others = other_tables(entry.vllm_version)
+    except OptionTableError as exc:
+        raise PlanError(str(exc)) from exc
+    problems = [*table.check_args(entry.config, others), *table.check_env(own, foreign, others)]
+    raise PlanError(f"vllm_instances.{entry.instance}: {'; '.join(problems)}")
+
+
+def doubtful_variables(entry: Mapping[str, Any]) -> list[str]:
+    """Return what is to be said of variables that are not vLLM's and that no library is known to read."""
+    others = [name for name in entry["env"] if not name.startswith("VLLM_")]
+    table, foreign = load_table(entry["vllm_version"]), load_foreign(entry["stack"])
+    return [f"vllm_instances.{entry['instance']}.env: {problem}" for problem in table.check_env(others, foreign)]

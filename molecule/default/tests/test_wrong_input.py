@@ -40,6 +40,14 @@ def refused(done, *parts: str) -> None:
         ),
         ({"vllm_instances": {"a": {"recip": "x"}}}, ("unknown key 'recip'", "'recipe'")),
         ({"vllm_instances": {"a": {"recipe": "baremetal/gpt-oss-smok"}}}, ("nearest: 'baremetal/gpt-oss-smoke'",)),
+        (
+            {"vllm_instances": {"a": {**SMOKE, "args": {"max-model-length": 2048}}}},
+            ("vllm_instances.a: --max-model-length: vLLM 0.32.0 has no such flag", "'max-model-len'"),
+        ),
+        (
+            {"vllm_instances": {"a": {**SMOKE, "env": {"VLLM_USE_V1": "1"}}}},
+            ("VLLM_USE_V1: vLLM 0.32.0 does not read this variable, the last release here that has it is 0.11.0",),
+        ),
         ({"vllm_release": "0.31"}, ("no release '0.31'", "0.32.0")),
         (
             {"vllm_instance": {"a": SMOKE}},
@@ -88,10 +96,10 @@ def test_weights_that_a_running_instance_uses_are_not_replaced(serving):
 
 
 def test_vllm_that_dies_while_starting_says_why(serving):
-    done = run(vllm_instances={"bad": {**SMOKE, "port": 8010, "args": {"no-such-flag": "x"}}})
+    done = run(vllm_instances={"bad": {**SMOKE, "port": 8010, "args": {"max-model-len": 1000000}}})
     output = done.stdout + done.stderr
     assert done.returncode != 0, output
-    assert "unrecognized arguments: --no-such-flag" in re.sub(r"\s+", " ", output)
+    assert "1000000) is greater than the derived max_model_len" in re.sub(r"\s+", " ", output)
     # The neighbour was not asked about and is served on; it is named as unlisted.
     assert "Left alone, though not in vllm_instances of cpu-12: chat" in re.sub(r"\s+", " ", output)
     assert chat() == "The fleet is ready."
