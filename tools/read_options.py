@@ -327,7 +327,8 @@ class Module(dict):  # type: ignore[type-arg]
         inherited = [getattr(base, "__meant__", {}) for base in known]
         built.__meant__ = {**_merged(inherited), **{name: meant for name, (_seen, meant, _init) in hints.items()}}
         for name, (_seen, _meant, init) in hints.items():
-            setattr(built, name, dataclasses.field(default=None, init=init))
+            # The class body is the release's, so its fields are set from outside of it.
+            setattr(built, name, dataclasses.field(default=None, init=init))  # pylint: disable=invalid-field-call
         return dataclasses.dataclass(built)
 
     def _run(self, tree: ast.Module) -> None:
