@@ -31,6 +31,9 @@ RECIPE_KEYS = {
     ),
 }  # fmt: skip
 
+# Keys of upstream's schema that change the command in ways that the plan does not follow yet.
+NOT_COMPOSED = {"features": ("modes", "hardware_overrides"), "variants": ("tp", "hardware_overrides", "default_modes")}
+
 
 def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
     """Return the file of ``name`` in the first directory that has it; ``catalog/<kind>`` is searched last."""
@@ -66,14 +69,25 @@ def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]
     path = find("recipes", name, (".yaml", ".yml"), directories)
     recipe = read(path)
     for section, known in RECIPE_KEYS.items():
-        for key in recipe[section] if section else recipe:
+        for key in (recipe.get(section) or {}) if section else recipe:
             if key not in known:
                 raise PlanError(
                     f"{path}: unknown key {f'{section}.{key}' if section else key!r}; {nearest(key, known)}"
                 )
     if not (recipe.get("model") or {}).get("model_id"):
         raise PlanError(f"{path}: 'model.model_id' is missing")
+    for key in not_composed(recipe):
+        raise PlanError(f"{path}: {key} is known, but this version does not compose it yet; leave it out of a copy")
     return recipe
+
+
+def not_composed(recipe: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a recipe that the plan would pass over, as paths."""
+    found = ["strategy_overrides"] if recipe.get("strategy_overrides") else []
+    for section, keys in NOT_COMPOSED.items():
+        for name, entry in (recipe.get(section) or {}).items():
+            found += [f"{section}.{name}.{key}" for key in keys if key in entry]
+    return found
 
 
 def load_release(name: str, directories: Sequence[str] = ()) -> dict[str, Any]:
