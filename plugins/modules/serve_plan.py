@@ -11,6 +11,8 @@ short_description: Decide what every vLLM instance of a host is started with
 version_added: 0.1.0
 description:
   - Lays recipe, release, accelerator and the site's wishes over each other and returns one plan for each instance.
+  - Every argument and every C(VLLM_*) variable is checked against what the release accepts (C(catalog/options/)). One
+    that it does not know is an error; another variable that no library is known to read is a warning.
   - Runs on the controller and touches no host. Whatever cannot be served is one error, before anything is changed.
 extends_documentation_fragment:
   - baremetal.inference.attributes

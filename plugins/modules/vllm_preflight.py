@@ -10,8 +10,8 @@ module: vllm_preflight
 short_description: Look at a host before vLLM instances are installed on it
 version_added: 0.1.0
 description:
-  - Checks that the ports of the instances are free or belong to the very instances, and says which units are there
-    and which run.
+  - Checks that the ports of the instances are free or belong to the very instances, and says which instances have
+    files on the host and which shared libraries are missing.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -55,11 +55,6 @@ installed:
   type: list
   elements: str
   returned: success
-active:
-  description: Names of the instances whose unit runs or starts.
-  type: list
-  elements: str
-  returned: success
 missing_libraries:
   description: Those of O(libraries) that the dynamic linker does not find.
   type: list
@@ -95,7 +90,6 @@ def main() -> None:
     module.exit_json(
         changed=False,
         installed=installed(module.params["config_dir"]),
-        active=active(module),
         missing_libraries=missing(module, module.params["libraries"]),
     )
 
@@ -113,22 +107,6 @@ def installed(config_dir: str) -> list[str]:
     if not os.path.isdir(config_dir):
         return []
     return sorted(name[: -len(".yaml")] for name in os.listdir(config_dir) if name.endswith(".yaml"))
-
-
-def active(module: AnsibleModule) -> list[str]:
-    """Return the names of the instances that run or are being started, sorted."""
-    systemctl = module.get_bin_path("systemctl", required=True)
-    command = [
-        systemctl,
-        "list-units",
-        "vllm@*.service",
-        "--state=active,activating,reloading",
-        "--plain",
-        "--no-legend",
-    ]
-    _rc, out, _err = module.run_command(command, check_rc=True)
-    units = [line.split()[0] for line in out.splitlines() if line.strip()]
-    return sorted(unit[len("vllm@") : -len(".service")] for unit in units)
 
 
 if __name__ == "__main__":
