@@ -40,7 +40,10 @@ class ActionModule(ActionBase):
             if found.get("failed"):
                 return {**result, **found}
             detected = match(
-                [PciFunction(**function) for function in found["functions"]], catalogue, Cpu(**found["cpu"])
+                [PciFunction(**function) for function in found["functions"]],
+                catalogue,
+                Cpu(**found["cpu"]),
+                found["drivers"],
             )
             _compare(detected, options, catalogue)
         except AcceleratorError as exc:

@@ -8,28 +8,14 @@ from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTableError
-from ansible_collections.baremetal.inference.plugins.module_utils._plan import (
-    Accelerator,
-    PlanError,
-    ServePlan,
-    Site,
-    check_instance,
-    check_memory,
-    check_ports,
-    plan,
+from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
+from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import (
+    declared_accelerator,
+    load_catalogue,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import (
-    load_foreign,
-    load_table,
-    other_tables,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import (
-    find,
-    load_recipe,
-    load_release,
-    read,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
 
 SITE = {
     "weights_root": {"type": "path", "required": True},
@@ -40,14 +26,24 @@ SITE = {
 }
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {
-    "instances": {"type": "dict", "required": True},
+    # Any type: a list in its place gets a sentence of its own.
+    "instances": {"type": "raw", "required": True},
     "release": {"type": "str", "required": True},
+    "runtime": {"type": "str", "choices": ["", "container", "venv"], "default": ""},
+    "strict": {"type": "bool", "default": True},
     "accelerator": {"type": "dict", "required": True},
+    "facts": {"type": "dict", "default": {}},
+    "image": {"type": "str", "default": ""},
+    "registry": {"type": "str", "default": ""},
+    "secret_names": {"type": "dict", "default": {}},
     "site": {"type": "dict", "required": True, "options": SITE},
     "recipe_path": PATHS,
     "release_path": PATHS,
     "weights_manifest_path": PATHS,
+    "accelerator_catalog_path": PATHS,
 }
+# Facts of a host that conditions of recipes ask about, where they are known.
+FACTS = ("driver_version", "cuda_version", "mec_firmware")
 
 
 class ActionModule(ActionBase):
@@ -61,61 +57,44 @@ class ActionModule(ActionBase):
         _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         host = (task_vars or {}).get("inventory_hostname", "")
         try:
-            plans = plan_host(host, options)
-        except PlanError as exc:
+            plans = plan_host(host, accelerator_of(options), settings_of(options))
+        except (AcceleratorError, PlanError) as exc:
             raise AnsibleActionFail(f"{host}: {exc}") from exc
         venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
-        models = sorted({entry["model"] for entry in plans.values()})
+        images = sorted({entry["image"] for entry in plans.values() if entry["image"]})
+        warnings = dict.fromkeys(f"{host}: {text}" for entry in plans.values() for text in entry["warnings"])
         return {
             **result,
             "changed": False,
             "asked": options["instances"],
             "plans": plans,
-            "models": models,
+            "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
+            "images": images,
+            "warnings": list(warnings),
         }
 
 
-def plan_host(host: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plans of one host as plain data, by instance name. Raises PlanError."""
-    instances = options["instances"]
-    for name, wishes in instances.items():
-        check_instance(name, wishes)
-    check_ports(instances)
+def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's options as plans take them."""
+    same = ("instances", "release", "runtime", "strict", "image", "registry")
+    paths = ("recipe_path", "release_path", "weights_manifest_path")
+    return {
+        **{key: options[key] for key in (*same, *paths)},
+        **options["site"],
+        "secrets": options["secret_names"],
+    }
+
+
+def accelerator_of(options: Mapping[str, Any]) -> Accelerator:
+    """Return the detected accelerators with what the catalogue and the host's facts know of them."""
     detected = options["accelerator"]
-    accelerator = Accelerator(**{key: detected[key] for key in Accelerator.__dataclass_fields__})
-    release = load_release(options["release"], options["release_path"])
-    site = Site(release=options["release"], **options["site"])
-    plans = []
-    for name in sorted(instances):
-        recipe = load_recipe(instances[name]["recipe"], options["recipe_path"])
-        variant = (recipe.get("variants") or {}).get(instances[name].get("variant", "default")) or {}
-        model = variant.get("model_id", recipe["model"]["model_id"])
-        manifest = read(find("weights", model, (".yml", ".yaml"), options["weights_manifest_path"]))
-        plans.append(plan(host, name, accelerator, recipe, release, manifest, instances[name], site))
-    check_memory(plans, accelerator)
-    for entry in plans:
-        check_options(entry)
-    return {entry.instance: entry.as_dict() for entry in plans}
-
-
-def check_options(entry: ServePlan) -> None:
-    """Raise PlanError for arguments that the plan's release would refuse and VLLM_* variables that it does not read."""
-    own = [name for name in entry.env if name.startswith("VLLM_")]
-    try:
-        table, foreign = load_table(entry.vllm_version), load_foreign(entry.stack)
-        if not (table.check_args(entry.config) or table.check_env(own, foreign)):
-            return
-        # Only an error needs to know in which other releases a name is right.
-        others = other_tables(entry.vllm_version)
-    except OptionTableError as exc:
-        raise PlanError(str(exc)) from exc
-    problems = [*table.check_args(entry.config, others), *table.check_env(own, foreign, others)]
-    raise PlanError(f"vllm_instances.{entry.instance}: {'; '.join(problems)}")
-
-
-def doubtful_variables(entry: Mapping[str, Any]) -> list[str]:
-    """Return what is to be said of variables that are not vLLM's and that no library is known to read."""
-    others = [name for name in entry["env"] if not name.startswith("VLLM_")]
-    table, foreign = load_table(entry["vllm_version"]), load_foreign(entry["stack"])
-    return [f"vllm_instances.{entry['instance']}.env: {problem}" for problem in table.check_env(others, foreign)]
+    known = {key: options["facts"].get(key, detected.get(key)) for key in FACTS}
+    memory_mib = detected.get("memory_mib")
+    return declared_accelerator(
+        load_catalogue(options["accelerator_catalog_path"]),
+        detected["model"],
+        int(detected["count"]),
+        None if memory_mib is None else memory_mib / 1024,
+        known,
+    )

@@ -31,7 +31,8 @@ class Model:
     """One accelerator of the catalogue; ``unsupported`` is the reason why vLLM cannot serve on it, None where it can.
 
     ``devices`` may hold ``{index}`` for the number of each device. ``mounts`` are paths of the host, ``groups`` those
-    that may open the devices, ``visible_env`` is the variable that selects among them.
+    that may open the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is that of one
+    device as the model is sold, None where it is a share of the host's.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Model:
     mounts: tuple[str, ...]
     groups: tuple[str, ...]
     visible_env: str | None
+    memory_gib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class Detected:
     ``model``, ``stack``, ``generation`` and ``vendor`` are ``cpu`` on a host without accelerators and ``unknown`` where
     every one found is unknown. ``count`` is the number of devices of that model and ``memory_mib`` the memory of one:
     of the smallest where they differ, of the host for ``cpu``, None where the catalogue knows none. ``models`` counts
-    every model; ``mixed`` says that there are several, or unknown ones beside them.
+    every model; ``mixed`` says that there are several, or unknown ones beside them. ``driver_version`` and
+    ``mec_firmware`` (AMD) are None where nobody knows.
     """
 
     model: str
@@ -104,14 +107,23 @@ class Detected:
     switches: list[dict[str, Any]]
     unknown: list[dict[str, Any]]
     cpu: dict[str, Any]
+    driver_version: str | None = None
+    mec_firmware: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hardware as plain data, JSON-serialisable."""
         return asdict(self)
 
 
-def match(functions: Iterable[PciFunction], catalogue: Catalogue, cpu: Cpu) -> Detected:
+def match(
+    functions: Iterable[PciFunction],
+    catalogue: Catalogue,
+    cpu: Cpu,
+    drivers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Detected:
     """Return what the catalogue makes of a host's PCI functions; the most numerous model gives the host its name.
+
+    ``drivers`` is what _drivers.read_drivers found.
 
     Catalogued ids count whatever their PCI class is, unknown ones in the classes of their vendor. Virtual functions
     beside their physical one are not counted: they are the same chip.
@@ -129,8 +141,12 @@ def match(functions: Iterable[PciFunction], catalogue: Catalogue, cpu: Cpu) -> D
         elif _is_unknown(function, catalogue):
             unknown.append({**_place(function), "vendor": catalogue.pci_vendors[function.vendor_id].vendor})
     models = dict(Counter(device["model"] for device in devices).most_common())
+    host = _host(_leading(models, catalogue), devices, unknown, cpu)
+    driver = (drivers or {}).get(host["vendor"], {})
     return Detected(
-        **_host(_leading(models, catalogue), devices, unknown, cpu),
+        **host,
+        driver_version=driver.get("version"),
+        mec_firmware=driver.get("mec_firmware"),
         mixed=len(models) + bool(unknown) > 1,
         models=models,
         devices=devices,

@@ -26,10 +26,20 @@ FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
 KEY_KINDS = ("boolean", "integer", "number", "text", "choice", "list", "json", "any")
 
 Entry = Mapping[str, Any]
+# Of a name that is gone: what stands in its place ("instead"), from which release on ("since").
+Replaced = Mapping[str, Mapping[str, str]]
 
 
 class OptionTableError(ValueError):
     """A table of options does not read as one; the message is the whole sentence."""
+
+
+class Unknown(str):
+    """A problem that only says that a name is in no table; a nightly may know better."""
+
+
+class Doubt(str):
+    """A problem that may be none: vLLM's types name some values, and code elsewhere may know more."""
 
 
 class Flag(NamedTuple):
@@ -112,11 +122,14 @@ class OptionTable:
         short = self.spellings.get("-O")
         return short._replace(keys=("level",)) if short else None
 
-    def check_args(self, args: Mapping[str, Any], others: Iterable[OptionTable] = ()) -> list[str]:
+    def check_args(
+        self, args: Mapping[str, Any], others: Iterable[OptionTable] = (), replaced: Replaced | None = None
+    ) -> list[str]:
         """Return what this release would refuse or ignore of ``args`` (flag, dashes or not: value), in their order.
 
         ``others`` are the tables of other releases: an unknown flag that one of them has is named with its release.
-        A value of None stands for a flag that is not given.
+        ``replaced`` says what stands in place of a name that is gone. A value of None stands for a flag that is not
+        given. Problems of unknown names are of the class Unknown.
         """
         others = tuple(others)
         problems: list[str] = []
@@ -126,25 +139,32 @@ class OptionTable:
                 continue
             flag = self.canonical(spelling)
             if flag is None:
-                problems.append(self._unknown_flag(spelling, others))
+                problems.append(Unknown(self._unknown_flag(spelling, others, replaced or {})))
                 continue
             first = seen.setdefault((flag.name, flag.keys), spelling)
             if first != spelling:
                 problems.append(f"{_shown(spelling)} and {_shown(first)} set the same flag of vLLM; keep one of them")
-            problems.extend(self._check_flag(spelling, flag, value, others))
+            problems.extend(self._check_flag(spelling, flag, value, others, replaced or {}))
         return problems
 
-    def check_env(self, names: Iterable[str], foreign: Foreign, others: Iterable[OptionTable] = ()) -> list[str]:
+    def check_env(
+        self,
+        names: Iterable[str],
+        foreign: Foreign,
+        others: Iterable[OptionTable] = (),
+        replaced: Replaced | None = None,
+    ) -> list[str]:
         """Return a problem for each variable that neither this release nor a library of ``foreign`` reads."""
         others = tuple(others)
-        problems = []
+        problems: list[str] = []
         for name in names:
             if name in self.env or foreign.covers(name):
                 continue
             if name.startswith("VLLM_"):
                 history = _history(self.version, [table for table in others if name in table.env])
                 hint = nearest(name, self.env) if misspelt(name, self.env) else "nothing here replaces it by name"
-                problems.append(f"{name}: vLLM {self.version} does not read this variable{history}; {hint}")
+                hint = _instead(name, self.version, replaced or {}) or hint
+                problems.append(Unknown(f"{name}: vLLM {self.version} does not read this variable{history}; {hint}"))
             else:
                 near = misspelt(name, {*self.env, *foreign.names})
                 hint = f"nearest: {near!r}" if near else "add it to the foreign variables where a library does"
@@ -153,15 +173,23 @@ class OptionTable:
                 )
         return problems
 
-    def _unknown_flag(self, spelling: str, others: Sequence[OptionTable]) -> str:
+    def _unknown_flag(self, spelling: str, others: Sequence[OptionTable], replaced: Replaced) -> str:
         history = _history(self.version, [table for table in others if table.canonical(spelling)])
         name = spelling.partition("=")[0].split(".")[0].lstrip("-").replace("_", "-")
-        words = [text.lstrip("-") for text in self.spellings]
-        hint = nearest(name, words)
+        short = self.spellings.get(f"-{name}")
+        # A short alias is no name in a file.
+        hint = (
+            f"nearest: {short.name!r}"
+            if short
+            else nearest(name, [text[2:] for text in self.spellings if text[1] == "-"])
+        )
         hint = hint if hint.startswith("nearest") else "no flag has a name like it"
+        hint = _instead(name, self.version, replaced) or hint
         return f"{_shown(spelling)}: vLLM {self.version} has no such flag{history}; {hint}"
 
-    def _check_flag(self, spelling: str, flag: Flag, value: Any, others: Sequence[OptionTable]) -> Iterator[str]:
+    def _check_flag(
+        self, spelling: str, flag: Flag, value: Any, others: Sequence[OptionTable], replaced: Replaced
+    ) -> Iterator[str]:
         entry = self.flags[flag.name]
         if "=" in spelling:
             value = _decoded(spelling.partition("=")[2])
@@ -170,25 +198,30 @@ class OptionTable:
         elif flag.keys:
             for key in reversed(flag.keys):
                 value = {key: _decoded(value)}
-            yield from self._check_json(flag.name, entry, value, others)
+            yield from self._check_json(flag.name, entry, value, others, replaced)
         elif entry["kind"] == "json":
-            yield from self._check_json(flag.name, entry, value, others)
+            yield from self._check_json(flag.name, entry, value, others, replaced)
         elif value is False and (flag.off or not entry.get("negatable")):
             way_out = f"write --{flag.name}: true" if flag.off else "leave it out"
             yield f"{_shown(spelling)}: vLLM {self.version} has no --no-{_shown(spelling)[2:]}; {way_out}"
         elif not _fits(entry, value):
             yield f"{_shown(spelling)}: expected {_expected(entry)}, found {_found(value)}{_near_value(entry, value)}"
         elif "known" in entry and str(value) not in entry["known"] and misspelt(str(value), entry["known"]):
-            yield f"{_shown(spelling)}: vLLM {self.version} knows no {value!r}; {nearest(str(value), entry['known'])}"
+            hint = nearest(str(value), entry["known"])
+            yield Doubt(f"{_shown(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")
 
-    def _check_json(self, name: str, entry: Entry, value: Any, others: Sequence[OptionTable]) -> Iterator[str]:
+    def _check_json(
+        self, name: str, entry: Entry, value: Any, others: Sequence[OptionTable], replaced: Replaced
+    ) -> Iterator[str]:
         value = _decoded(value)
         if isinstance(value, Mapping):
             for path, problem in _key_problems(entry, value, ()):
                 history = ""
                 if problem.startswith("no such key"):
                     history = _history(self.version, [table for table in others if table.has_key((name, *path))])
-                yield f"--{name}.{'.'.join(path)}: " + problem.format(version=f"vLLM {self.version}", history=history)
+                    history += _clause(_instead(".".join((name, *path)), self.version, replaced))
+                text = f"--{name}.{'.'.join(path)}: " + problem.format(version=f"vLLM {self.version}", history=history)
+                yield Unknown(text) if problem.startswith("no such key") else text
         elif (isinstance(value, str) and not entry.get("text")) or "keys" in entry:
             yield f"--{name}: expected {_expected(entry)}, found {_found(value)}"
 
@@ -212,6 +245,17 @@ def _spellings(flags: Mapping[str, Entry]) -> Iterator[tuple[str, Flag]]:
         for word in entry.get("inverse", ()):
             yield word, Flag(name, off=True)
             yield "--no-" + word[2:], Flag(name)
+
+
+def _instead(name: str, version: str, replaced: Replaced) -> str:
+    """Return what stands in place of a name in this release, empty where nobody says."""
+    entry = replaced.get(name) or {}
+    since = str(entry.get("since") or "0")
+    return f"instead: {entry['instead']}" if "instead" in entry and _order(version) >= _order(since) else ""
+
+
+def _clause(text: str) -> str:
+    return f", {text}" if text else ""
 
 
 def _shown(flag: str) -> str:

@@ -1,66 +1,64 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Accelerator x recipe x release x the site's wishes -> what vLLM is started with. No I/O."""
+"""Accelerator x recipe x release x the site's wishes -> what vLLM is started with. No I/O.
+
+What lies in files comes through a Library, which the caller fills: on the controller from the catalogue, in tests from
+plain data.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils._words import (
-    Words,
-    merge,
-    to_argv,
-    to_config,
-    words_to_args,
+from ansible_collections.baremetal.inference.plugins.module_utils._checks import (
+    doubts_of,
+    errors_of,
+    exclusions,
+    judge,
+    known_issues,
+    option_problems,
+    placeholders,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._chips import (
+    allot,
+    check_fit,
+    check_host_memory,
+    check_shares,
+    required_gib,
+    utilization,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._choices import Chosen, choose, facts_of
+from ansible_collections.baremetal.inference.plugins.module_utils._compose import (
+    Composed,
+    Layer,
+    compose,
+    layers_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
+from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.module_utils._library import Library, Manifest, Site
+from ansible_collections.baremetal.inference.plugins.module_utils._runtime import (
+    ROOT_STACKS,
+    container_of,
+    devices_of,
+    image_of,
+    launch_of,
+    venv_of,
+    visible_env,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._wishes import (
+    check_instances,
+    check_ports,
+    replica_name,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._words import to_argv, to_config, to_mapping
 
-INSTANCE_KEYS = ("args", "env", "features", "host", "port", "preset", "recipe", "served_model_names", "variant")
+__all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "Site", "plan_instances"]
 
-# Arguments that follow from another key; given twice they could contradict each other.
-OWNED_ARGS = {
-    "model": "recipe",
-    "revision": "the weights' manifest",
-    "host": "host",
-    "port": "port",
-    "served-model-name": "served_model_names",
-    "shutdown-timeout": "the role variable vllm_drain_timeout",
-    "api-key": "the role variable vllm_secrets",
-    "config": "args",
-}
-SECRET_ENV = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
-
-GIB = 1024**3
-
-
-class PlanError(ValueError):
-    """The wishes cannot be served; the message is the whole sentence for the user."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """What the site decides for all instances of a host (paths on the host, times in seconds)."""
-
-    release: str
-    weights_root: str
-    encodings_dir: str
-    cache_root: str
-    venv_root: str
-    drain_timeout: int
-
-
-@dataclass(frozen=True)
-class Accelerator:
-    """The accelerators of one host as the catalogue names them; ``memory_mib`` is one chip's (cpu: the host's)."""
-
-    model: str
-    stack: str
-    generation: str
-    vendor: str
-    count: int
-    memory_mib: int | None = None
+# Arguments that follow from other keys of the instance.
+PLACE = ("model", "served-model-name", "host", "port")
 
 
 @dataclass(frozen=True)
@@ -69,15 +67,23 @@ class ServePlan:
 
     host: str
     instance: str
+    replica_of: str
     accelerator: str
     stack: str
     generation: str
     runtime: str
     vllm_version: str
+    release: str
     image: str | None
+    recipe: str
+    variant: str
+    preset: str | None
+    strategy: str
+    features: dict[str, str | None]
     model: str
-    revision: str
-    weights: str
+    revision: str | None
+    weights: str | None
+    models: list[str]
     served_model_names: list[str]
     listen: dict[str, Any]
     env: dict[str, str]
@@ -87,205 +93,223 @@ class ServePlan:
     launch: list[str]
     venv: dict[str, Any] | None
     libraries: list[str]
+    chips: list[int]
     devices: list[str]
+    groups: list[str]
     mounts: list[str]
+    container: dict[str, Any] | None
+    secrets: list[str]
     memory_required_gib: float | None
+    known_issues: list[dict[str, str]]
+    explain: list[dict[str, Any]]
+    warnings: list[str]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, JSON-serialisable."""
         return asdict(self)
 
 
-def check_instance(name: str, wishes: Mapping[str, Any]) -> None:
-    """Raise PlanError for an instance that is malformed, before any file of the catalogue is read."""
-    where = f"vllm_instances.{name}"
-    for key in wishes:
-        if key not in INSTANCE_KEYS:
-            raise PlanError(f"{where}: unknown key {key!r}; {nearest(key, INSTANCE_KEYS)}")
-    if not wishes.get("recipe"):
-        raise PlanError(f"{where}: 'recipe' is missing; expected <org>/<model> of a file of the recipe catalogue")
-    port = wishes.get("port", 8000)
-    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
-        raise PlanError(f"{where}.port: found {port!r}, expected a whole number from 1 to 65535")
-    for key in ("args", "env"):
-        if not isinstance(wishes.get(key, {}), Mapping):
-            raise PlanError(f"{where}.{key}: found {wishes[key]!r}, expected a mapping of names to values")
-    for key in wishes.get("args", {}):
-        if key in OWNED_ARGS:
-            raise PlanError(f"{where}.args.{key}: not set here; it comes from {OWNED_ARGS[key]}")
-        if key.startswith("-") or "_" in key.split(".", 1)[0]:
-            wanted = key.lstrip("-").replace("_", "-")
-            raise PlanError(f"{where}.args: {key!r} is not how vLLM's --config file names a flag; expected {wanted!r}")
-    for key in wishes.get("env", {}):
-        if key in SECRET_ENV:
-            raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
+def plan_instances(
+    host: str, accelerator: Accelerator, instances: Mapping[str, Any], site: Site, library: Library
+) -> list[ServePlan]:
+    """Return what every instance of a host is started with, replicas included, in the order of their names.
 
-
-def check_ports(instances: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise PlanError when two instances of one host want the same port."""
-    taken: dict[int, str] = {}
-    for name in sorted(instances):
-        port = instances[name].get("port", 8000)
-        if port in taken:
-            raise PlanError(
-                f"vllm_instances.{name}.port: {port} is the port of vllm_instances.{taken[port]} too; "
-                "give one of them another"
-            )
-        taken[port] = name
-
-
-def check_memory(plans: Iterable[ServePlan], accelerator: Accelerator) -> None:
-    """Raise PlanError when the instances together want more memory than the host's accelerators have."""
-    if accelerator.memory_mib is None:
-        return
-    wanted = {plan.instance: plan.memory_required_gib for plan in plans if plan.memory_required_gib}
-    has = accelerator.memory_mib / 1024 * (1 if accelerator.stack == "cpu" else accelerator.count)
-    need = sum(wanted.values())
-    if need > has:
-        parts = ", ".join(f"{name} {gib:g} GiB" for name, gib in sorted(wanted.items()))
-        raise PlanError(
-            f"too little memory: {parts} (vram_minimum_gb of the recipe) need {need:g} GiB, "
-            f"{accelerator.count} x {accelerator.model} has {has:.1f} GiB; choose a smaller variant or another host"
-        )
-
-
-def plan(
-    host: str,
-    name: str,
-    accelerator: Accelerator,
-    recipe: Mapping[str, Any],
-    release: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    wishes: Mapping[str, Any],
-    site: Site,
-) -> ServePlan:
-    """Return what instance ``name`` of ``host`` is started with.
-
-    ``recipe`` is a file of the recipe catalogue (upstream's schema), ``release`` one of ``catalog/releases``,
-    ``manifest`` that of the weights, ``wishes`` the value of ``vllm_instances.<name>``. Raises PlanError.
+    ``instances`` is the value of ``vllm_instances``. Raises PlanError for the first thing that cannot be served.
     """
-    check_instance(name, wishes)
-    stack = _stack(release, site.release, accelerator)
-    variant = _choose(recipe, "variants", wishes.get("variant", "default"), name)
-    model = variant.get("model_id", recipe["model"]["model_id"])
-    args, env = _compose(name, accelerator, recipe, variant, wishes)
-    weights_path = f"{site.weights_root}/{manifest['repository']}/{manifest['revision']}"
+    check_instances(instances)
+    chosen = [choose(host, name, instances[name], accelerator, site, library) for name in sorted(instances)]
+    allotted = allot([entry.demand for entry in chosen], accelerator)
+    plans: list[ServePlan] = []
+    for entry in chosen:
+        composed = _compose(entry, accelerator, site, library)
+        for number, chips in enumerate(allotted[entry.name], 1):
+            plans.append(_plan(host, number, chips, entry, composed, accelerator, site, library))
+    _check_together(plans, accelerator)
+    return plans
+
+
+def _compose(entry: Chosen, accelerator: Accelerator, site: Site, library: Library) -> Composed:
+    """Return arguments and environment as all replicas of the instance have them, checked."""
+    facts = facts_of(entry, accelerator)
+    layers = [
+        Layer("collection", (), _base_env(entry, site), "offline, quiet, and caches that survive a restart"),
+        *layers_of(entry.recipe, accelerator, entry.choice, facts),
+        Layer(
+            "collection", _release_args(entry.release, site), {}, "requests finish before a stop; nothing is ignored"
+        ),
+        Layer(entry.where, entry.wishes.get("args") or {}, entry.wishes.get("env") or {}, "the site's own word"),
+    ]
+    composed = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}")
+    # Where it listens and what it serves is the instance's own; a recipe's word would be that of all its replicas.
+    args = {name: value for name, value in composed.args.items() if name not in PLACE}
+    composed = _with_draft(replace(composed, args=args), site, library)
+    _check_options(entry, composed, accelerator, site, library)
+    return composed
+
+
+def _with_draft(composed: Composed, site: Site, library: Library) -> Composed:
+    """Return the arguments with the draft model's path where a manifest pins it: hosts have no hub to ask."""
+    spec = composed.args.get("speculative-config")
+    model = spec.get("model") if isinstance(spec, Mapping) else None
+    manifest = library.manifest(model) if isinstance(model, str) and "/" in model[1:] and model[0] != "/" else None
+    if not manifest or not isinstance(spec, Mapping):
+        return composed
+    path = _weights_path(manifest, site)
+    return replace(composed, args={**composed.args, "speculative-config": {**spec, "model": path}})
+
+
+def _drafts(composed: Composed) -> list[str]:
+    """Return the models beside the main one that the arguments name by repository."""
+    steps = composed.history.get("speculative-config") or []
+    value = steps[-1].value if steps else None
+    model = value.get("model") if isinstance(value, Mapping) else None
+    return [model] if isinstance(model, str) and model.count("/") == 1 and model[0] != "/" else []
+
+
+def _check_options(entry: Chosen, composed: Composed, accelerator: Accelerator, site: Site, library: Library) -> None:
+    table, foreign = entry.table, library.foreign(accelerator.stack)
+    if errors_of(option_problems(composed.args, composed.env, table, foreign), site.strict):
+        # Only an error needs to know in which other releases a name is right.
+        others = library.others(table.version)
+        problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
+        raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
+    together = [
+        *placeholders(composed.args, composed.env),
+        *exclusions(composed.args, composed.env, library.exclusive, table),
+    ]
+    for problem in errors_of(together, site.strict):
+        raise PlanError(f"{entry.where}: {problem}")
+
+
+def _warnings(
+    entry: Chosen,
+    composed: Composed,
+    facts: Mapping[str, Any],
+    accelerator: Accelerator,
+    library: Library,
+) -> list[str]:
+    table, foreign = entry.table, library.foreign(accelerator.stack)
+    warnings = judge(entry.recipe, facts, entry.where)
+    # What is left after the check: names that a lenient site lets pass, values that types do not name.
+    doubts = doubts_of(
+        [
+            *option_problems(composed.args, composed.env, table, foreign),
+            *exclusions(composed.args, composed.env, library.exclusive, table),
+        ]
+    )
+    warnings += [f"{entry.where}: {problem}" for problem in doubts]
+    doubtful = [name for name in composed.env if not name.startswith("VLLM_")]
+    warnings += [f"{entry.where}.env: {problem}" for problem in table.check_env(doubtful, foreign)]
+    if entry.recipe["model"].get("nightly_required") or entry.variant.get("nightly_required"):
+        warnings.append(
+            f"{entry.where}.recipe: {entry.recipe['model']['model_id']} was written for a nightly of vLLM; release "
+            f"{entry.release_name!r} may be too old for it"
+        )
+    return warnings
+
+
+def _plan(
+    host: str,
+    number: int,
+    chips: tuple[int, ...],
+    entry: Chosen,
+    composed: Composed,
+    accelerator: Accelerator,
+    site: Site,
+    library: Library,
+) -> ServePlan:
+    name = replica_name(entry.name, number)
+    model = str(entry.variant.get("model_id") or entry.recipe["model"]["model_id"])
+    manifest = library.manifest(model)
+    weights = _weights_path(manifest, site) if manifest else None
+    wishes = entry.wishes
     served = list(wishes.get("served_model_names") or [model])
-    listen = {"host": wishes.get("host", "127.0.0.1"), "port": wishes.get("port", 8000)}
-    config = {
-        "model": weights_path,
-        "served-model-name": served,
-        **listen,
-        **_release_args(release, site),
-        **args,
+    listen = {"host": wishes.get("host", "127.0.0.1"), "port": wishes.get("port", 8000) + number - 1}
+    env = _environment(name, entry, composed, accelerator, chips, site)
+    needs, words = required_gib(entry.recipe, entry.variant, _size(manifest), composed.args)
+    if accelerator.stack == "cpu":
+        # There the memory of the processes counts too, which the recipe's own figure holds.
+        needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
+    # vram_minimum_gb is an estimate: where the recipe names the number of chips all the same, the host's count.
+    estimated = manifest is None and str(entry.choice.sizes.because or "").startswith("tp ")
+    room = (accelerator.count if estimated else max(1, len(chips))) * _hosts_of_one_model(entry)
+    check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None)
+    facts = {
+        **facts_of(entry, accelerator),
+        "args": to_mapping(composed.args, entry.table),
+        "env": env,
+        "secrets": dict.fromkeys(site.secrets.get(entry.name) or (), True),
     }
-    venv = _venv(stack, release, accelerator, site)
+    config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
+    devices = devices_of(accelerator, chips)
+    mounts = _mounts(name, weights, composed, accelerator, site)
+    image = image_of(entry.stack, accelerator, site.image, site.registry) if entry.runtime == "container" else None
+    container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
+    venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
+    warnings = _warnings(entry, composed, facts, accelerator, library)
+    models = [model, *_drafts(composed)]
+    warnings += [
+        f"{entry.where}: no manifest pins the weights of {each}; make one before a host can fetch them"
+        for each in models
+        if library.manifest(each) is None
+    ]
     return ServePlan(
         host=host,
         instance=name,
+        replica_of=entry.name,
         accelerator=accelerator.model,
         stack=accelerator.stack,
         generation=accelerator.generation,
-        runtime=stack["runtime"],
-        vllm_version=release["vllm"],
-        image=stack.get("image"),
+        runtime=entry.runtime,
+        vllm_version=str(entry.release["vllm"]),
+        release=entry.release_name,
+        image=image,
+        recipe=str(wishes["recipe"]),
+        variant=entry.choice.variant,
+        preset=entry.choice.preset,
+        strategy=entry.choice.strategy,
+        features=dict(entry.choice.features),
         model=model,
-        revision=manifest["revision"],
-        weights=weights_path,
+        revision=manifest["revision"] if manifest else None,
+        weights=weights,
+        models=models,
         served_model_names=served,
         listen=listen,
-        env=_environment(name, env, stack, site),
-        args=args,
-        config=to_config(config),
-        argv=to_argv(config),
-        launch=_launch(stack, venv),
+        env=env,
+        args=to_mapping(composed.args, entry.table),
+        config=to_config(config, entry.table),
+        argv=to_argv(config, entry.table),
+        launch=launch_of(entry.stack, venv, container),
         venv=venv,
-        libraries=list(stack.get("libraries") or []),
-        devices=[],
-        mounts=[],
-        memory_required_gib=variant.get("vram_minimum_gb"),
+        libraries=list(entry.stack.get("libraries") or []) if venv else [],
+        chips=list(chips),
+        devices=devices,
+        groups=list(accelerator.groups),
+        mounts=mounts if container else [],
+        container=container,
+        secrets=sorted(site.secrets.get(entry.name) or ()),
+        memory_required_gib=needs,
+        known_issues=known_issues(entry.recipe, facts),
+        explain=_explain(composed, to_mapping(composed.args, entry.table), env),
+        warnings=warnings,
     )
 
 
-def _stack(release: Mapping[str, Any], release_name: str, accelerator: Accelerator) -> Mapping[str, Any]:
-    stacks = release["stacks"]
-    if accelerator.stack not in stacks:
-        raise PlanError(
-            f"vllm_release {release_name!r} has nothing for stack {accelerator.stack!r} "
-            f"(accelerator {accelerator.model!r}); "
-            f"it serves: {', '.join(sorted(stacks))}"
-        )
-    found: Mapping[str, Any] = stacks[accelerator.stack]
-    return found
+def _hosts_of_one_model(entry: Chosen) -> int:
+    """Return over how many hosts the weights are spread; of multi_node_tp_dp each host holds all of them."""
+    return 1 if entry.choice.strategy == "multi_node_tp_dp" else len(entry.wishes.get("nodes") or "1")
 
 
-def _choose(recipe: Mapping[str, Any], kind: str, wanted: str, name: str) -> Mapping[str, Any]:
-    """Return one entry of ``variants`` or ``presets``, an error with the nearest name where it is not there."""
-    entries = recipe.get(kind) or {}
-    if wanted not in entries:
-        key = f"vllm_instances.{name}.{kind[:-1]}"
-        raise PlanError(
-            f"{key}: recipe {recipe['model']['model_id']} has no {kind[:-1]} {wanted!r}; {nearest(wanted, entries)}"
-        )
-    found: Mapping[str, Any] = entries[wanted]
-    return found
+def _weights_path(manifest: Manifest, site: Site) -> str:
+    return f"{site.weights_root}/{manifest['repository']}/{manifest['revision']}"
 
 
-def _compose(
-    name: str,
-    accelerator: Accelerator,
-    recipe: Mapping[str, Any],
-    variant: Mapping[str, Any],
-    wishes: Mapping[str, Any],
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Lay the layers over each other, weakest first; a later one wins key by key, None removes a key."""
-    args: dict[str, Any] = {}
-    env: dict[str, Any] = {}
-    for where, words, extra_env in _layers(name, accelerator, recipe, variant, wishes):
-        try:
-            args = merge(args, words if isinstance(words, Mapping) else words_to_args(words))
-        except ValueError as exc:
-            raise PlanError(f"recipe {recipe['model']['model_id']}, {where}: {exc}") from exc
-        env = {**env, **extra_env}
-    return args, {key: str(value) for key, value in env.items() if value is not None}
-
-
-def _layers(
-    name: str,
-    accelerator: Accelerator,
-    recipe: Mapping[str, Any],
-    variant: Mapping[str, Any],
-    wishes: Mapping[str, Any],
-) -> Iterable[tuple[str, Words, Mapping[str, Any]]]:
-    base = recipe["model"]
-    yield "model", base.get("base_args") or [], base.get("base_env") or {}
-    yield "variant", variant.get("extra_args") or [], variant.get("extra_env") or {}
-    if wishes.get("preset"):
-        preset = _choose(recipe, "presets", wishes["preset"], name)
-        yield f"presets.{wishes['preset']}", preset.get("extra_args") or [], preset.get("extra_env") or {}
-    overrides = recipe.get("hardware_overrides") or {}
-    # Upstream's fall-back: a generation without a block of its own takes its vendor's; the exact model comes last.
-    generation = accelerator.generation if accelerator.generation in overrides else accelerator.vendor
-    for key in dict.fromkeys((generation, accelerator.model)):
-        block = overrides.get(key) or {}
-        yield f"hardware_overrides.{key}", block.get("extra_args") or [], block.get("extra_env") or {}
-    for feature in _features(name, recipe, wishes):
-        yield f"features.{feature}", recipe["features"][feature].get("args") or [], {}
-    yield f"vllm_instances.{name}", wishes.get("args") or {}, wishes.get("env") or {}
-
-
-def _features(name: str, recipe: Mapping[str, Any], wishes: Mapping[str, Any]) -> list[str]:
-    """Return the features that are on: those wished for, else all that the recipe does not make opt-in."""
-    offered = recipe.get("features") or {}
-    if "features" not in wishes:
-        return [key for key in offered if key not in (recipe.get("opt_in_features") or [])]
-    for key in wishes["features"]:
-        if key not in offered:
-            raise PlanError(
-                f"vllm_instances.{name}.features: recipe {recipe['model']['model_id']} has no feature {key!r}; "
-                f"{nearest(key, offered)}"
-            )
-    return list(wishes["features"])
+def _size(manifest: Manifest | None) -> int | None:
+    """Return the bytes of the weights themselves, which is what ends up in the chips."""
+    if manifest is None:
+        return None
+    files = manifest["files"].items()
+    return sum(int(entry["size"]) for name, entry in files if name.endswith(".safetensors")) or None
 
 
 def _release_args(release: Mapping[str, Any], site: Site) -> dict[str, Any]:
@@ -300,45 +324,93 @@ def _release_args(release: Mapping[str, Any], site: Site) -> dict[str, Any]:
     return args
 
 
-def _environment(name: str, env: Mapping[str, str], stack: Mapping[str, Any], site: Site) -> dict[str, str]:
-    """Return the whole environment of an instance: caches that survive a restart, no network but the API's own."""
-    cache = f"{site.cache_root}/{name}"
-    whole = {
+def _base_env(entry: Chosen, site: Site) -> dict[str, str]:
+    own = entry.stack.get("env") if entry.runtime == "venv" else entry.stack.get("container_env")
+    return {
         "DO_NOT_TRACK": "1",
-        "HF_HOME": f"{cache}/huggingface",
         "HF_HUB_OFFLINE": "1",
-        "HOME": cache,
-        # The environment is root's and comes without byte code; this halves the time of every start but the first.
-        "PYTHONPYCACHEPREFIX": f"{cache}/pycache",
         "TIKTOKEN_ENCODINGS_BASE": site.encodings_dir,
         "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_CACHE_ROOT": f"{cache}/vllm",
         "VLLM_NO_USAGE_STATS": "1",
-        **{key: str(value) for key, value in (stack.get("env") or {}).items()},
-        **env,
+        **{key: str(value) for key, value in (own or {}).items()},
     }
+
+
+def _environment(
+    name: str,
+    entry: Chosen,
+    composed: Composed,
+    accelerator: Accelerator,
+    chips: Sequence[int],
+    site: Site,
+) -> dict[str, str]:
+    """Return the whole environment of one instance: what was composed, its own caches, its own chips."""
+    cache = f"{site.cache_root}/{name}"
+    caches = {
+        "HF_HOME": f"{cache}/huggingface",
+        # The environment is root's and comes without byte code; this halves the time of every start but the first.
+        "PYTHONPYCACHEPREFIX": f"{cache}/pycache",
+        "VLLM_CACHE_ROOT": f"{cache}/vllm",
+    }
+    if entry.runtime == "container" and accelerator.stack in ROOT_STACKS:
+        # These images find their libraries by what lies in /root, their home.
+        caches["XDG_CACHE_HOME"] = cache
+    else:
+        caches["HOME"] = cache
+    if entry.runtime == "container" and accelerator.stack not in ROOT_STACKS:
+        # Images know no user of the host's number, and torch asks for a name.
+        caches["USER"] = "vllm"
+    whole = {**caches, **composed.env, **visible_env(accelerator, chips, entry.runtime, composed.env)}
     return dict(sorted(whole.items()))
 
 
-def _venv(
-    stack: Mapping[str, Any], release: Mapping[str, Any], accelerator: Accelerator, site: Site
-) -> dict[str, Any] | None:
-    """Return where the virtual environment of a ``venv`` runtime lies; its name holds the lock's hash."""
-    if stack["runtime"] != "venv":
-        return None
-    name = f"{release['vllm']}-{accelerator.stack}"
-    return {
-        "name": name,
-        "path": f"{site.venv_root}/{name}-{stack['requirements_sha256'][:12]}",
-        "requirements": stack["requirements"],
-        "size_bytes": int(stack.get("venv_size_gib", 0) * GIB),
-    }
+def _mounts(name: str, weights: str | None, composed: Composed, accelerator: Accelerator, site: Site) -> list[str]:
+    """Return the paths of the host that a container sees under the same names: inputs read-only, its cache writable."""
+    spec = composed.args.get("speculative-config")
+    draft = spec.get("model") if isinstance(spec, Mapping) else None
+    inputs = [
+        *([weights] if weights else []),
+        *([draft] if isinstance(draft, str) and draft.startswith("/") else []),
+        site.encodings_dir,
+        f"{site.config_dir}/{name}.yaml",
+        *accelerator.mounts,
+    ]
+    cache = f"{site.cache_root}/{name}"
+    return [*(f"{path}:{path}:ro" for path in dict.fromkeys(inputs)), f"{cache}:{cache}"]
 
 
-def _launch(stack: Mapping[str, Any], venv: Mapping[str, Any] | None) -> list[str]:
-    """Return the words that stand before vLLM's own arguments in this runtime."""
-    if venv is None:
-        raise PlanError(f"runtime {stack['runtime']!r} is not there yet; only 'venv' is")
-    if stack.get("entrypoint") == "module":
-        return [f"{venv['path']}/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
-    return [f"{venv['path']}/bin/vllm", "serve"]
+def _explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return for every argument and variable its value, the layer that it comes from and what that overrode.
+
+    What a layer took away is there too, with the value None.
+    """
+    rows = []
+    values = {**args, **{f"env.{key}": value for key, value in env.items()}}
+    values.update({key: None for key in composed.history if key not in values})
+    for key, value in values.items():
+        steps = composed.history.get(key) or []
+        last = steps[-1] if steps else None
+        rows.append(
+            {
+                "key": key,
+                "value": value,
+                "layer": last.layer if last else "collection",
+                "because": last.because if last else "the instance's own place on this host",
+                "overrides": [{"layer": step.layer, "value": step.value} for step in steps[:-1]],
+            }
+        )
+    return rows
+
+
+def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> None:
+    """Raise PlanError for what is wrong with the instances of one host only as a whole."""
+    names = [plan.instance for plan in plans]
+    for plan in plans:
+        if names.count(plan.instance) > 1:
+            raise PlanError(
+                f"vllm_instances.{plan.instance}: a replica of another instance has this name too; rename one of them"
+            )
+    check_ports({plan.instance: (plan.replica_of, plan.listen["port"]) for plan in plans})
+    shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}
+    check_shares(shares)
+    check_host_memory({plan.instance: plan.memory_required_gib for plan in plans}, accelerator)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, List, Mapping, Sequence, Tuple
 
 # Runs a command given as words and returns its exit status, output and error output.
 Runner = Callable[[List[str]], Tuple[int, str, str]]
@@ -180,6 +180,12 @@ def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
     found = list(dict.fromkeys([*exceptions, *faults, *errors]))
     specific = [text for text in found if not _GENERIC.match(text)]
     return (specific or found)[:most]
+
+
+def advice(lines: Sequence[str], issues: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the advice of each known issue whose symptom stands in a line, each once."""
+    text = "\n".join(_ANSI.sub("", line) for line in lines).lower()
+    return list(dict.fromkeys(issue["advice"] for issue in issues if issue["symptom"].lower() in text))
 
 
 def _said(line: str) -> tuple[str, str]:

@@ -126,6 +126,14 @@ accelerator:
       description: Number of devices that make one card.
       type: int
       sample: 1
+    driver_version:
+      description: Version of the vendor's driver that is loaded. Not set where none is, or where it has no version.
+      type: str
+      sample: 580.159.04
+    mec_firmware:
+      description: Lowest version of the firmware of AMD's compute engine. Not set for others.
+      type: int
+      sample: 177
     unsupported:
       description: Why vLLM cannot serve on this model. Not set if it can.
       type: str
@@ -171,6 +179,7 @@ import platform
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils._cpu import CpuError, read_cpu
+from ansible_collections.baremetal.inference.plugins.module_utils._drivers import read_drivers
 from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError, read_functions
 
 # The action plugin of the same name has the catalogue and answers for the options that are not read below.
@@ -192,7 +201,12 @@ def main() -> None:
         cpu = read_cpu(module.params["proc_root"], module.params["sysfs_root"], platform.machine())
     except (PciError, CpuError) as exc:
         module.fail_json(msg=str(exc))
-    module.exit_json(changed=False, functions=[function.as_dict() for function in functions], cpu=cpu.as_dict())
+    module.exit_json(
+        changed=False,
+        functions=[function.as_dict() for function in functions],
+        cpu=cpu.as_dict(),
+        drivers=read_drivers(module.params["sysfs_root"], module.params["proc_root"]),
+    )
 
 
 if __name__ == "__main__":

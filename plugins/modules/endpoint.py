@@ -94,6 +94,22 @@ options:
     description: Seconds until an answer must be complete.
     type: float
     default: 60
+  known_issues:
+    description:
+      - What is known to go wrong with this model, as M(baremetal.inference.serve_plan) returns it. Where the journal of
+        a server that died holds a symptom, the advice is part of the message.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      symptom:
+        description: Text in the journal, in any case.
+        type: str
+        required: true
+      advice:
+        description: What to do.
+        type: str
+        required: true
   journal_lines:
     description: How many of the last journal lines of the unit to return on failure.
     type: int
@@ -215,6 +231,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._ready import 
 from ansible_collections.baremetal.inference.plugins.module_utils._unit import (
     Unit,
     UnitError,
+    advice,
     is_up,
     mask,
     reasons,
@@ -240,6 +257,12 @@ ARGUMENTS = {
     "ca_path": {"type": "path"},
     "ready_timeout": {"type": "float", "default": 600},
     "request_timeout": {"type": "float", "default": 60},
+    "known_issues": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"symptom": {"type": "str", "required": True}, "advice": {"type": "str", "required": True}},
+    },
     "journal_lines": {"type": "int", "default": 20},
 }
 
@@ -410,6 +433,8 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
     # A server that is up and answers badly may have logged errors about other people's requests.
     if why and not result["checks"][0]["ok"]:
         message += ["Why, from its journal:", *(f"  {line}" for line in why)]
+        known = advice(lines, endpoint.params["known_issues"])
+        message += ["This is known:", *(f"  {line}" for line in known)] if known else []
     if last:
         message += [f"Its last {len(last)} journal lines:", *(f"  {line}" for line in last)]
     return {"msg": "\n".join(message), "reasons": why, "journal": last}

@@ -25,7 +25,8 @@ options:
   instances:
     description:
       - Instances by name, as in the variable C(vllm_instances) of the role P(baremetal.inference.vllm#role).
-    type: dict
+      - One with several replicas becomes C(NAME), C(NAME-2), C(NAME-3) on the ports that follow its own.
+    type: raw
     required: true
   release:
     description:
@@ -37,6 +38,45 @@ options:
       - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
     type: dict
     required: true
+  facts:
+    description:
+      - What is known of the host beside O(accelerator) and goes before it. The keys are C(driver_version),
+        C(cuda_version) and C(mec_firmware).
+    type: dict
+    default: {}
+  runtime:
+    description:
+      - How vLLM runs. The release decides by default.
+    type: str
+    choices: ["", container, venv]
+    default: ""
+  strict:
+    description:
+      - Whether flags, JSON keys and C(VLLM_*) variables that the release's table does not have are errors. Otherwise
+        they are warnings, and a release without a table goes by the newest one. For nightlies.
+    type: bool
+    default: true
+  image:
+    description:
+      - Reference of an image to use instead of the release's.
+    type: str
+    default: ""
+  registry:
+    description:
+      - Registry of the site, with a path if it has one, that holds the release's images under their own names.
+    type: str
+    default: ""
+  secret_names:
+    description:
+      - The names of each instance's secrets, by instance. Their values have no place here.
+    type: dict
+    default: {}
+  accelerator_catalog_path:
+    description:
+      - Directories of the site's own accelerators, as in the role P(baremetal.inference.accelerator#role).
+    type: list
+    elements: path
+    default: []
   site:
     description:
       - Paths on the host and times that hold for all instances.

@@ -19,8 +19,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils._accelerators 
     Chip,
     Model,
     PciVendor,
+    check_declared,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml, yaml_problem
 
 BUNDLED = Path(__file__).resolve().parents[2] / "catalog" / "accelerators"
 
@@ -98,22 +101,6 @@ REQUIRED = {
 }
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Refuses a key that is there twice: plain YAML would drop the first one in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _value in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is there twice", key_node.start_mark
-                )
-            seen.add(key)
-        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return mapping
-
-
 def load_catalogue(directories: Sequence[str] = ()) -> Catalogue:
     """Return the bundled catalogue with the files of ``directories`` laid over it; the first directory wins.
 
@@ -145,11 +132,15 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return one file, every key of it checked. Its loader can only make plain values."""
+    """Return one file, every key of it checked."""
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
         raise AcceleratorError(f"{path}: cannot be read: {exc}") from exc
+    try:
+        data = load_yaml(text)
+    except yaml.YAMLError as exc:
+        raise AcceleratorError(f"{path}: cannot be read: {yaml_problem(exc, text)}") from exc
     _check(path, "", data, FILE_KEYS)
     if "vendor" not in data:
         raise AcceleratorError(f"{path}: 'vendor' is missing")
@@ -272,6 +263,7 @@ class _Builder:
             mounts=tuple(host.get("mounts", ())),
             groups=tuple(host.get("groups", ())),
             visible_env=host.get("visible_env"),
+            memory_gib=entry["memory_gib"],
         )
         for pci_id, chip in entry["pci_ids"].items():
             self._add_chip(
@@ -285,3 +277,42 @@ class _Builder:
         if pci_id[:4] not in data["pci_vendors"]:
             raise AcceleratorError(f"{path}: {where}: {pci_id[:4]} is not in pci_vendors")
         self.chips[pci_id] = chip
+
+
+def declared_accelerator(
+    catalogue: Catalogue,
+    model: str,
+    count: int,
+    memory_gib: float | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Accelerator:
+    """Return the accelerators that an inventory declares, with all that the catalogue knows of them.
+
+    ``memory_gib`` is one chip's (cpu: the host's) where it is known better than by the model's name. ``facts`` may hold
+    driver_version, cuda_version and mec_firmware. Raises AcceleratorError for a model that is in no file or that vLLM
+    cannot serve on.
+    """
+    check_declared(model, catalogue)
+    known = {key: value for key, value in (facts or {}).items() if value is not None}
+    if model == CPU:
+        memory_mib = None if memory_gib is None else int(memory_gib * 1024)
+        return Accelerator(CPU, CPU, CPU, CPU, count, memory_mib, **known)
+    entry = catalogue.models[model]
+    if entry.unsupported:
+        raise AcceleratorError(f"nothing can be served on {entry.title}: {entry.unsupported}")
+    memory = entry.memory_gib if memory_gib is None else memory_gib
+    return Accelerator(
+        model=entry.key,
+        stack=entry.stack,
+        generation=entry.generation,
+        vendor=entry.vendor,
+        count=count,
+        memory_mib=None if memory is None else int(memory * 1024),
+        devices_per_card=entry.devices_per_card,
+        devices=entry.devices,
+        mounts=entry.mounts,
+        groups=entry.groups,
+        visible_env=entry.visible_env,
+        compute_capability=entry.compute_capability,
+        **known,
+    )

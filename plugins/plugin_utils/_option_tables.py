@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Mapping, Sequence
 
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils._options import Foreign, OptionTable, OptionTableError
@@ -56,6 +56,26 @@ def load_foreign(stack: str | None = None, directory: Path = BUNDLED) -> Foreign
     if not isinstance(data, dict) or not all(isinstance(part, dict) for part in data.values()):
         raise OptionTableError(f"{path}: expected a mapping of stacks, each with names and prefixes")
     return Foreign.from_data(data, stack)
+
+
+@functools.lru_cache(maxsize=None)
+def load_replaced(directory: Path = BUNDLED) -> Mapping[str, Mapping[str, str]]:
+    """Return what stands in place of flags, keys and variables that are gone, by their names."""
+    path = directory / "replaced.yml"
+    data = _read(path)
+    if not isinstance(data, dict) or not all(isinstance(entry, dict) and "instead" in entry for entry in data.values()):
+        raise OptionTableError(f"{path}: expected a mapping of names, each with instead")
+    return data
+
+
+@functools.lru_cache(maxsize=None)
+def load_exclusive(directory: Path = BUNDLED) -> Sequence[Mapping[str, Any]]:
+    """Return the groups of settings that exclude each other, each with the reason."""
+    path = directory / "exclusive.yml"
+    data = _read(path)
+    if not isinstance(data, list) or not all(isinstance(entry, dict) and "settings" in entry for entry in data):
+        raise OptionTableError(f"{path}: expected a list of groups, each with settings and because")
+    return data
 
 
 def _read(path: Path) -> Any:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read recipes and releases for the plan: files on the controller, the site's own before the bundled ones."""
+"""Read recipes, releases and manifests on the controller: the site's own files go before the bundled ones."""
 
 from __future__ import annotations
 
@@ -11,104 +11,120 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils._plan import PlanError
+from ansible_collections.baremetal.inference.plugins.module_utils._recipe import check_recipe
+from ansible_collections.baremetal.inference.plugins.module_utils._wishes import RUNTIMES
+from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml, yaml_problem
 
 CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 
 # What one file of each part of the catalogue is called in an error.
 WORDS = {"recipes": "recipe", "releases": "release", "weights": "manifest of weights"}
-
-# What upstream's schema knows, by section. A key outside of it would be dropped in silence, so it is an error.
-RECIPE_KEYS = {
-    "": (
-        "meta", "model", "dependencies", "features", "opt_in_features", "variants", "presets",
-        "compatible_strategies", "hardware_overrides", "strategy_overrides", "guide",
-    ),
-    "model": (
-        "model_id", "min_vllm_version", "docker_image", "nightly_required", "install", "architecture",
-        "parameter_count", "active_parameters", "context_length", "base_args", "base_env",
-    ),
-}  # fmt: skip
-
-# Keys of upstream's schema that change the command in ways that the plan does not follow yet.
-NOT_COMPOSED = {"features": ("modes", "hardware_overrides"), "variants": ("tp", "hardware_overrides", "default_modes")}
+ENTRYPOINTS = ("image", "module")
 
 
-def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
-    """Return the file of ``name`` in the first directory that has it; ``catalog/<kind>`` is searched last."""
-    places = [*(Path(directory) for directory in directories), CATALOG / kind]
-    for place in places:
+def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path | None:
+    """Return the file of ``name`` in the first directory that has it, None where none has."""
+    for place in _places(kind, directories):
         for suffix in suffixes:
             path = place / f"{name}{suffix}"
             if path.is_file():
                 return path
+    return None
+
+
+def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
+    """Return the file of ``name`` in the first directory that has it; ``catalog/<kind>`` is searched last.
+
+    Raises PlanError with the nearest name where none has it.
+    """
+    path = lookup(kind, name, suffixes, directories)
+    if path is not None:
+        return path
+    places = _places(kind, directories)
+    # A release lies beside its locks, the others in a directory for each organisation.
+    pattern = "*" if kind == "releases" else "*/*"
     known = {
-        str(path.relative_to(place).with_suffix("")) if "/" in name or kind == "recipes" else path.stem
+        str(path.relative_to(place))[: -len(suffix)]
         for place in places
         for suffix in suffixes
-        for path in place.rglob(f"*{suffix}")
+        for path in place.glob(f"{pattern}{suffix}")
     }
     raise PlanError(f"no {WORDS[kind]} {name!r} in {', '.join(str(place) for place in places)}; {nearest(name, known)}")
+
+
+def _places(kind: str, directories: Sequence[str]) -> list[Path]:
+    return [*(Path(directory) for directory in directories), CATALOG / kind]
 
 
 @functools.lru_cache(maxsize=None)
 def read(path: Path) -> Mapping[str, Any]:
     """Return the mapping in a YAML file; read once for all hosts of a run. Raises PlanError naming the file."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as exc:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
         raise PlanError(f"{path}: cannot be read: {exc}") from exc
+    try:
+        data = load_yaml(text)
+    except yaml.YAMLError as exc:
+        raise PlanError(f"{path}: cannot be read: {yaml_problem(exc, text)}") from exc
     if not isinstance(data, dict):
         raise PlanError(f"{path}: found {type(data).__name__}, expected a mapping")
     return data
 
 
-def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
-    """Return the recipe ``<org>/<model>`` as it is written, checked for keys that nothing would read."""
-    path = find("recipes", name, (".yaml", ".yml"), directories)
+@functools.lru_cache(maxsize=None)
+def _recipe(path: Path) -> Mapping[str, Any]:
     recipe = read(path)
-    for section, known in RECIPE_KEYS.items():
-        for key in (recipe.get(section) or {}) if section else recipe:
-            if key not in known:
-                raise PlanError(
-                    f"{path}: unknown key {f'{section}.{key}' if section else key!r}; {nearest(key, known)}"
-                )
-    if not (recipe.get("model") or {}).get("model_id"):
-        raise PlanError(f"{path}: 'model.model_id' is missing")
-    for key in not_composed(recipe):
-        raise PlanError(f"{path}: {key} is known, but this version does not compose it yet; leave it out of a copy")
+    check_recipe(recipe, str(path))
     return recipe
 
 
-def not_composed(recipe: Mapping[str, Any]) -> list[str]:
-    """Return the keys of a recipe that the plan would pass over, as paths."""
-    found = ["strategy_overrides"] if recipe.get("strategy_overrides") else []
-    for section, keys in NOT_COMPOSED.items():
-        for name, entry in (recipe.get(section) or {}).items():
-            found += [f"{section}.{name}.{key}" for key in keys if key in entry]
-    return found
+def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Return the recipe ``<org>/<model>`` as it is written, checked for keys that nobody knows."""
+    return _recipe(find("recipes", name, (".yaml", ".yml"), directories))
 
 
-def load_release(name: str, directories: Sequence[str] = ()) -> dict[str, Any]:
+def load_manifest(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any] | None:
+    """Return the manifest that pins the weights of a repository, None where there is none."""
+    path = lookup("weights", name, (".yml", ".yaml"), directories)
+    return read(path) if path else None
+
+
+def load_release(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the release ``name`` with the text and the hash of each stack's lock beside the lock's name."""
-    path = find("releases", name, (".yml", ".yaml"), directories)
+    return _release(find("releases", name, (".yml", ".yaml"), directories))
+
+
+@functools.lru_cache(maxsize=None)
+def _release(path: Path) -> Mapping[str, Any]:
     release = dict(read(path))
     for key in ("vllm", "stacks"):
         if key not in release:
             raise PlanError(f"{path}: {key!r} is missing")
-    release["stacks"] = {
-        stack: _with_lock(path, dict(entry)) if "requirements" in entry else entry
-        for stack, entry in release["stacks"].items()
-    }
+    if not isinstance(release["stacks"], dict):
+        raise PlanError(f"{path}: stacks: found {release['stacks']!r}, expected a mapping of stacks")
+    release["stacks"] = {stack: _stack(path, stack, entry) for stack, entry in release["stacks"].items()}
     return release
 
 
-def _with_lock(path: Path, entry: dict[str, Any]) -> dict[str, Any]:
+def _stack(path: Path, stack: str, entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, dict) or "runtime" not in entry:
+        raise PlanError(f"{path}: stacks.{stack}: 'runtime' is missing; expected container or venv")
+    if entry["runtime"] not in RUNTIMES:
+        near = nearest(str(entry["runtime"]), RUNTIMES)
+        raise PlanError(f"{path}: stacks.{stack}.runtime: found {entry['runtime']!r}; {near}")
+    if not isinstance(entry.get("entrypoint", []), list) and entry["entrypoint"] not in ENTRYPOINTS:
+        raise PlanError(
+            f"{path}: stacks.{stack}.entrypoint: found {entry['entrypoint']!r}, expected image, module or a "
+            "list of words"
+        )
+    if "requirements" not in entry:
+        return entry
     lock, text = lock_text(path.parent / "requirements" / entry["requirements"])
-    entry["requirements"] = lock
-    entry["requirements_sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    return entry
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {**entry, "requirements": lock, "requirements_sha256": digest, "requirements_text": text}
 
 
 @functools.lru_cache(maxsize=None)

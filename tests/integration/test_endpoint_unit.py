@@ -128,11 +128,13 @@ def test_an_instance_that_serves_is_verified_with_its_own_key(host):
 def test_an_instance_that_dies_is_reported_at_once_with_the_reason(host):
     host.instance("dies", 8002)
     began = time.monotonic()
-    found = host.endpoint(instance="dies", journal_lines=12)
+    known = [{"symptom": "model.safetensors is short", "advice": "Run the role weights again."}]
+    found = host.endpoint(instance="dies", journal_lines=12, known_issues=known)
     assert time.monotonic() - began < 15
     assert not found["ok"] and found["reasons"] == ["ValueError: the file model.safetensors is short"]
     assert "unit vllm@dies.service has failed: exit status 1 (exit-code)" in found["msg"]
     assert "  ValueError: the file model.safetensors is short" in found["msg"].splitlines()
+    assert "This is known:\n  Run the role weights again." in found["msg"]
     assert len(found["journal"]) <= 12 and "Main process exited, code=exited, status=1/FAILURE" in "\n".join(
         found["journal"]
     )

@@ -17,7 +17,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils._accelerators 
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._cpu import parse_cpu
 from ansible_collections.baremetal.inference.plugins.module_utils._pci import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils._plan import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
 
 from tests.unit.fake_sysfs import ASPEED, MEMINFO, RECORDED_H200_VM, arm, line, lines, write_sysfs, x86
@@ -31,10 +30,10 @@ HGX_H200 = [*lines("10de:2335", 8), *NVSWITCHES, ASPEED]
 def detect(tmp_path):
     """Return what is detected on a host with these PCI functions."""
 
-    def run(functions, cpuinfo=None, catalogue=CATALOGUE):
+    def run(functions, cpuinfo=None, catalogue=CATALOGUE, drivers=None):
         write_sysfs(tmp_path, functions)
         cpu = parse_cpu(cpuinfo or x86(), MEMINFO, 2, "x86_64")
-        return match(read_functions(str(tmp_path)), catalogue, cpu)
+        return match(read_functions(str(tmp_path)), catalogue, cpu, drivers)
 
     return run
 
@@ -241,7 +240,8 @@ def test_a_misspelt_declaration_gets_the_nearest_name(declared, near):
         check_declared(declared, CATALOGUE)
 
 
-def test_the_fact_is_plain_data_that_the_plan_takes(detect):
-    fact = json.loads(json.dumps(detect(HGX_H200).as_dict()))
-    accelerator = Accelerator(**{key: fact[key] for key in Accelerator.__dataclass_fields__})
-    assert (accelerator.model, accelerator.count, accelerator.memory_mib) == ("h200", 8, 144384)
+def test_the_fact_is_plain_data_with_the_vendors_own_driver(detect):
+    drivers = {"nvidia": {"version": "580.159.04"}, "amd": {"version": "6.14", "mec_firmware": 175}}
+    fact = json.loads(json.dumps(detect(HGX_H200, drivers=drivers).as_dict()))
+    assert (fact["model"], fact["count"], fact["memory_mib"]) == ("h200", 8, 144384)
+    assert (fact["driver_version"], fact["mec_firmware"]) == ("580.159.04", None)

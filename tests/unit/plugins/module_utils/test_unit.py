@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._unit import (
     Unit,
+    advice,
     UnitError,
     is_up,
     mask,
@@ -180,3 +181,14 @@ def test_the_journal_is_that_of_one_invocation_and_of_all_where_that_is_empty():
     assert Unit("vllm@chat.service", run).journal("abc") == ["Starting requested but asserts failed."]
     assert "_SYSTEMD_INVOCATION_ID=abc" in asked[0] and "--unit=vllm@chat.service" in asked[0]
     assert "--lines=20" in asked[1] and not any("INVOCATION" in word for word in asked[1])
+
+
+def test_the_advice_of_a_known_issue_follows_from_its_symptom():
+    lines = ["(EngineCore pid=9) ERROR 11-21 08:00:00 [core.py:1] AssertionError: \x1b[31mSinks\x1b[0m must be of type"]
+    known = [
+        {"symptom": "sinks must be", "advice": "Keep the variables of the recipe."},
+        {"symptom": "tl.language", "advice": "Remove the second Triton."},
+        {"symptom": "AssertionError", "advice": "Keep the variables of the recipe."},
+    ]
+    assert advice(lines, known) == ["Keep the variables of the recipe."]
+    assert advice([], known) == []

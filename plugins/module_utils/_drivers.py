@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kernel says of accelerator drivers and firmware, without any of the vendors' tools. Runs on the host."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any
+
+# Where Huawei's driver package writes what it is.
+ASCEND_DRIVER = "/usr/local/Ascend/driver/version.info"
+
+_NVRM = re.compile(r"^NVRM version:.*?(\d+\.\d+(?:\.\d+)?)\s", re.MULTILINE)
+_ASCEND = re.compile(r"^\s*Version\s*=\s*(\S+)", re.MULTILINE | re.IGNORECASE)
+
+
+def read_drivers(
+    sysfs_root: str = "/sys", proc_root: str = "/proc", ascend_driver: str = ASCEND_DRIVER
+) -> dict[str, dict[str, Any]]:
+    """Return by vendor ``version`` of the driver that is loaded, and for AMD ``mec_firmware``; not what is not there.
+
+    An amdgpu of the kernel's own has no version. ``mec_firmware`` is the lowest of all cards: the number that rocm-smi
+    shows (UNCONFIRMED on hardware: read where its library reads it).
+    """
+    nvidia = _line(os.path.join(sysfs_root, "module", "nvidia", "version")) or _found(
+        _NVRM, _text(os.path.join(proc_root, "driver", "nvidia", "version"))
+    )
+    amd: dict[str, Any] = {
+        "version": _line(os.path.join(sysfs_root, "module", "amdgpu", "version")),
+        "mec_firmware": _lowest(os.path.join(sysfs_root, "class", "drm", "card*", "device", "fw_version")),
+    }
+    found = {"nvidia": {"version": nvidia}, "amd": amd, "ascend": {"version": _found(_ASCEND, _text(ascend_driver))}}
+    known = {vendor: {key: value for key, value in part.items() if value} for vendor, part in found.items()}
+    return {vendor: part for vendor, part in known.items() if part}
+
+
+def _lowest(pattern: str) -> int | None:
+    texts = [_text(os.path.join(directory, "mec_fw_version")).strip() for directory in sorted(glob.glob(pattern))]
+    numbers = [int(text, 0) for text in texts if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
+    return min(numbers) if numbers else None
+
+
+def _found(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return match.group(1) if match else None
+
+
+def _line(path: str) -> str | None:
+    return _text(path).strip() or None
+
+
+def _text(path: str) -> str:
+    """Return the text of a file, empty where it cannot be read: no driver is an answer too."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

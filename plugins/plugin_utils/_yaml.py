@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read YAML that people write: plain values only, and no key twice."""
+
+from __future__ import annotations
+
+from typing import Any, Hashable
+
+import yaml
+
+# The C parser is ten times as fast.
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """Refuses a key that is there twice: plain YAML would drop the first one in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _value in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(
+                    None,
+                    None,
+                    f"found {key!r} as a key, expected a text; put a value with braces in quotes",
+                    key_node.start_mark,
+                )
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is there twice", key_node.start_mark
+                )
+            seen.add(key)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        return mapping
+
+
+def load_yaml(text: str) -> Any:
+    """Return the plain values of a document. Raises yaml.YAMLError, also for a key that is there twice."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 (a safe loader)
+
+
+def yaml_problem(exc: yaml.YAMLError, text: str) -> str:
+    """Return what is wrong with a document and where, in one line; ``text`` is what was read."""
+    mark = getattr(exc, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(exc).split())
+    line = text.splitlines()[mark.line : mark.line + 1]
+    tab = bool(line) and "\t" in line[0][: mark.column + 1]
+    problem = "found a tab, YAML is indented with spaces" if tab else getattr(exc, "problem", None)
+    return f"{problem} (line {mark.line + 1}, column {mark.column + 1})"

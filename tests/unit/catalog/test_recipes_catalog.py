@@ -1,0 +1,287 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils._conditions import satisfies
+from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
+from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.module_utils._recipe import check_recipe
+from ansible_collections.baremetal.inference.plugins.module_utils._words import lay, read_words, to_mapping
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import (
+    load_exclusive,
+    load_foreign,
+    load_replaced,
+    load_table,
+    releases,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml
+
+CATALOG = Path(__file__).resolve().parents[3] / "catalog"
+RECIPES = {name: CATALOG / "recipes" / "openai" / f"{name}.yml" for name in ("gpt-oss-20b", "gpt-oss-120b")}
+RELEASES = sorted((path.stem for path in (CATALOG / "releases").glob("*.yml")), key=lambda name: name.split("."))
+CATALOGUE = load_catalogue()
+SITE = {
+    "weights_root": "/srv/weights",
+    "encodings_dir": "/srv/encodings",
+    "cache_root": "/var/cache/vllm",
+    "venv_root": "/opt/vllm",
+    "drain_timeout": 30,
+}
+# What a recipe may call the generation of a stack in the place of a model.
+STACK_OF_BLOCK = {"amd": "rocm", "npu": "cann", "xpu": "xpu", "cpu": "cpu", "hopper": "cuda", "blackwell": "cuda"}
+ARGS = ("base_args", "extra_args", "args", "vllm_args")
+ENV = ("base_env", "extra_env", "env")
+
+
+@functools.lru_cache(maxsize=None)
+def recipe(name):
+    return load_yaml(RECIPES[name].read_text(encoding="utf-8"))
+
+
+def blocks(value, path=(), when=None):
+    """Yield (path, words, variables, conditions) of everything in a recipe that adds to a command."""
+    if isinstance(value, list):
+        for number, entry in enumerate(value):
+            yield from blocks(entry, (*path, number), when)
+    if not isinstance(value, dict):
+        return
+    when = {**(when or {}), **(value.get("when") or {})}
+    words = [word for key in ARGS for word in value.get(key) or [] if isinstance(value.get(key), list)]
+    env = {name: text for key in ENV if isinstance(value.get(key), dict) for name, text in value[key].items()}
+    if words or env:
+        yield path, words, env, when
+    for key, entry in value.items():
+        if key not in (*ARGS, *ENV, "when", "unless", "guards"):
+            yield from blocks(entry, (*path, key), when)
+
+
+ALL_BLOCKS = [
+    pytest.param(name, path, words, env, when, id=".".join([name, *map(str, path)]))
+    for name in RECIPES
+    for path, words, env, when in blocks(
+        {key: part for key, part in recipe(name).items() if key not in ("guards", "known_issues")}
+    )
+]
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def stack_of(path, when):
+    """Return the stack that a block is for, None for any."""
+    if "stack" in when:
+        return when["stack"]
+    for part in path:
+        if part in STACK_OF_BLOCK:
+            return STACK_OF_BLOCK[part]
+    for key in ("accelerator", "generation"):
+        for name in listed(when.get(key)):
+            return next(entry.stack for entry in CATALOGUE.models.values() if name in (entry.key, entry.generation))
+    return None
+
+
+def releases_of(name, path, when):
+    """Return the releases whose tables a block must fit.
+
+    Those that satisfy its conditions; where none does, its range lies between two tables and both must fit.
+    """
+    spec = f">={recipe(name)['model']['min_vllm_version']},{when.get('vllm', '>=0')}"
+    versions = [version for version in releases() if satisfies(version, spec)]
+    if not versions:
+        low = spec.rpartition(">=")[2].partition(",")[0]
+        above = next(version for version in releases() if satisfies(version, f">={low}"))
+        versions = [releases()[releases().index(above) - 1], above]
+    return versions if stack_of(path, when) != "xpu" else ["0.33.0"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipe_follows_the_schema(name):
+    check_recipe(recipe(name), f"{name}.yml")
+
+
+@pytest.mark.parametrize(("name", "path", "words", "env", "when"), ALL_BLOCKS)
+def test_every_word_is_known_to_every_release_that_can_get_it(name, path, words, env, when):
+    for version in releases_of(name, path, when):
+        table = load_table(version)
+        settings = {setting.name: setting for setting in read_words(words, table)}
+        args = functools.reduce(lay, settings.values(), {})
+        assert table.check_args(to_mapping(args, table)) == []
+        assert table.check_env(env, load_foreign(stack_of(path, when))) == []
+
+
+def names_of_hardware(value, path=()):
+    """Yield every name of hardware in a recipe: keys of maps by hardware, values of conditions and lists."""
+    if isinstance(value, list):
+        for entry in value:
+            yield from names_of_hardware(entry, path)
+    if not isinstance(value, dict):
+        return
+    for key, entry in value.items():
+        if key in ("hardware", "hardware_overrides", "default_variant") and isinstance(entry, dict):
+            yield from entry
+        if key == "tp" and isinstance(entry, dict):
+            yield from entry
+        if key in ("accelerator", "generation") and path[-1:] in (("when",), ("unless",)):
+            yield from entry if isinstance(entry, list) else [entry]
+        if key == "supported_hardware":
+            yield from entry
+        yield from names_of_hardware(entry, (*path, key))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_name_of_hardware_is_one_of_the_catalogue(name):
+    known = {"cpu", "default"}
+    for key, entry in CATALOGUE.models.items():
+        known |= {
+            key,
+            entry.generation,
+            entry.vendor,
+            Accelerator(key, entry.stack, entry.generation, entry.vendor, 1).upstream_generation,
+        }
+    assert set(names_of_hardware(recipe(name))) - known == set()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_what_a_recipe_names_is_there(name):
+    data = recipe(name)
+    features = set(data["features"])
+    assert set(data["opt_in_features"]) <= features
+    for _path, _words, _env, when in blocks(data):
+        assert set(when.get("features", [])) <= features
+    for feature in data["features"].values():
+        assert feature.get("default_mode") in (None, *feature.get("modes", ()))
+    assert set(data["meta"]["default_variant"].values()) <= set(data["variants"])
+
+
+def plan(accelerator, release, wishes, count=8, memory_gib=None, **facts):
+    chips = declared_accelerator(CATALOGUE, accelerator, count, memory_gib, facts)
+    return plan_host("host", chips, {**SITE, "release": release, "instances": {"chat": wishes}})["chat"]
+
+
+# One of each kind that the guides, or vLLM's own choices, tell apart.
+HARDWARE = (
+    "a100", "l40s", "h100", "h100_nvl", "h200", "b200", "b300", "gb200", "rtx_5090", "mi300x", "mi325x", "mi350x",
+    "mi355x", "r9700", "ascend_a2", "ascend_a3", "arc_pro_b60", "arc_pro_b70", "cpu",
+)  # fmt: skip
+CHOICES = [
+    *[(preset, None) for preset in (None, "throughput", "balanced", "latency", "agents", "evaluation")],
+    *[(preset, ["fast_boot"]) for preset in (None, "throughput", "balanced", "latency", "agents")],
+    *[(preset, ["spec_decoding", "tool_calling"]) for preset in (None, "latency")],
+    ("throughput", ["benchmark"]),
+]
+REASONS = (
+    "does not fit",
+    "has nothing for stack",
+    "no variant of this recipe",
+    "foreign variables for the stack 'xpu'",
+)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_choice_on_all_hardware_is_a_plan_or_refused_for_memory_stack_or_variant(name, release):
+    planned = 0
+    for accelerator in HARDWARE:
+        for preset, features in CHOICES:
+            wishes = {"recipe": f"openai/{name}", "preset": preset, "features": features}
+            wishes = {key: value for key, value in wishes.items() if value is not None}
+            try:
+                plan(accelerator, release, wishes, memory_gib=256 if accelerator == "cpu" else None)
+                planned += 1
+            except PlanError as exc:
+                assert any(reason in str(exc) for reason in REASONS), f"{accelerator} {preset} {features}: {exc}"
+    # 0.32.0 is here for the CPU only, which the big model is not for.
+    assert bool(planned) == ((name, release) != ("gpt-oss-120b", "0.32.0"))
+
+
+BIG = "gpt-oss-120b"
+ONE_CHIP = {"tensor-parallel-size": 1, "gpu-memory-utilization": 0.9}
+
+
+def test_firmware_from_177_on_needs_no_scratch_reclaim():
+    wishes = {"recipe": f"openai/{BIG}"}
+    assert "HSA_NO_SCRATCH_RECLAIM" not in plan("mi300x", "0.33.0", wishes, mec_firmware=177)["env"]
+    assert plan("mi300x", "0.33.0", wishes, mec_firmware=176)["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"
+    assert plan("mi300x", "0.33.0", wishes)["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "size"),
+    [("a100", 1), ("h100", 2), ("h200", 2), ("b200", 1), ("gb200", 1), ("mi300x", 8), ("ascend_a3", 4)],
+)
+def test_big_model_takes_as_many_chips_as_the_guides_say(accelerator, size):
+    release = "0.23.0" if accelerator.startswith("ascend") else "0.33.0"
+    found = plan(accelerator, release, {"recipe": f"openai/{BIG}"})
+    assert found["args"]["tensor-parallel-size"] == size
+    assert found["variant"] == ("bf16" if accelerator.startswith("ascend") else "default")
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "wishes", "text"),
+    [
+        ("h100", {"args": {"gpu-memory-utilization": 0.95}}, "set it below 0.95"),
+        ("ascend_a2", {"variant": "default"}, "no MXFP4 kernels"),
+        ("h200", {"features": ["chunked_streaming"], "release": "0.11.0"}, "needs vLLM 0.13"),
+        ("a100", {"features": ["fp8_kv_cache"]}, "does not run on a100"),
+        ("h200", {"preset": "latency", "args": {"cudagraph-capture-sizes": [1, 2]}}, "vLLM refuses another one"),
+        ("b200", {"env": {"VLLM_USE_FLASHINFER_MOE_MXFP4_BF16": "1"}, "release": "0.17.1"}, "pick one of them"),
+        ("h200", {"args": {"cuda-graph-sizes": 2048}}, "instead: --max-cudagraph-capture-size"),
+        ("h200", {"env": {"VLLM_USE_FLASHINFER_MXFP4_MOE": "1"}}, "instead: VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8 until"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(accelerator, wishes, text):
+    release = "0.23.0" if accelerator.startswith("ascend") else "0.33.0"
+    with pytest.raises(PlanError) as caught:
+        plan(accelerator, release, {"recipe": f"openai/{BIG}", **wishes})
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "text"),
+    [
+        ({"args": {**ONE_CHIP, "max-num-batched-tokens": 8192}}, "runs out of memory"),
+        ({"args": {**ONE_CHIP, "max-num-batched-tokens": None}}, "runs out of memory"),
+        ({"features": ["tool_server"]}, "EXA_API_KEY"),
+        ({"preset": "latency", "args": {"enforce-eager": True}}, "captures no CUDA graphs"),
+        ({"env": {"PYTHON_EXECUTION_BACKEND": "dangerously_use_uv"}}, "no sandbox"),
+    ],
+)
+def test_what_may_not_work_is_warned_of(wishes, text):
+    assert any(text in warning for warning in plan("h100", "0.33.0", {"recipe": f"openai/{BIG}", **wishes})["warnings"])
+
+
+def test_one_of_the_two_settings_for_a_single_h100_is_enough():
+    wishes = {"recipe": f"openai/{BIG}", "args": {"tensor-parallel-size": 1, "max-num-batched-tokens": 8192}}
+    assert not any("runs out of memory" in warning for warning in plan("h100", "0.33.0", wishes)["warnings"])
+
+
+def test_names_that_are_gone_are_in_no_table_from_that_release_on():
+    # 0.33.0 took this one back, as another name of --no-enable-log-requests.
+    names = {name: entry.get("since", "0") for name, entry in load_replaced().items() if name != "disable-log-requests"}
+    for name, since in names.items():
+        there = [version for version in releases() if name in load_table(version).env or table_flag(name, version)]
+        assert not any(satisfies(version, f">={since}") for version in there), f"{name} is still there in {there[-1]}"
+
+
+def table_flag(name, version):
+    table = load_table(version)
+    head, *keys = name.split(".")
+    return table.has_key((head, *keys)) if keys else table.canonical(f"--{name}") is not None
+
+
+def test_settings_that_exclude_each_other_are_known_to_a_release():
+    tables = [load_table(version) for version in releases()]
+    for group in load_exclusive():
+        assert group["because"]
+        for setting in group["settings"]:
+            known = [table for table in tables if setting in table.env or table_flag(setting, table.version)]
+            assert known, f"{setting} is in no table"

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_table, releases
+from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_release
+from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml
+
+CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "releases"
+SCHEMA = json.loads((CATALOG / "schema.json").read_text(encoding="utf-8"))
+FILES = {path.stem: load_yaml(path.read_text(encoding="utf-8")) for path in sorted(CATALOG.glob("*.yml"))}
+CATALOGUE = load_catalogue()
+DIGEST = "sha256:" + "0" * 64
+SITE = {
+    "weights_root": "/srv/weights",
+    "encodings_dir": "/srv/encodings",
+    "cache_root": "/var/cache/vllm",
+    "venv_root": "/opt/vllm",
+    "drain_timeout": 30,
+}
+
+
+def plan(release, accelerator, wishes, **more):
+    chips = declared_accelerator(CATALOGUE, accelerator, 8)
+    instances = {"chat": {"recipe": "openai/gpt-oss-20b", **wishes}}
+    return plan_host("host", chips, {**SITE, "release": release, "instances": instances, **more})["chat"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_release_follows_the_schema_and_loads(name):
+    jsonschema.validate(FILES[name], SCHEMA)
+    assert load_release(name)["vllm"] == FILES[name]["vllm"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vllm": "latest"},
+        {"vllm": 0.33},
+        {"more": 1},
+        {"supports": ["async-scheduling"]},
+        {"stacks": {}},
+        {"stacks": {"tpu": {"runtime": "container", "image": "vllm/vllm-tpu:v0.33.0"}}},
+        {"stacks": {"cuda": {"runtime": "container"}}},
+        {"stacks": {"cuda": {"runtime": "container", "image": "vllm/vllm-openai"}}},
+        {"stacks": {"cuda": {"runtime": "venv", "image": "vllm/vllm-openai:v0.33.0"}}},
+        {"stacks": {"cuda": {"runtime": "container", "image": "a:b", "images": {"h100": "a:c"}, "digest": DIGEST}}},
+    ],
+)
+def test_schema_refuses_what_is_no_release(change):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**copy.deepcopy(FILES["0.33.0"]), **change}, SCHEMA)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_release_has_an_option_table_and_says_what_it_supports(name):
+    assert FILES[name]["vllm"] in releases()
+    table = load_table(FILES[name]["vllm"])
+    options = SCHEMA["properties"]["supports"]["items"]["enum"]
+    assert FILES[name].get("supports", []) == [option for option in options if table.canonical(f"--{option}")]
+
+
+def test_every_option_table_has_a_release():
+    assert {data["vllm"] for data in FILES.values()} == set(releases())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_images_carry_the_version_and_are_for_known_hardware(name):
+    known = {word for key, entry in CATALOGUE.models.items() for word in (key, entry.generation)}
+    for stack in FILES[name]["stacks"].values():
+        assert set(stack.get("images", {})) <= known
+        for image in (stack["image"], *stack.get("images", {}).values()):
+            # AMD's images of the first day bear its date.
+            assert f":v{FILES[name]['vllm']}" in image or image.startswith("rocm/vllm-dev:open-")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_cuda_stack_names_the_oldest_driver(name):
+    cuda = FILES[name]["stacks"].get("cuda")
+    if cuda:
+        assert cuda["minimum_driver"] == ("580.65.06" if cuda["cuda"].startswith("13") else "570.26")
+
+
+@pytest.mark.parametrize(
+    ("release", "accelerator", "image", "before"),
+    [
+        ("0.33.0", "h200", "vllm/vllm-openai:v0.33.0", []),
+        ("0.33.0", "mi300x", "vllm/vllm-openai-rocm:v0.33.0", []),
+        ("0.23.0", "ascend_a2", "quay.io/ascend/vllm-ascend:v0.23.0", None),
+        ("0.23.0", "ascend_a3", "quay.io/ascend/vllm-ascend:v0.23.0-a3", None),
+        ("0.20.2", "ascend_a3", "quay.io/ascend/vllm-ascend:v0.20.2rc1-a3", None),
+        ("0.10.2", "mi325x", "rocm/vllm-dev:open-mi300-08052025", ["vllm", "serve"]),
+        ("0.10.2", "mi350x", "rocm/vllm-dev:open-mi355-08052025", ["vllm", "serve"]),
+        ("0.10.2", "r9700", "rocm/vllm-dev:open-r9700-08052025", ["vllm", "serve"]),
+    ],
+)
+def test_container_is_the_one_for_the_hardware(release, accelerator, image, before):
+    container = plan(release, accelerator, {})["container"]
+    assert container["image"] == image
+    # The words of a shell that hands its arguments on.
+    assert container["command"] == (["/bin/bash", "-lc", 'exec vllm serve "$@"', "vllm"] if before is None else before)
+
+
+def test_cpu_of_0_32_0_is_a_venv_and_a_container_on_wish():
+    assert plan("0.32.0", "cpu", {})["image"] is None
+    container = plan("0.32.0", "cpu", {"runtime": "container"})["container"]
+    assert (container["image"], container["command"]) == ("vllm/vllm-openai-cpu:v0.32.0-x86_64", [])
