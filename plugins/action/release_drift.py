@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Mapping
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils._drift import (
+    DriftError,
+    Side,
+    Use,
+    command_uses,
+    config_uses,
+    drift,
+    drift_table,
+    lost,
+    recipe_uses,
+    table_drift,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
+from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import (
+    load_foreign,
+    load_replaced,
+    load_table,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml
+
+PATHS = {"type": "list", "elements": "path", "default": []}
+ARGUMENT_SPEC = {
+    "older": {"type": "str", "required": True},
+    "newer": {"type": "str", "required": True},
+    "recipe": {"type": "str", "default": ""},
+    "accelerator": {"type": "str", "default": ""},
+    "command": {"type": "path", "default": ""},
+    "config": {"type": "path", "default": ""},
+    "fail": {"type": "bool", "default": False},
+    "format": {"type": "str", "choices": ["table", "json"], "default": "table"},
+    "recipe_path": PATHS,
+    "accelerator_catalog_path": PATHS,
+}
+# The playbook's variable of each option that has to be there.
+VARIABLES = {"older": "drift_from", "newer": "drift_to"}
+
+
+class ActionModule(ActionBase):
+    """Compares two releases on the controller; no connection is made."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        for option, variable in VARIABLES.items():
+            if not options[option]:
+                raise AnsibleActionFail(f"{variable} is missing: name a release of vLLM, -e {variable}=0.33.0")
+        try:
+            rows = report(options)
+        except (AcceleratorError, DriftError, OptionTableError, PlanError) as exc:
+            raise AnsibleActionFail(str(exc)) from exc
+        files = [Path(options[key]).name for key in ("command", "config") if options[key]]
+        what = " and ".join([*([options["recipe"]] if options["recipe"] else []), *files])
+        text = drift_table(rows, options["older"], options["newer"], what)
+        as_json = options["format"] == "json"
+        Display().display(json.dumps(rows, indent=2, ensure_ascii=False) if as_json else text)
+        names = [row["setting"] for row in lost(rows)]
+        if options["fail"] and names:
+            raise AnsibleActionFail(
+                f"of no use any more in vLLM {options['newer']}: {', '.join(names)}; drift_fail is set"
+            )
+        return {**result, "changed": False, "settings": rows, "lost": names}
+
+
+def report(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of the report that the options ask for."""
+    accelerator = None
+    if options["accelerator"]:
+        catalogue = load_catalogue(options["accelerator_catalog_path"])
+        accelerator = declared_accelerator(catalogue, options["accelerator"], 1)
+    foreign = load_foreign(accelerator.stack if accelerator else None)
+    older, newer = Side(load_table(options["older"]), foreign), Side(load_table(options["newer"]), foreign)
+    uses: list[Use] = []
+    if options["recipe"]:
+        recipe = load_recipe(options["recipe"], options["recipe_path"])
+        uses += recipe_uses(recipe, older.version, newer.version, accelerator)
+    if options["command"]:
+        uses += command_uses(_text("drift_command", options["command"]), Path(options["command"]).name)
+    if options["config"]:
+        uses += config_uses(_config(options["config"]), Path(options["config"]).name)
+    if any(options[key] for key in ("recipe", "command", "config")):
+        return drift(uses, older, newer, load_replaced())
+    return table_drift(older, newer, load_replaced())
+
+
+def _text(variable: str, path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise DriftError(f"{variable}: {path} cannot be read: {exc}") from exc
+
+
+def _config(path: str) -> Mapping[str, Any]:
+    try:
+        data = load_yaml(_text("drift_config", path))
+    except yaml.YAMLError as exc:
+        raise DriftError(f"drift_config: {path} is not YAML: {exc}") from exc
+    if not isinstance(data, dict):
+        raise DriftError(f"drift_config: {path}: found {type(data).__name__}, expected a mapping of flags to values")
+    return data

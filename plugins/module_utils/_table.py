@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tables of text for a terminal: columns share the width, and what does not fit is wrapped, never cut."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, Sequence
+
+GAP = "  "
+# Narrower than this a column is a column of syllables.
+NARROWEST = 10
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, indent: str = "", whole: int = 0) -> str:
+    """Return rows under headers, at most ``width`` characters wide; a column that is empty in every row is left out.
+
+    The first column, that of names, is wrapped only where it needs more than ``whole`` characters.
+    """
+    used = [index for index in range(len(headers)) if any(row[index] for row in rows)]
+    lines = [[headers[index] for index in used], *[[row[index] for index in used] for row in rows]]
+    if not used or not rows:
+        return ""
+    widths = _widths(lines, width - len(indent), whole)
+    text = [_laid(line, widths, indent) for line in lines]
+    return "\n".join([text[0], indent + GAP.join("-" * size for size in widths), *text[1:]])
+
+
+def hosts_in_words(hosts: Sequence[str], most: int = 12) -> str:
+    """Return the names of hosts; of a long list the first ones and the number of the others."""
+    if len(hosts) <= most:
+        return ", ".join(hosts)
+    return f"{', '.join(hosts[:most])} and {len(hosts) - most} more"
+
+
+def wrapped(text: Any, width: int, indent: str = "", further: str = "") -> str:
+    """Return a text over several lines; ``further`` is put before each but the first, after the indent."""
+    lines = _lines(str(text), max(width - len(indent) - len(further), NARROWEST))
+    return "\n".join([indent + lines[0], *[indent + further + line for line in lines[1:]]])
+
+
+def _widths(lines: Sequence[Sequence[str]], width: int, whole: int) -> list[int]:
+    """Return the width of each column: what it needs, or a fair share of what the narrower ones leave."""
+    wanted = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
+    left = width - len(GAP) * (len(wanted) - 1)
+    widths = dict.fromkeys(range(len(wanted)), 0)
+    waiting = sorted(widths, key=lambda index: wanted[index])
+    if wanted[0] <= whole:
+        widths[0] = wanted[0]
+        left -= wanted[0]
+        waiting.remove(0)
+    while waiting:
+        share = left // len(waiting)
+        index = waiting.pop(0)
+        widths[index] = max(min(wanted[index], share), min(wanted[index], NARROWEST))
+        left -= widths[index]
+    return [widths[index] for index in sorted(widths)]
+
+
+def _laid(line: Sequence[str], widths: Sequence[int], indent: str) -> str:
+    cells = [_lines(cell, size) for cell, size in zip(line, widths)]
+    height = max(len(cell) for cell in cells)
+    return "\n".join(
+        (
+            indent
+            + GAP.join((cell[number] if number < len(cell) else "").ljust(size) for cell, size in zip(cells, widths))
+        ).rstrip()
+        for number in range(height)
+    )
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """Return a text in lines; a word that is too long is broken after a sign that parts it, where it has one."""
+    lines = []
+    for line in text.splitlines() or [""]:
+        words = [part for word in line.split(" ") for part in _broken(word, width)]
+        lines += textwrap.wrap(" ".join(words), width, break_on_hyphens=False) or [""]
+    return lines
+
+
+def _broken(word: str, width: int) -> list[str]:
+    parts = []
+    while len(word) > width:
+        end = max(word.rfind(sign, width // 2, width) for sign in "./_=,-") + 1 or width
+        parts.append(word[:end])
+        word = word[end:]
+    return [*parts, word]

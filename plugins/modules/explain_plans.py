@@ -1,0 +1,61 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: explain_plans
+short_description: Say where every setting of the instances of a play comes from
+version_added: 0.2.0
+description:
+  - Shows for each distinct plan every argument and variable with its value, the layer that it comes from, the reason
+    and what it took the place of. Hosts whose plans differ in nothing but the host are told of once.
+  - Runs on the controller over all hosts of the play at once and touches no host, so give it C(run_once).
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  instance:
+    description:
+      - Only this instance and its replicas; all of them when empty.
+    type: str
+    default: ""
+  format:
+    description:
+      - V(table) for people, at most 120 columns wide, or V(json) for programs.
+    type: str
+    choices: [table, json]
+    default: table
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Tell why the instance chat is started so
+  baremetal.inference.explain_plans:
+    instance: chat
+  run_once: true
+"""
+
+RETURN = r"""
+plans:
+  description: The distinct plans with their hosts, what was chosen and where each setting comes from.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - hosts: [gpu-a-01, gpu-a-02]
+      instance: chat
+      explain:
+        - key: tensor-parallel-size
+          value: 2
+          layer: presets.balanced
+          because: the best trade-off on this hardware
+          overrides: []
+"""

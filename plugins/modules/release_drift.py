@@ -1,0 +1,111 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: release_drift
+short_description: Say what appears, changes or vanishes between two releases of vLLM
+version_added: 0.2.0
+description:
+  - Looks up what a recipe, the shell text of a guide or a C(--config) file sets in the option tables of two releases
+    (C(catalog/options/)), and says what each of the two makes of it, which settings do nothing in the newer one, and
+    what replaced them. Without any of the three it compares the tables themselves.
+  - Runs on the controller and touches no host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  older:
+    description:
+      - The release of vLLM to come from. One with a table in C(catalog/options/).
+    type: str
+    required: true
+  newer:
+    description:
+      - The release of vLLM to go to.
+    type: str
+    required: true
+  recipe:
+    description:
+      - A recipe of the catalogue, V(openai/gpt-oss-120b). All its blocks are looked at.
+    type: str
+    default: ""
+  accelerator:
+    description:
+      - Only what concerns this accelerator, a model of C(catalog/accelerators/).
+    type: str
+    default: ""
+  command:
+    description:
+      - A file with C(export NAME=VALUE) lines and C(vllm serve) commands. All else in it is passed over.
+    type: path
+    default: ""
+  config:
+    description:
+      - A YAML file as vLLM's C(--config) takes it.
+    type: path
+    default: ""
+  fail:
+    description:
+      - Whether a setting that worked in the older release and does not in the newer one is an error.
+    type: bool
+    default: false
+  format:
+    description:
+      - V(table) for people, at most 120 columns wide, or V(json) for programs.
+    type: str
+    choices: [table, json]
+    default: table
+  recipe_path:
+    description:
+      - Directories of the site's own recipes, searched before the bundled catalogue.
+    type: list
+    elements: path
+    default: []
+  accelerator_catalog_path:
+    description:
+      - Directories of the site's own accelerators, laid over the bundled ones.
+    type: list
+    elements: path
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: See what an upgrade does to a recipe on B200
+  baremetal.inference.release_drift:
+    older: 0.11.0
+    newer: 0.33.0
+    recipe: openai/gpt-oss-120b
+    accelerator: b200
+"""
+
+RETURN = r"""
+settings:
+  description: One entry for each setting that is looked at; without recipe, command and config for each that differs.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - setting: VLLM_USE_V1
+      change: vanishes
+      older: read
+      newer: not read
+      effect: does nothing
+      instead: leave it out
+      where: ["guide.sh:7"]
+      lost: true
+lost:
+  description: Names of the settings that worked in the older release and are refused or ignored by the newer one.
+  type: list
+  elements: str
+  returned: success
+"""

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.baremetal.inference.plugins.filter.drift_table import FilterModule as DriftFilters
+from ansible_collections.baremetal.inference.plugins.filter.plan_table import FilterModule as PlanFilters
+
+plan_table = PlanFilters().filters()["plan_table"]
+drift_table = DriftFilters().filters()["drift_table"]
+
+PLAN = {"host": "a", "instance": "chat", "explain": [{"key": "port", "value": 8000, "layer": "instance"}]}
+ROW = {"setting": "--x", "change": "vanishes", "older": "a switch", "newer": "not there", "effect": "is refused",
+       "instead": "--y", "where": ["guide:1"], "lost": True}  # fmt: skip
+
+
+def test_plans_become_a_table():
+    text = plan_table(iter([PLAN]))
+    assert "chat on a" in text and "port  8000   instance" in text
+
+
+def test_a_report_becomes_tables():
+    assert "--x is refused" in drift_table([ROW], "0.11.0", "0.33.0")
+
+
+@pytest.mark.parametrize("wrong", [["x"], [{}], 5])
+def test_something_else_is_refused_in_words(wrong):
+    with pytest.raises(AnsibleFilterError, match="plan_table: expected a list of plans"):
+        plan_table(wrong)
+    with pytest.raises(AnsibleFilterError, match="drift_table: expected settings"):
+        drift_table(wrong, "0.11.0", "0.33.0")
