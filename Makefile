@@ -1,7 +1,7 @@
 # The whole manual of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test ready lint types sanity molecule unit integration bench
+.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration bench
 
 BIN := .venv/bin
 
@@ -14,7 +14,7 @@ demo:  ## From nothing to a chat answer of a real vLLM on a lab host
 demo-down:  ## Take the demo's lab down without a trace
 	@python3 tools/demo.py down
 
-test: ready lint types sanity molecule unit integration  ## Everything that CI runs
+test: ready lint types sanity molecule unit parity integration  ## Everything that CI runs
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh
@@ -37,8 +37,12 @@ molecule: ready  ## Every scenario, each on fresh lab hosts
 unit: ready  ## Unit tests
 	$(BIN)/pytest -q tests/unit
 
+parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
+	$(BIN)/pytest -q tests/parity
+
 integration: ready  ## Tests that need root and lab hosts of their own
 	$(BIN)/pytest -q tests/integration
 
 bench: ready  ## Seconds and tasks of a first run and of one with nothing to do, with yardsticks
 	$(BIN)/python tests/bench/site.py
+	$(BIN)/python tests/bench/render.py

@@ -137,6 +137,9 @@ def _check_args(where: str, args: Mapping[str, Any]) -> None:
 
 def _no_word(value: Any) -> str | None:
     if isinstance(value, Mapping):
+        odd = [key for key in value if not isinstance(key, str)]
+        if odd:
+            return f"found a mapping with the key {odd[0]!r} ({type(odd[0]).__name__}), not a text"
         return next(filter(None, map(_no_word, value.values())), None)
     if isinstance(value, list):
         return next(filter(None, map(_no_word, value)), None)
@@ -156,6 +159,9 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
         # The value may be none of anybody's business, so it is not shown.
         if isinstance(value, str) and _LINES.search(value):
             raise PlanError(f"{where}.env.{key}: found a text of several lines, which cannot be a variable of a unit")
+        if isinstance(value, bool):
+            # It would become True, which vLLM reads as no number and other libraries as no truth.
+            raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')
         if value is not None and not isinstance(value, (str, int, float)):
             raise PlanError(f"{where}.env.{key}: found {value!r} ({type(value).__name__}), expected a text in quotes")
 

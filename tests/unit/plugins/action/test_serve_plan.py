@@ -1,58 +1,157 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
-from ansible_collections.baremetal.inference.plugins.action.serve_plan import doubtful_variables, plan_host
-from ansible_collections.baremetal.inference.plugins.module_utils._plan import PlanError
+from ansible.errors import AnsibleActionFail
+from ansible_collections.baremetal.inference.plugins.action.serve_plan import (
+    ARGUMENT_SPEC,
+    ActionModule,
+    accelerator_of,
+    settings_of,
+)
 
-SMOKE = {"recipe": "baremetal/gpt-oss-smoke"}
+SITE = {
+    "weights_root": "/srv/models",
+    "encodings_dir": "/srv/encodings",
+    "cache_root": "/var/cache/vllm",
+    "venv_root": "/opt/vllm",
+    "drain_timeout": 60,
+}
+CPU = {**dict.fromkeys(("model", "stack", "generation", "vendor"), "cpu"), "count": 1, "memory_mib": 8192}
+H200 = {"model": "h200", "count": 8, "memory_mib": 143771}
+OPTIONS = {
+    "instances": {"chat": {"recipe": "baremetal/gpt-oss-smoke"}},
+    "release": "0.32.0",
+    "runtime": "",
+    "strict": True,
+    "accelerator": CPU,
+    "facts": {},
+    "image": "",
+    "registry": "",
+    "secret_names": {},
+    "site": SITE,
+    "recipe_path": [],
+    "release_path": [],
+    "weights_manifest_path": [],
+    "accelerator_catalog_path": [],
+}
 
 
-def planned(**wishes):
-    """Plan one instance of the smoke model on a CPU host, from the bundled catalogue."""
-    options = {
-        "instances": {"chat": {**SMOKE, **wishes}},
-        "release": "0.32.0",
-        "accelerator": dict.fromkeys(("model", "stack", "generation", "vendor"), "cpu")
-        | {"count": 1, "memory_mib": 8192},
-        "site": {
-            "weights_root": "/srv/models",
-            "encodings_dir": "/srv/encodings",
-            "cache_root": "/var/cache/vllm",
-            "venv_root": "/opt/vllm",
-            "drain_timeout": 60,
-        },
-        "recipe_path": [],
-        "release_path": [],
-        "weights_manifest_path": [],
+class Task:
+    """As much of a task as an action looks at before it connects."""
+
+    async_val = 0
+    check_mode = False
+    diff = False
+    environment = None
+
+    def __init__(self, args):
+        self.args = args
+        self.action = "baremetal.inference.serve_plan"
+
+
+def run(**options):
+    nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    action = ActionModule(Task({**OPTIONS, **options}), nowhere, None, None, None, None)
+    return action.run(task_vars={"inventory_hostname": "h1"})
+
+
+def test_the_plan_of_a_host_and_what_it_needs():
+    result = run()
+    assert result["changed"] is False
+    assert result["asked"] == OPTIONS["instances"]
+    assert list(result["plans"]) == ["chat"]
+    assert result["plans"]["chat"]["host"] == "h1"
+    assert result["models"] == ["baremetal/gpt-oss-smoke"]
+    assert [venv["name"] for venv in result["venvs"]] == ["0.32.0-cpu"]
+    assert (result["images"], result["warnings"]) == ([], [])
+
+
+def test_images_and_draft_models_are_listed_once():
+    instances = {
+        "a": {"recipe": "openai/gpt-oss-20b", "replicas": 2},
+        "b": {"recipe": "openai/gpt-oss-20b", "features": ["spec_decoding"], "port": 9000, "replicas": 1},
     }
-    return plan_host("h1", options)["chat"]
+    result = run(accelerator=H200, release="0.33.0", instances=instances, registry="mirror:5000")
+    assert sorted(result["plans"]) == ["a", "a-2", "b"]
+    assert result["images"] == ["mirror:5000/vllm/vllm-openai:v0.33.0"]
+    assert result["venvs"] == []
+    assert result["models"][0] == "RedHatAI/gpt-oss-20b-speculator.eagle3"
+    assert result["models"][1:] == ["openai/gpt-oss-20b"]
 
 
-def test_what_the_collection_sets_itself_is_known_to_the_release():
-    assert doubtful_variables(planned()) == []
+def test_warnings_name_the_host_once_for_all_replicas():
+    instances = {"chat": {"recipe": "openai/gpt-oss-20b", "env": {"MY_OWN": "1"}}}
+    (warning,) = run(accelerator=H200, release="0.33.0", instances=instances)["warnings"]
+    assert warning.startswith("h1: vllm_instances.chat.env: MY_OWN: neither vLLM 0.33.0 nor a library on this stack")
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("options", "message"),
     [
         (
-            {"args": {"max-model-length": 1}},
-            r"--max-model-length: vLLM 0\.32\.0 has no such flag; nearest: 'max-model-len'",
+            {"instances": ["chat"]},
+            "h1: vllm_instances: found a list, expected a mapping of names to instances, as in "
+            "{chat: {recipe: openai/gpt-oss-20b}}",
         ),
-        ({"args": {"cuda-graph-sizes": 1}}, r"the last release here that has it is 0\.11\.0"),
-        ({"args": {"max-model-len": "many"}}, 'found "many"'),
-        ({"env": {"VLLM_USE_V1": "1"}}, r"VLLM_USE_V1: vLLM 0\.32\.0 does not read this variable"),
+        (
+            {"instances": {"chat": {"recipe": "baremetal/gpt-oss-smoke", "args": {"max-model-length": 1}}}},
+            "h1: vllm_instances.chat: --max-model-length: vLLM 0.32.0 has no such flag; nearest: 'max-model-len'",
+        ),
+        (
+            {"accelerator": {"model": "h2000", "count": 8}},
+            "h1: accelerator 'h2000' of the inventory is in no file of the catalogue; nearest: 'h200'",
+        ),
+        (
+            {"accelerator": H200},
+            "h1: vllm_release '0.32.0' has nothing for stack 'cuda' (accelerator 'h200'); it serves: cpu",
+        ),
     ],
 )
-def test_what_the_release_does_not_know_is_refused(wishes, message):
-    with pytest.raises(PlanError, match=f"vllm_instances.chat: .*{message}"):
-        planned(**wishes)
+def test_what_cannot_be_served_names_the_host(options, message):
+    with pytest.raises(AnsibleActionFail) as caught:
+        run(**options)
+    assert str(caught.value) == message
 
 
-def test_a_variable_that_nobody_is_known_to_read_is_doubted():
-    (doubt,) = doubtful_variables(planned(env={"MY_OWN": "1"}))
-    assert "vllm_instances.chat.env: MY_OWN" in doubt
+def test_a_lenient_site():
+    instances = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "args": {"max-model-length": 1}}}
+    (warning,) = run(instances=instances, strict=False)["warnings"]
+    assert (
+        warning == "h1: vllm_instances.chat: --max-model-length: vLLM 0.32.0 has no such flag; nearest: 'max-model-len'"
+    )
+
+
+def test_settings_are_the_module_s_options_under_the_names_of_a_site():
+    settings = settings_of({**OPTIONS, "secret_names": {"chat": ["A"]}})
+    assert settings["secrets"] == {"chat": ["A"]}
+    assert settings["weights_root"] == "/srv/models"
+    assert set(settings) == {
+        "instances", "release", "runtime", "strict", "image", "registry", "recipe_path", "release_path",
+        "weights_manifest_path", "secrets", *SITE,
+    }  # fmt: skip
+
+
+def test_every_option_has_a_type_and_the_site_s_are_required():
+    assert set(ARGUMENT_SPEC) == set(OPTIONS)
+    assert all(entry["required"] for entry in ARGUMENT_SPEC["site"]["options"].values())
+
+
+@pytest.mark.parametrize(
+    ("detected", "facts", "expected"),
+    [
+        (H200, {}, (143771, None, None, None)),
+        ({**H200, "memory_mib": None}, {}, (141 * 1024, None, None, None)),
+        (H200, {"driver_version": "580.1", "cuda_version": "13.0"}, (143771, "580.1", "13.0", None)),
+        ({**H200, "driver_version": "570.1"}, {}, (143771, "570.1", None, None)),
+        ({**H200, "driver_version": "570.1"}, {"driver_version": "580.1"}, (143771, "580.1", None, None)),
+    ],
+)
+def test_detected_hardware_with_the_host_s_facts(detected, facts, expected):
+    found = accelerator_of({**OPTIONS, "accelerator": detected, "facts": facts})
+    assert (found.memory_mib, found.driver_version, found.cuda_version, found.mec_firmware) == expected
+    assert found.count == 8

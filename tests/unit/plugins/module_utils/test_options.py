@@ -4,7 +4,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._options import Flag, Foreign, OptionTable
+from ansible_collections.baremetal.inference.plugins.module_utils._options import (
+    Doubt,
+    Flag,
+    Foreign,
+    OptionTable,
+    Unknown,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_table, other_tables
 
 TABLE = OptionTable.from_data(
@@ -144,7 +150,7 @@ def test_good_arguments(args):
         ({"dtype": "bfloat61"}, "--dtype: expected one of auto, bfloat16, found \"bfloat61\"; nearest: 'bfloat16'"),
         ({"level": 7}, "--level: expected one of 0, 1, found 7"),
         ({"sizes": [1, "b"]}, '--sizes: expected a list, each an integer, found [1, "b"]'),
-        ({"parser": "opennai"}, "--parser: vLLM 2.0.0 knows no 'opennai'; nearest: 'openai'"),
+        ({"parser": "opennai"}, "--parser: the types of vLLM 2.0.0 do not name 'opennai'; nearest: 'openai'"),
         ({"headers": "*"}, '--headers: expected a mapping (JSON), found "*"'),
         ({"config-x": [1]}, "--config-x: expected a mapping (JSON), found [1]"),
         ({"config-x": {"dept": 1}}, "--config-x.dept: no such key in vLLM 2.0.0; nearest: 'depth'"),
@@ -169,6 +175,9 @@ def test_good_arguments(args):
             {"tensor-paralel-size": 2},
             "--tensor-paralel-size: vLLM 2.0.0 has no such flag; nearest: 'tensor-parallel-size'",
         ),
+        # A short alias is no name in a file; its flag is.
+        ({"tp": 2}, "--tp: vLLM 2.0.0 has no such flag; nearest: 'tensor-parallel-size'"),
+        ({"cx": {}}, "--cx: vLLM 2.0.0 has no such flag; nearest: 'config-x'"),
         ({"zzz": 2}, "--zzz: vLLM 2.0.0 has no such flag; no flag has a name like it"),
     ],
 )
@@ -186,6 +195,50 @@ def test_flag_of_another_release_says_when():
     gone, coming = TABLE.check_args({"gone": "x", "coming": "x"}, others)
     assert "--gone: vLLM 2.0.0 has no such flag, the last release here that has it is 1.10.0;" in gone
     assert "--coming: vLLM 2.0.0 has no such flag, the first release here that has it is 2.1.0;" in coming
+
+
+REPLACED = {
+    "gone": {"instead": "--dtype", "since": "2.0.0"},
+    "coming": {"instead": "never said before its time", "since": "2.1.0"},
+    "config-x.old": {"instead": "depth"},
+    "VLLM_GONE": {"instead": "--level"},
+}
+
+
+def test_what_stands_in_place_of_a_name_is_said_from_its_release_on():
+    found = TABLE.check_args({"gone": 1, "coming": 1, "config-x": {"old": 1, "inner": {"old": 1}}}, (), REPLACED)
+    assert found == [
+        "--gone: vLLM 2.0.0 has no such flag; instead: --dtype",
+        "--coming: vLLM 2.0.0 has no such flag; no flag has a name like it",
+        "--config-x.old: no such key in vLLM 2.0.0, instead: depth; known: depth, eager, inner, mode, name, ratio, "
+        "sizes",
+        "--config-x.inner.old: no such key in vLLM 2.0.0; known: fuse_rope",
+    ]
+    assert TABLE.check_env(["VLLM_GONE"], FOREIGN, (), REPLACED) == [
+        "VLLM_GONE: vLLM 2.0.0 does not read this variable; instead: --level"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "kind"),
+    [
+        ({"zzz": 1}, Unknown),
+        ({"config-x": {"zzz": 1}}, Unknown),
+        ({"config-x.zzz": 1}, Unknown),
+        ({"parser": "opennai"}, Doubt),
+        ({"dtype": "opennai"}, str),
+        ({"config-x": {"depth": "x"}}, str),
+        ({"headless": False}, str),
+        ({"headless": "x"}, str),
+        ({"tensor-parallel-size": 2, "-tp": 4}, str),
+    ],
+)
+def test_only_unknown_names_are_of_the_class_that_a_lenient_site_lets_pass(args, kind):
+    assert [type(problem) for problem in TABLE.check_args(args)] == [kind]
+
+
+def test_only_variables_of_vllm_are_unknown_for_certain():
+    assert [type(problem) for problem in TABLE.check_env(["VLLM_ZZZ", "ZZZ"], FOREIGN)] == [Unknown, str]
 
 
 FOREIGN = Foreign.from_data({"all": {"names": ["TZ", "OMP_NUM_THREADS"]}, "cuda": {"prefixes": ["NCCL_"]}}, "cuda")

@@ -11,7 +11,11 @@ import jsonschema
 import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import BUNDLED, load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import (
+    BUNDLED,
+    declared_accelerator,
+    load_catalogue,
+)
 
 from tests.unit.fake_sysfs import FIXTURES
 
@@ -223,3 +227,50 @@ def test_a_file_that_is_none(site, text, expected):
 def test_a_directory_that_is_none_and_one_without_files(tmp_path):
     assert refusal(tmp_path / "nope") == f"accelerator_catalog_path: {tmp_path}/nope is no directory on the controller"
     assert refusal(tmp_path) == f"accelerator_catalog_path: {tmp_path} has no *.yml file"
+
+
+# What an inventory declares
+
+
+def test_a_declared_model_comes_with_all_that_the_catalogue_knows():
+    found = declared_accelerator(load_catalogue(), "ascend_a3", 16)
+    assert (found.model, found.stack, found.generation, found.vendor, found.count) == (
+        "ascend_a3", "cann", "ascend_a3", "ascend", 16,
+    )  # fmt: skip
+    assert (found.memory_mib, found.devices_per_card) == (64 * 1024, 2)
+    assert found.visible_env == "ASCEND_RT_VISIBLE_DEVICES"
+    assert "/dev/davinci{index}" in found.devices
+    assert found.groups == ("HwHiAiUser",)
+    assert declared_accelerator(load_catalogue(), "h200", 8).compute_capability == "9.0"
+
+
+def test_what_is_known_better_goes_before_the_catalogue():
+    facts = {"driver_version": "580.1", "cuda_version": None, "mec_firmware": 177}
+    found = declared_accelerator(load_catalogue(), "ascend_a2", 8, 32, facts)
+    assert (found.memory_mib, found.driver_version, found.cuda_version, found.mec_firmware) == (
+        32 * 1024, "580.1", None, 177,
+    )  # fmt: skip
+
+
+def test_memory_that_nobody_knows():
+    assert declared_accelerator(load_catalogue(), "strix_halo", 1).memory_mib is None
+    assert declared_accelerator(load_catalogue(), "cpu", 1).memory_mib is None
+    assert declared_accelerator(load_catalogue(), "cpu", 1, 7.5).memory_mib == 7680
+
+
+@pytest.mark.parametrize(
+    ("model_name", "message"),
+    [
+        ("h20O", "accelerator 'h20O' of the inventory is in no file of the catalogue; nearest: 'h20'"),
+        (
+            "ascend_910",
+            "nothing can be served on Huawei Ascend 910 (910A, Atlas 800-9000): vLLM Ascend is built for A2, A3, "
+            "310P and "
+            "950, not for this chip",
+        ),
+    ],
+)
+def test_a_declared_model_that_cannot_be_served_on(model_name, message):
+    with pytest.raises(AcceleratorError) as caught:
+        declared_accelerator(load_catalogue(), model_name, 8)
+    assert str(caught.value) == message

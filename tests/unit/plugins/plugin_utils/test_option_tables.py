@@ -10,7 +10,9 @@ import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils._options import KEY_KINDS, OptionTableError
 from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import (
     BUNDLED,
+    load_exclusive,
     load_foreign,
+    load_replaced,
     load_table,
     other_tables,
     releases,
@@ -233,8 +235,58 @@ def test_unknown_stack():
 
 def test_foreign_names_and_prefixes_are_sorted_and_none_is_said_twice():
     data = yaml.safe_load((BUNDLED / "foreign.yml").read_text())
-    assert set(data) == {"all", "cuda", "rocm", "cann", "cpu"}
+    assert set(data) == {"all", "cuda", "rocm", "cann", "cpu", "xpu"}
     for part in data.values():
         assert part["names"] == sorted(set(part["names"]))
         assert part["prefixes"] == sorted(set(part["prefixes"]))
         assert not [name for name in part["names"] if name.startswith(tuple(part["prefixes"]))]
+
+
+# What is said in place of a name, and what excludes each other.
+
+
+def test_every_name_that_has_a_successor_is_gone_from_then_on():
+    """An entry that a release still has would be a lie: `since` is the first release here without the name."""
+    for name, entry in load_replaced().items():
+        assert set(entry) <= {"instead", "since"}, name
+        for version in releases():
+            table = load_table(version)
+            head, *keys = name.split(".")
+            there = name in table.env or (table.has_key((head, *keys)) if keys else head in table.flags)
+            since = [int(part) for part in str(entry.get("since", "0")).split(".")]
+            if [int(part) for part in version.split(".")] >= since and name != "disable-log-requests":
+                assert not there, f"{name} in {version}"
+
+
+def test_every_setting_that_excludes_another_is_one_that_some_release_has():
+    tables = [load_table(version) for version in releases()]
+    for group in load_exclusive():
+        assert group["because"]
+        assert len(group["settings"]) > 1
+        for name in group["settings"]:
+            head, *keys = name.split(".")
+            if keys:
+                assert any(table.has_key((head, *keys)) for table in tables), name
+            else:
+                assert any(table.canonical(name) or name in table.env for table in tables), name
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "text", "message"),
+    [
+        (load_replaced, "replaced", "[]", "replaced.yml: expected a mapping of names, each with instead"),
+        (load_replaced, "replaced", "a: {since: 1}", "replaced.yml: expected a mapping of names, each with instead"),
+        (load_exclusive, "exclusive", "{}", "exclusive.yml: expected a list of groups, each with settings and because"),
+        (load_exclusive, "exclusive", "- {because: x}", "exclusive.yml: expected a list of groups, each with settings"),
+        (load_foreign, "foreign", "[]", "foreign.yml: expected a mapping of stacks, each with names and prefixes"),
+    ],
+)
+def test_a_file_beside_the_tables_that_is_none(tmp_path, load, name, text, message):
+    (tmp_path / f"{name}.yml").write_text(text)
+    with pytest.raises(OptionTableError, match=message):
+        load(directory=tmp_path)
+
+
+def test_a_file_beside_the_tables_that_is_missing(tmp_path):
+    with pytest.raises(OptionTableError, match=r"replaced.yml: No such file or directory"):
+        load_replaced(tmp_path)

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write docs/seeds.md, each command of the seed documents beside ours: python -m tests.parity.seeds_page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from tests.parity import seeds
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "seeds.md"
+
+HEAD = """\
+# The commands of the guides, and ours
+
+This collection was made from five documents. Here is each command line in them that starts a server, and the instance
+that renders the same: with `argv` that the release's parser reads alike, and with every variable that the release
+reads. The tests hold it (`tests/parity/test_seeds.py`): in {real} with vLLM's real parsers, in older
+releases against `catalog/options/`. Where {real} are not named, they refuse the guide's command.
+
+Left aside are what a site has and a guide has not: where the model lies, its pinned revision, host, port and served
+names. The collection adds `--shutdown-timeout` and `--fail-on-environ-validation`; for the comparison they are off
+(`vllm_drain_timeout: 0`, which is vLLM's default, and `args: {{fail-on-environ-validation: null}}`). `null` removes
+what a recipe sets because it is better today. A host has 8 chips where no number is given.
+
+This page is made from `tests/parity/seeds.yml` by `python -m tests.parity.seeds_page`.
+"""
+
+
+def page(documents, commands):
+    """Return the text of the page."""
+    parts = [HEAD.format(real=" and ".join(seeds.real_releases()))]
+    for name, document in documents.items():
+        parts.append(f"\n## {document['title']}\n\nWritten for {document['written_for']}.\n\n")
+        parts.append("| Where | The guide's command | Ours |\n|---|---|---|\n")
+        parts += [row(seed) for seed in commands if seed.document == name]
+    return "".join(parts)
+
+
+def row(seed):
+    """Return the line of one command."""
+    where = seed.where if seed.hardware in seed.where else f"{seed.where} ({seed.hardware})"
+    cells = (where, "<br>".join(guide(seed)), "<br>".join(answers(seed)))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def guide(seed):
+    """Yield the parts of the guide's side: variables, command, file, and what does nothing."""
+    for name, value in seed.env.items():
+        yield code(f"{name}={value}")
+    yield code(" ".join(seed.command.split()))
+    for key, value in seed.config.items():
+        yield code(f"{key}: {str(value).strip() if value is not True else 'true'}")
+    for release in dict.fromkeys(release for ours in seed.ours for release in ours.releases):
+        unread = seeds.read_variables(seed, release, seed.ours[0].accelerators[0])[1]
+        if unread:
+            yield f"{release} does not read {', '.join(code(name) for name in unread)}"
+
+
+def answers(seed):
+    """Yield our side: hardware and releases, and below them the instance."""
+    for ours in seed.ours:
+        hosts = ", ".join(ours.accelerators) + ("" if ours.count == 8 else f" x {ours.count}")
+        facts = "".join(f", {name} {value}" for name, value in ours.facts.items())
+        yield f"**{hosts}{facts}** in {', '.join(ours.releases)}:"
+        yield code(flow(ours.instance))
+        for name, value in ours.more_env.items():
+            yield f"adds {code(f'{name}={value}')}, the released name of the guide's variable"
+        for name, reason in ours.lacks.items():
+            yield f"without {code(f'--{name}')}: {reason}"
+        if ours.refused:
+            yield f"refused: {ours.refused}"
+
+
+def code(text):
+    return f"`{text}`"
+
+
+def flow(value):
+    """Return a value as one line of YAML."""
+    return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6).strip()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(*seeds.load()), encoding="utf-8")

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The stand that the other tests here stand on: what the real command lines answer, and that tables agree with them."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+import yaml
+
+from tests.parity.real import RELEASES, Refused
+from tests.unit.wheelhouse import ROOT
+
+SERVER = ["python", "-m", "vllm.entrypoints.openai.api_server"]
+
+
+@pytest.fixture(params=RELEASES)
+def parser(request, real_parsers):
+    return real_parsers[request.param]
+
+
+def test_only_what_is_set_is_told(parser):
+    assert parser.read(["vllm", "serve", "some/model"]) == {"model": "some/model"}
+    assert parser.read([*SERVER, "--model", "some/model"]) == {"model": "some/model"}
+
+
+def test_spellings_of_one_setting_read_alike(parser):
+    expected = {"model": "m", "tensor_parallel_size": 2, "enable_prefix_caching": False, "block_size": 64}
+    assert parser.read(["vllm", "serve", "m", "-tp", "2", "--no-enable-prefix-caching", "--block-size=64"]) == expected
+    words = ["vllm", "serve", "m", "--tensor_parallel_size=2", "--block_size", "64", "--no_enable_prefix_caching"]
+    assert parser.read(words) == expected
+
+
+def test_json_reads_as_what_vllm_makes_of_it(parser):
+    dotted = parser.read(["vllm", "serve", "m", "-cc.cudagraph_mode=PIECEWISE", "-cc.custom_ops+", "+rms_norm"])
+    whole = ["--compilation-config", '{"custom_ops": ["+rms_norm"], "cudagraph_mode": "PIECEWISE"}']
+    assert dotted == parser.read(["vllm", "serve", "m", *whole])
+    assert dotted["compilation_config"]["cudagraph_mode"] == "PIECEWISE"
+    assert dotted["compilation_config"]["custom_ops"] == ["+rms_norm"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--cuda-graph-sizes", "2048"], "unrecognized arguments: --cuda-graph-sizes"),
+        (["--max-model-len", "long"], "argument --max-model-len: invalid"),
+        (["--enable-auto-tool-choice"], "--enable-auto-tool-choice requires --tool-call-parser"),
+        (["--compilation-config", '{"full_cuda_graph": true}'], "full_cuda_graph"),
+    ],
+)
+def test_refusals_come_with_the_parsers_words(parser, words, message):
+    with pytest.raises(Refused) as caught:
+        parser.read(["vllm", "serve", "m", *words])
+    assert message in str(caught.value)
+
+
+def test_a_refusal_does_not_end_the_process(parser):
+    with pytest.raises(Refused):
+        parser.read(["vllm", "serve", "m", "--help"])
+    assert parser.read(["vllm", "serve", "m"]) == {"model": "m"}
+
+
+def test_a_config_file_is_read_as_vllm_reads_it(parser):
+    config = "stream-interval: 20\nno-enable-prefix-caching: true\nkv-cache-dtype: fp8\n"
+    expected = {"model": "m", "stream_interval": 20, "enable_prefix_caching": False, "kv_cache_dtype": "fp8"}
+    assert parser.read(["vllm", "serve", "m"], config) == expected
+    assert parser.read(SERVER, "model: m\n" + config) == expected
+    # The command line is stronger than the file.
+    assert parser.read(["vllm", "serve", "m", "--stream-interval", "1"], config) == {
+        name: value for name, value in expected.items() if name != "stream_interval"
+    }
+
+
+def test_false_in_a_config_file_is_lost_under_vllm_serve(parser):
+    """Why the files that this collection writes say ``no-x: true``."""
+    config = "enable-prefix-caching: false\n"
+    assert parser.read(["vllm", "serve", "m"], config) == {"model": "m"}
+    assert parser.read([*SERVER, "--model", "m"], config) == {"model": "m", "enable_prefix_caching": False}
+
+
+def test_the_bundled_table_says_what_the_real_parser_says(parser):
+    """Older releases are checked with such tables alone."""
+    tool = [parser.python, ROOT / "tools" / "read_options.py", parser.version, "--real"]
+    done = subprocess.run(tool, capture_output=True, text=True, check=True, env=parser.environ, cwd=parser.directory)
+    real = yaml.safe_load(done.stdout[done.stdout.index("# What vLLM") :])
+    ours = yaml.safe_load((ROOT / "catalog" / "options" / f"{parser.version}.yml").read_text(encoding="utf-8"))
+    # The one flag whose choices depend on the platform: a CPU build leaves its accelerators out.
+    for table in (real, ours):
+        table["flags"].pop("mm-processor-device", None)
+    assert real == ours

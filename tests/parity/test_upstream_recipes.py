@@ -1,0 +1,186 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole catalogue of recipes that vLLM 0.33.0 carries: every file loads, and every plan is read or refused.
+
+The files are used as they are, as a site's vllm_recipe_path. What upstream's own words say to the parser of the very
+release that they came with is not always what it takes: WRONG holds those files, with what is wrong in them.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import shlex
+
+import pytest
+import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_recipe
+
+from tests.parity import seeds
+from tests.parity.real import NEWEST, Refused
+from tests.parity.reasons import reason
+
+# Upstream's hardware by ours: model, number, memory of one chip.
+HARDWARE = {
+    "a100": ("a100", 8),
+    "h100": ("h100", 8),
+    "h200": ("h200", 8),
+    "b200": ("b200", 8),
+    "b300": ("b300", 8),
+    "gb200": ("gb200", 4),
+    "gb300": ("gb300", 4),
+    "dgx_station_gb300": ("gb300", 1),
+    "dgx_spark_gb10": ("gb10", 1),
+    "l40s": ("l40s", 8),
+    "rtx_5090": ("rtx_5090", 1),
+    "rtx_5090_2x": ("rtx_5090", 2),
+    "rtx_pro_5000": ("rtx_pro_5000", 1),
+    "rtx_pro_6000": ("rtx_pro_6000", 1),
+    "rtx_pro_6000_2x": ("rtx_pro_6000", 2),
+    "rtx_pro_6000_4x": ("rtx_pro_6000", 4),
+    "rtx_pro_6000_8x": ("rtx_pro_6000", 8),
+    "mi300x": ("mi300x", 8),
+    "mi325x": ("mi325x", 8),
+    "mi350x": ("mi350x", 8),
+    "mi355x": ("mi355x", 8),
+    "arc_pro_b60": ("arc_pro_b60", 4),
+    "arc_pro_b70": ("arc_pro_b70", 4),
+    "ascend_910c": ("ascend_a3", 16),
+    "ascend_950pr": ("ascend_950pr", 1),
+    "ascend_950pr_8x": ("ascend_950pr", 8),
+    "xeon5": ("cpu", 1),
+    "xeon6": ("cpu", 1),
+}
+# Hardware that this collection does not have: Google's, and a chip that the catalogue does not list yet.
+FOREIGN = {"ironwood", "trillium", "ascend_950dt", "ascend_950dt_8x"}
+RELEASE = f"every-stack-{NEWEST}"
+# Files whose words or variables are not those of the release that they came with: part of our sentence. Where it is
+# about a flag, the real parser refuses the words too.
+WRONG = {
+    "MiniMaxAI/MiniMax-M3.1-Flash": ["--attention-config.indexer_decode_cp: no such key"],
+    "deepseek-ai/DeepSeek-V4-Flash": [
+        "VLLM_MEMORY_PROFILE_INCLUDE_ATTN: vLLM 0.33.0 does not read this variable",
+        "env.LD_PRELOAD: holds the placeholder $LD_PRELOAD",
+    ],
+    "inclusionAI/Ring-1T-FP8": ["--compilation-config.use_inductor: no such key"],
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct": ["VLLM_USE_FLASHINFER_MOE_FP4: vLLM 0.33.0 does not read this"],
+}
+SAMPLES = yaml.safe_load((seeds.HERE / "sample_words.yml").read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=None)
+def hardware(name):
+    model, count = HARDWARE[name]
+    memory = 1024 if model == "cpu" else None
+    return declared_accelerator(load_catalogue(), model, count, memory_gib=memory)
+
+
+@pytest.fixture(scope="module")
+def recipes(upstream_recipes):
+    """Every file by the name that people write."""
+    return {str(path.relative_to(upstream_recipes).with_suffix("")): path for path in upstream_recipes.rglob("*.yaml")}
+
+
+def test_every_file_loads(recipes, upstream_recipes):
+    assert len(recipes) == 188
+    for name in recipes:
+        assert load_recipe(name, [str(upstream_recipes)])["model"]["model_id"], name
+
+
+def test_all_hardware_that_a_file_names_is_known_here(recipes, upstream_recipes):
+    named = {
+        name
+        for recipe in recipes
+        for name in load_recipe(recipe, [str(upstream_recipes)])["meta"].get("hardware") or {}
+    }
+    assert named - set(HARDWARE) == FOREIGN
+
+
+def planned(name, hw, instance, directory, **more):
+    """Return the plan of one instance. Raises PlanError."""
+    multi = {"nodes": ["host", "other"], "node_address": "10.0.0.1"} if "multi" in instance.get("strategy", "") else {}
+    wishes = {"recipe": name, **instance, **multi}
+    return plan_host("host", hardware(hw), seeds.settings(RELEASE, wishes, recipe_path=[str(directory)], **more))[
+        "chat"
+    ]
+
+
+def combinations(recipe):
+    """Yield each hardware that a recipe names and we have, with each variant and strategy."""
+    for hw in recipe["meta"].get("hardware") or {}:
+        for variant in recipe.get("variants") or {} if hw in HARDWARE else ():
+            for strategy in recipe.get("compatible_strategies") or ["single_node_tp"]:
+                yield hw, {"variant": variant, "strategy": strategy}
+
+
+def test_every_plan_is_read_by_the_real_parser_or_refused_with_a_reason(recipes, upstream_recipes, real_parsers):
+    parser = real_parsers[NEWEST]
+    counted, wrong, problems = collections.Counter(), collections.defaultdict(set), []
+    for name in sorted(recipes):
+        recipe = load_recipe(name, [str(upstream_recipes)])
+        for hw, instance in combinations(recipe):
+            try:
+                plan = planned(name, hw, instance, upstream_recipes)
+            except PlanError as exc:
+                known = [part for part in WRONG.get(name, ()) if part in str(exc)]
+                wrong[name].update(known)
+                counted[reason(exc, recipe) or "wrong"] += 1
+                if not reason(exc, recipe) and not known:
+                    problems.append(f"{name} {hw} {instance}: {exc}")
+                continue
+            try:
+                counted["read"] += 1
+                if parser.read(plan["argv"]) != parser.read(["vllm", "serve"], seeds.plan_config(plan)):
+                    problems.append(f"{name} {hw} {instance}: command and file differ")
+            except Refused as exc:
+                problems.append(f"{name} {hw} {instance}: the parser says {exc}")
+    assert not problems, "\n".join(problems[:20])
+    assert {name: sorted(found) for name, found in wrong.items() if found} == WRONG
+    assert counted["read"] > 5000
+
+
+@pytest.mark.parametrize("name", [name for name, parts in WRONG.items() if parts[0].startswith("--")])
+def test_words_that_we_refuse_the_real_parser_refuses_too(name, upstream_recipes, real_parsers):
+    recipe = load_recipe(name, [str(upstream_recipes)])
+    refused = 0
+    for hw, instance in combinations(recipe):
+        try:
+            planned(name, hw, instance, upstream_recipes)
+        except PlanError as exc:
+            if WRONG[name][0] not in str(exc):
+                continue
+            try:
+                plan = planned(name, hw, instance, upstream_recipes, strict=False)
+            except PlanError as other:
+                assert reason(other)
+                continue
+            with pytest.raises(Refused):
+                real_parsers[NEWEST].read(plan["argv"])
+            refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "hw"),
+    [
+        pytest.param(name, sample, hw, id=f"{name}-{hw}-{sample['variant']}-{sample['strategy']}")
+        for name, samples in SAMPLES.items()
+        for sample in samples
+        for hw in sample["hardware"]
+    ],
+)
+def test_the_six_sample_recipes_give_upstreams_words_in_upstreams_order(name, sample, hw, upstream_recipes):
+    table = load_table(NEWEST)
+    instance = {"variant": sample["variant"], "strategy": sample["strategy"]}
+    plan = planned(name, hw, instance, upstream_recipes)
+    expected = seeds.canonical(["vllm", "serve", sample["model"], *shlex.split(sample["words"])], table)
+    found = seeds.canonical(plan["argv"], table)
+    assert found == expected
+    assert list(found) == list(expected)
+    assert plan["model"] == sample["model"]
+    assert seeds.own_variables(plan) == (sample.get("env") or {})
