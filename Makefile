@@ -38,7 +38,7 @@ unit: ready  ## Unit tests
 	$(BIN)/pytest -q tests/unit
 
 parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
-	$(BIN)/pytest -q tests/parity
+	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity
 
 integration: ready  ## Tests that need root and lab hosts of their own
 	$(BIN)/pytest -q tests/integration

@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._checks import
 from ansible_collections.baremetal.inference.plugins.module_utils._chips import Demand
 from ansible_collections.baremetal.inference.plugins.module_utils._compose import Choice, features_on
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator, exact_blocks
 from ansible_collections.baremetal.inference.plugins.module_utils._library import Library, Site
 from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTable
@@ -49,6 +49,7 @@ class Chosen:
     release: Mapping[str, Any]
     stack: Mapping[str, Any]
     runtime: str
+    variant: Mapping[str, Any]
     table: OptionTable
     choice: Choice
     demand: Demand
@@ -57,11 +58,6 @@ class Chosen:
     def where(self) -> str:
         """The instance as errors name it."""
         return f"vllm_instances.{self.name}"
-
-    @property
-    def variant(self) -> Mapping[str, Any]:
-        """The variant's block of the recipe."""
-        return (self.recipe.get("variants") or {}).get(self.choice.variant) or {}
 
 
 def choose(
@@ -74,7 +70,7 @@ def choose(
     release = library.release(release_name)
     stack = choose_stack(release, release_name, accelerator)
     variant = choose_variant(recipe, accelerator, wishes.get("variant"), where)
-    entry = (recipe.get("variants") or {}).get(variant) or {}
+    entry = _variant(recipe, variant, accelerator)
     check_release(recipe, entry, str(release["vllm"]), release_name, where)
     check_driver(stack, accelerator, release_name)
     runtime = choose_runtime(stack, wishes.get("runtime") or site.runtime, site.image, release_name, where)
@@ -102,10 +98,20 @@ def choose(
         release=release,
         stack=stack,
         runtime=runtime,
+        variant=entry,
         table=library.table(str(release["vllm"]), site.strict),
         choice=Choice(variant, strategy, wishes.get("preset"), features, found),
         demand=Demand(name, found.chips, 1 if nodes.count > 1 else wishes.get("replicas"), chips),
     )
+
+
+def _variant(recipe: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
+    """Return the variant's block, with the sizes that it states for exactly this hardware."""
+    block: Mapping[str, Any] = (recipe.get("variants") or {}).get(name) or {}
+    for _id, exact in exact_blocks(accelerator, block.get("hardware_overrides")):
+        own = {key: exact[key] for key in ("tp", "vram_minimum_gb") if exact.get(key)}
+        block = {**block, **own}
+    return block
 
 
 def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.module_utils._recipe import check_recipe
 from ansible_collections.baremetal.inference.plugins.module_utils._wishes import RUNTIMES
 from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml, yaml_problem
@@ -22,6 +22,20 @@ CATALOG = Path(__file__).resolve().parents[2] / "catalog"
 # What one file of each part of the catalogue is called in an error.
 WORDS = {"recipes": "recipe", "releases": "release", "weights": "manifest of weights"}
 ENTRYPOINTS = ("image", "module")
+
+
+# What the plan reads of a stack of a release.
+STACK_KEYS = (
+    "container_env", "digest", "entrypoint", "env", "image", "images", "libraries", "minimum_driver", "python",
+    "requirements", "runtime", "venv_size_gib", "wheels",
+)  # fmt: skip
+
+# Where a person names the directories of each part.
+VARIABLES = {
+    "recipes": "vllm_recipe_path",
+    "releases": "vllm_release_path",
+    "weights": "vllm_weights_manifest_path",
+}
 
 
 def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path | None:
@@ -55,6 +69,9 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
 
 
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:
+    for directory in directories:
+        if not Path(directory).is_dir():
+            raise PlanError(f"{VARIABLES[kind]}: {directory} is no directory on the controller")
     return [*(Path(directory) for directory in directories), CATALOG / kind]
 
 
@@ -120,11 +137,23 @@ def _stack(path: Path, stack: str, entry: Any) -> dict[str, Any]:
             f"{path}: stacks.{stack}.entrypoint: found {entry['entrypoint']!r}, expected image, module or a "
             "list of words"
         )
+    _check_keys(path, stack, entry)
     if "requirements" not in entry:
         return entry
     lock, text = lock_text(path.parent / "requirements" / entry["requirements"])
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {**entry, "requirements": lock, "requirements_sha256": digest, "requirements_text": text}
+
+
+def _check_keys(path: Path, stack: str, entry: dict[str, Any]) -> None:
+    """Raise PlanError for a key that is a misspelt one; others are versions that belong together, as plain texts."""
+    for key, value in entry.items():
+        if key in STACK_KEYS:
+            continue
+        near = misspelt(str(key), STACK_KEYS)
+        if near or not isinstance(value, str):
+            hint = f"nearest: {near!r}" if near else "expected a version as a text in quotes"
+            raise PlanError(f"{path}: stacks.{stack}: unknown key {key!r}; {hint}")
 
 
 @functools.lru_cache(maxsize=None)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._unit import (
     Unit,
-    advice,
     UnitError,
+    advice,
     is_up,
     mask,
     parse_show,
