@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue imp
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import find
 
 SITE = {
     "weights_root": {"type": "path", "required": True},
@@ -58,6 +59,7 @@ class ActionModule(ActionBase):
         host = (task_vars or {}).get("inventory_hostname", "")
         try:
             plans = plan_host(host, accelerator_of(options), settings_of(options))
+            check_pinned(plans, options["weights_manifest_path"])
         except (AcceleratorError, PlanError) as exc:
             raise AnsibleActionFail(f"{host}: {exc}") from exc
         venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
@@ -73,6 +75,14 @@ class ActionModule(ActionBase):
             "images": images,
             "warnings": list(warnings),
         }
+
+
+def check_pinned(plans: Mapping[str, Mapping[str, Any]], directories: Sequence[str]) -> None:
+    """Raise PlanError for weights that no manifest pins: they can be planned, but no host can fetch them."""
+    for plan in plans.values():
+        for model in plan["models"]:
+            # Says where it looked, and the nearest name.
+            find("weights", model, (".yml", ".yaml"), directories)
 
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:

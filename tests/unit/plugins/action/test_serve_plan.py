@@ -11,8 +11,10 @@ from ansible_collections.baremetal.inference.plugins.action.serve_plan import (
     ARGUMENT_SPEC,
     ActionModule,
     accelerator_of,
+    check_pinned,
     settings_of,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 
 SITE = {
     "weights_root": "/srv/models",
@@ -71,12 +73,23 @@ def test_the_plan_of_a_host_and_what_it_needs():
     assert (result["images"], result["warnings"]) == ([], [])
 
 
-def test_images_and_draft_models_are_listed_once():
+def test_images_and_draft_models_are_listed_once(tmp_path):
+    draft = tmp_path / "RedHatAI" / "gpt-oss-20b-speculator.eagle3.yml"
+    draft.parent.mkdir()
+    draft.write_text("{repository: RedHatAI/gpt-oss-20b-speculator.eagle3, revision: abc, files: {}}\n")
     instances = {
         "a": {"recipe": "openai/gpt-oss-20b", "replicas": 2},
         "b": {"recipe": "openai/gpt-oss-20b", "features": ["spec_decoding"], "port": 9000, "replicas": 1},
     }
-    result = run(accelerator=H200, release="0.33.0", instances=instances, registry="mirror:5000")
+    result = run(
+        accelerator=H200,
+        release="0.33.0",
+        instances=instances,
+        registry="mirror:5000",
+        weights_manifest_path=[str(tmp_path)],
+    )
+    words = result["plans"]["b"]["config"]["speculative-config"]
+    assert '"model": "/srv/models/RedHatAI/gpt-oss-20b-speculator.eagle3/abc"' in words
     assert sorted(result["plans"]) == ["a", "a-2", "b"]
     assert result["images"] == ["mirror:5000/vllm/vllm-openai:v0.33.0"]
     assert result["venvs"] == []
@@ -155,3 +168,10 @@ def test_detected_hardware_with_the_host_s_facts(detected, facts, expected):
     found = accelerator_of({**OPTIONS, "accelerator": detected, "facts": facts})
     assert (found.memory_mib, found.driver_version, found.cuda_version, found.mec_firmware) == expected
     assert found.count == 8
+
+
+def test_weights_that_no_manifest_pins_are_refused_before_a_host_is_asked(tmp_path):
+    plans = {"chat": {"models": ["openai/gpt-oss-20b", "example/draft"]}}
+    with pytest.raises(PlanError, match=r"no manifest of weights 'example/draft' in .*catalog/weights; known: "):
+        check_pinned(plans, [str(tmp_path)])
+    check_pinned({"chat": {"models": ["openai/gpt-oss-20b"]}}, [])
