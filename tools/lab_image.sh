@@ -15,6 +15,14 @@ mkdir -p "$root/var/log/journal"
 mkdir -p "$root/usr/share/lab/sys/bus/pci/devices"
 echo LANG=C.UTF-8 >"$root/etc/default/locale"
 
+# podman asks for a limit of tasks, which this cgroup lacks the controller for, and for limits above the lab's own.
+mkdir -p "$root/etc/containers/containers.conf.d"
+cat >"$root/etc/containers/containers.conf.d/lab.conf" <<'END'
+[containers]
+pids_limit = 0
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+END
+
 mask() {
   chroot "$root" systemctl --quiet mask "$@"
 }

@@ -52,6 +52,9 @@ BOOT = (
     "mount --make-rshared / && mount -t cgroup2 cgroup2 /sys/fs/cgroup && "
     "exec setpriv --bounding-set=-sys_module,-sys_time,-sys_rawio /sbin/init"
 )
+# Where container engines keep their layers: volumes of the host's own, because an overlay cannot lie on an overlay. They
+# go with the host.
+ENGINE_DIRECTORIES = ("/var/lib/docker", "/var/lib/containers")
 RESERVED_NAMES = ("cache", "mirror")
 
 
@@ -265,6 +268,8 @@ def create_command(lab: Lab, host: Host, image: str) -> list[str]:
     command += ["--tmpfs", "/run", "--tmpfs", "/tmp:exec", "--env", "container=podman"]  # noqa: S108
     for source, target in host.mounts:
         command += ["--volume", f"{lab.home / source}:{target}"]
+    for directory in ENGINE_DIRECTORIES:
+        command += ["--volume", directory]
     for key, value in labels(lab).items():
         command += ["--label", f"{key}={value}"]
     return [*command, "--label", f"bminf.host={host.name}", image, "/bin/sh", "-c", BOOT]

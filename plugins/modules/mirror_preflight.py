@@ -10,8 +10,8 @@ module: mirror_preflight
 short_description: Look at a host before it is made a mirror
 version_added: 0.1.0
 description:
-  - Checks that the disk of the mirror is there and that its port is free or nginx's.
-  - Says whether nginx is installed.
+  - Checks that the disk of the mirror is there and that its ports are free or its own.
+  - Says whether nginx and the registry are installed.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -36,6 +36,14 @@ options:
       - TCP port that the mirror listens on.
     type: int
     required: true
+  registry_port:
+    description:
+      - TCP port on which container images are served, if they are.
+    type: int
+  registry_backend_port:
+    description:
+      - TCP port on the loopback address on which the registry itself listens, if there is one.
+    type: int
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -54,6 +62,10 @@ nginx:
   description: Whether nginx is installed.
   type: bool
   returned: success
+registry:
+  description: Whether docker-registry and skopeo are installed.
+  type: bool
+  returned: success
 default_site_clashes:
   description:
     - Whether the distribution's default site of nginx must go, because the mirror wants port 80 itself,
@@ -63,6 +75,7 @@ default_site_clashes:
 """
 
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils._ports import Listener, listeners
@@ -70,6 +83,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._ports import 
 # The port of the default site that Debian's package brings along.
 DEFAULT_SITE_PORT = 80
 NGINX = "/usr/sbin/nginx"
+REGISTRY = ("/usr/bin/docker-registry", "/usr/bin/skopeo")
+REGISTRY_UNIT = "docker-registry.service"
 
 
 def main() -> None:
@@ -78,6 +93,8 @@ def main() -> None:
             "root": {"type": "path", "required": True},
             "mount_point": {"type": "str", "default": ""},
             "port": {"type": "int", "required": True},
+            "registry_port": {"type": "int"},
+            "registry_backend_port": {"type": "int"},
         },
         supports_check_mode=True,
     )
@@ -93,19 +110,43 @@ def main() -> None:
             msg=f"mirror_root {root}: {above} does not exist; "
             "mount the disk that it belongs to, create it, or correct mirror_root"
         )
-    others = [found for found in listeners({port, DEFAULT_SITE_PORT}) if not is_nginx(found)]
-    for found in others:
-        if found.port == port:
-            who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
-            module.fail_json(
-                msg=f"mirror_port {port} is in use by {who}{f' of unit {found.unit}' if found.unit else ''}; "
-                "stop that, or give mirror_port another number"
-            )
+    problem = clash(ports_of(module.params))
+    if problem:
+        module.fail_json(msg=problem)
+    others = [found for found in listeners({DEFAULT_SITE_PORT}) if not is_nginx(found)]
     module.exit_json(
         changed=False,
         nginx=os.path.exists(NGINX),
+        registry=all(map(os.path.exists, REGISTRY)),
         default_site_clashes=port == DEFAULT_SITE_PORT or bool(others),
     )
+
+
+def ports_of(params: dict[str, Any]) -> dict[str, int]:
+    """Return the role's variables that name a port, with the port."""
+    names = {
+        "mirror_port": params["port"],
+        "mirror_registry_port": params["registry_port"],
+        "mirror_registry_backend_port": params["registry_backend_port"],
+    }
+    return {name: port for name, port in names.items() if port is not None}
+
+
+def clash(ports: dict[str, int]) -> str | None:
+    """Return what is wrong with the ports of a mirror, None where each is free or the mirror's own."""
+    names: dict[int, str] = {}
+    for name, port in ports.items():
+        if port in names:
+            return f"{name}: {port} is the port of {names[port]} too; give one of them another"
+        names[port] = name
+    for found in listeners(set(names)):
+        name = names[found.port]
+        if is_nginx(found) or (name != "mirror_port" and found.unit == REGISTRY_UNIT):
+            continue
+        who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
+        unit = f" of unit {found.unit}" if found.unit else ""
+        return f"{name} {found.port} is in use by {who}{unit}; stop that, or give {name} another number"
+    return None
 
 
 def is_nginx(found: Listener) -> bool:

@@ -12,6 +12,8 @@ version_added: 0.1.0
 description:
   - Checks that the ports of the instances are free or belong to the very instances, and says which instances have
     files on the host and which shared libraries are missing.
+  - Where instances run in containers, it chooses the host's engine, docker or podman, and says what that can do. It
+    fails where the engine, a device node, a driver's file or a group is missing, with all that is missing at once.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -37,6 +39,29 @@ options:
       - Directory in which the instances' files lie.
     type: path
     default: /etc/vllm
+  containers:
+    description:
+      - What M(baremetal.inference.serve_plan) returned as C(container) for each instance that runs in one, by instance
+        name. Without any, no engine is looked for.
+    type: dict
+    default: {}
+  engine:
+    description:
+      - The engine that runs them. By default it is docker, or podman where only that is installed.
+    type: str
+    choices: ["", docker, podman]
+    default: ""
+  user:
+    description:
+      - System user that vLLM runs as.
+    type: str
+    default: vllm
+  own_paths:
+    description:
+      - Directories whose contents come with the run itself, so that nothing below them can be missing yet.
+    type: list
+    elements: path
+    default: []
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -60,12 +85,96 @@ missing_libraries:
   type: list
   elements: str
   returned: success
+units:
+  description:
+    - Of each instance that has files on the host, whether its unit is that of all (C(template)) or one of its own
+      (C(unit), C(quadlet)).
+  type: dict
+  returned: success
+switched:
+  description: Instances of O(ports) that are there with a unit of another kind than they will have.
+  type: list
+  elements: str
+  returned: success
+container:
+  description: What the engine is and can do; empty without O(containers).
+  type: dict
+  returned: success
+  contains:
+    engine:
+      description: C(docker) or C(podman).
+      type: str
+    command:
+      description: Path of its command.
+      type: str
+    version:
+      description: Its version.
+      type: str
+    quadlet:
+      description: Whether podman makes units from quadlets here.
+      type: bool
+    gpus:
+      description: How devices are asked for by CDI names, C(cdi), or by docker's C(flag) --gpus.
+      type: str
+    uid:
+      description: Number of O(user), null before it exists.
+      type: int
+    gid:
+      description: Number of its group, null before it exists.
+      type: int
+    gids:
+      description: Numbers of the groups that the containers need, by name.
+      type: dict
+    init:
+      description: Whether the engine has its little init, which hands on signals.
+      type: bool
+    limits:
+      description: Whether limits can be raised, which a host that is a container itself may not.
+      type: bool
 """
 
+import contextlib
+import glob
+import grp
+import json
 import os
+import platform
+import pwd
+import re
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._ports import listeners
+from ansible_collections.baremetal.inference.plugins.module_utils._container import (
+    CDI_DIRS,
+    ENGINES,
+    ContainerError,
+    Found,
+    cdi_kind,
+    choose_engine,
+    container_name,
+    gpus_by,
+    has_quadlet,
+    needed_paths,
+    origin,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._files import (
+    QUADLET,
+    TEMPLATE,
+    UNIT,
+    quadlet_path,
+    unit_kind,
+    unit_path,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._ports import Listener, listeners
+
+GENERATORS = "/usr/lib/systemd/system-generators/podman-system-generator"
+HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+# The init that each engine puts into a container with --init, and where it may lie.
+INITS = {
+    "docker": ["docker-init", "/usr/libexec/docker", "/usr/local/libexec/docker"],
+    "podman": ["catatonit", "/usr/libexec/podman", "/usr/lib/podman", "/usr/libexec/catatonit"],
+}
+CAP_SYS_RESOURCE = 24
 
 
 def main() -> None:
@@ -74,24 +183,57 @@ def main() -> None:
             "ports": {"type": "dict", "required": True},
             "libraries": {"type": "list", "elements": "str", "default": []},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
+            "containers": {"type": "dict", "default": {}},
+            "engine": {"type": "str", "choices": ["", *ENGINES], "default": ""},
+            "user": {"type": "str", "default": "vllm"},
+            "own_paths": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
+    module.run_command_environ_update = {"LC_ALL": "C"}
+    try:
+        container = look_at_engine(module) if module.params["containers"] else {}
+    except ContainerError as exc:
+        module.fail_json(msg=f"{platform.node()}: {exc}")
+    check_ports(module, container.get("command", ""))
+    units = {name: installed_unit(name) for name in installed(module.params["config_dir"])}
+    module.exit_json(
+        changed=False,
+        installed=sorted(units),
+        missing_libraries=missing(module, module.params["libraries"]),
+        units=units,
+        switched=[
+            name for name in module.params["ports"] if units.get(name, "") not in ("", wanted(module, container, name))
+        ],
+        container=container,
+    )
+
+
+def check_ports(module: AnsibleModule, engine: str) -> None:
+    """Fail for a port that somebody else than its instance listens on."""
     ports = {int(port): name for name, port in module.params["ports"].items()}
     for found in listeners(set(ports)):
         name = ports[found.port]
-        if found.unit != f"vllm@{name}.service":
-            who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
-            module.fail_json(
-                msg=f"port {found.port} of vllm_instances.{name} is in use by {who}"
-                f"{f' of unit {found.unit}' if found.unit else ''}; "
-                f"stop that, or give vllm_instances.{name}.port another number"
-            )
-    module.exit_json(
-        changed=False,
-        installed=installed(module.params["config_dir"]),
-        missing_libraries=missing(module, module.params["libraries"]),
-    )
+        if found.unit == f"vllm@{name}.service" or is_container(module, engine, name, found):
+            continue
+        who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
+        module.fail_json(
+            msg=f"port {found.port} of vllm_instances.{name} is in use by {who}"
+            f"{f' of unit {found.unit}' if found.unit else ''}; "
+            f"stop that, or give vllm_instances.{name}.port another number"
+        )
+
+
+def is_container(module: AnsibleModule, engine: str, name: str, found: Listener) -> bool:
+    """Return whether the listener runs in the instance's own container; docker's are in no unit of ours."""
+    identity = re.search(r"[0-9a-f]{64}", _text(f"/proc/{found.pid}/cgroup")) if found.pid else None
+    # An instance that leaves docker is still in it, whatever engine is next.
+    commands = dict.fromkeys((engine, module.get_bin_path("docker") or "")) if identity else {}
+    for command in filter(None, commands):
+        rc, out, _err = module.run_command([command, "inspect", "--format", "{{.Id}}", container_name(name)])
+        if rc == 0 and identity and out.strip() == identity.group():
+            return True
+    return False
 
 
 def missing(module: AnsibleModule, libraries: list[str]) -> list[str]:
@@ -107,6 +249,144 @@ def installed(config_dir: str) -> list[str]:
     if not os.path.isdir(config_dir):
         return []
     return sorted(name[: -len(".yaml")] for name in os.listdir(config_dir) if name.endswith(".yaml"))
+
+
+def installed_unit(name: str) -> str:
+    """Return the kind of unit that systemd has for an instance: its own file there goes before that of all."""
+    if os.path.exists(unit_path(name)):
+        return UNIT
+    return QUADLET if os.path.exists(quadlet_path(name)) else TEMPLATE
+
+
+def wanted(module: AnsibleModule, container: dict[str, Any], name: str) -> str:
+    """Return the kind of unit that an instance will have."""
+    return unit_kind({"runtime": "container" if name in module.params["containers"] else "venv"}, container)
+
+
+def look_at_engine(module: AnsibleModule) -> dict[str, Any]:
+    """Return what the engine is and can do; raises ContainerError for what is missing."""
+    containers = list(module.params["containers"].values())
+    found = choose_engine(module.params["engine"], [*docker(module), *podman(module)])
+    problems = [
+        f"{path} is not there, and {', '.join(users)} would need it: it comes with {origin(path)}"
+        for path, users in missing_paths(module).items()
+    ]
+    groups = sorted({name for entry in containers for name in entry["groups"]})
+    gids = {name: number for name, number in zip(groups, map(group_number, groups)) if number is not None}
+    problems += [
+        f"the group {name}, which opens the device nodes, is not there: it comes with the accelerator's driver"
+        for name in groups
+        if name not in gids
+    ]
+    devices = [device for entry in containers for device in entry["devices"]]
+    gpus = ""
+    try:
+        gpus = gpus_by(found, devices, cdi_kinds(found), any(map(module.get_bin_path, HOOKS)))
+    except ContainerError as exc:
+        problems.append(str(exc))
+    if problems:
+        raise ContainerError("; ".join(problems))
+    uid, gid = numbers_of(module.params["user"])
+    return {
+        "engine": found.name,
+        "command": found.command,
+        "version": found.version,
+        "quadlet": has_quadlet(found),
+        "gpus": gpus,
+        "uid": uid,
+        "gid": gid,
+        "gids": gids,
+        "init": module.get_bin_path(INITS[found.name][0], opt_dirs=INITS[found.name][1:]) is not None,
+        "limits": may_raise_limits(),
+    }
+
+
+def docker(module: AnsibleModule) -> list[Found]:
+    """Return docker, if it is there and not podman under its name."""
+    command = module.get_bin_path("docker")
+    if command is None:
+        return []
+    _rc, version, _err = module.run_command([command, "--version"])
+    if "podman" in version:
+        return []
+    rc, out, err = module.run_command([command, "info", "--format", "{{json .}}"])
+    info = _json(out)
+    why = "; ".join(info.get("ServerErrors") or []) or err.strip() or f"exit status {rc}"
+    return [Found("docker", command, info.get("ServerVersion") or "", why, cdi_dirs=info.get("CDISpecDirs") or ())]
+
+
+def podman(module: AnsibleModule) -> list[Found]:
+    """Return podman, if it is there."""
+    command = module.get_bin_path("podman")
+    if command is None:
+        return []
+    rc, out, err = module.run_command([command, "info", "--format", "json"])
+    info = _json(out)
+    host = info.get("host") or {}
+    return [
+        Found(
+            "podman",
+            command,
+            (info.get("version") or {}).get("Version") or "",
+            err.strip() or f"exit status {rc}",
+            cgroup_v2=host.get("cgroupVersion") == "v2",
+            generator=os.path.exists(GENERATORS),
+            cdi_dirs=CDI_DIRS,
+        )
+    ]
+
+
+def missing_paths(module: AnsibleModule) -> dict[str, list[str]]:
+    """Return device nodes and mounted files that are not on the host, with the instances that need them."""
+    found: dict[str, list[str]] = {}
+    for name, container in sorted(module.params["containers"].items()):
+        for path in needed_paths([container], module.params["own_paths"]):
+            if not os.path.exists(path):
+                found.setdefault(path, []).append(name)
+    return found
+
+
+def cdi_kinds(found: Found) -> list[str]:
+    """Return the kinds of devices that have a CDI specification where the engine looks for them."""
+    files = [path for top in found.cdi_dirs for path in sorted(glob.glob(f"{top}/*"))]
+    return [cdi_kind(_text(path)) for path in files if path.endswith((".yaml", ".yml", ".json"))]
+
+
+def group_number(name: str) -> int | None:
+    """Return the number of a group on this host, None where there is no such group."""
+    with contextlib.suppress(KeyError):
+        return grp.getgrnam(name).gr_gid
+    return None
+
+
+def numbers_of(user: str) -> tuple[int | None, int | None]:
+    """Return uid and gid of a user, None for one that is not there yet."""
+    with contextlib.suppress(KeyError):
+        entry = pwd.getpwnam(user)
+        return entry.pw_uid, entry.pw_gid
+    return None, None
+
+
+def may_raise_limits() -> bool:
+    """Return whether this host lets its root raise limits of resources."""
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", _text("/proc/self/status"), re.MULTILINE)
+    return effective is None or bool(int(effective.group(1), 16) >> CAP_SYS_RESOURCE & 1)
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
 MIRROR = "http://127.0.0.1"
 MODEL = f"{MIRROR}/weights/org/model"
+REGISTRY = "http://127.0.0.1:5000/v2/org/tiny"
 
 
 def test_a_wheel_is_found_through_the_index_as_a_client_finds_it(host):
@@ -48,9 +50,32 @@ def test_the_version_is_not_told(host):
     assert re.search(r"(?m)^Server: nginx\r?$", host.check_output("curl -fsI %s/simple/", MIRROR))
 
 
-def test_nginx_listens_on_loopback_only(host):
-    addresses = host.check_output("ss -Hltn 'sport = :80'")
-    assert [line.split()[3] for line in addresses.splitlines()] == ["127.0.0.1:80"]
+def test_an_image_is_pulled_with_the_digest_that_was_carried(host):
+    index = json.loads(host.file("/srv/mirror/images/org/tiny/index.json").content_string)
+    digest = index["manifests"][0]["digest"]
+    for name in (":1.0", f"@{digest}"):
+        address = f"docker://127.0.0.1:5000/org/tiny{name}"
+        manifest = host.check_output("skopeo inspect --raw --tls-verify=false %s | sha256sum", address)
+        assert manifest.split()[0] == digest.removeprefix("sha256:")
+    host.check_output("skopeo copy --src-tls-verify=false docker://127.0.0.1:5000/org/tiny:1.0 dir:$(mktemp -d)")
+
+
+def test_a_client_cannot_push(host):
+    for method, path in (("POST", "blobs/uploads/"), ("PUT", "manifests/1.0"), ("DELETE", "manifests/1.0")):
+        assert host.run("curl -s -o /dev/null -w '%%{http_code}' -X %s %s/%s", method, REGISTRY, path).stdout == "403"
+
+
+def test_the_registry_runs_confined_and_starts_at_boot(host):
+    service = host.service("docker-registry")
+    assert service.is_running, host.check_output("journalctl -u docker-registry --no-pager -n 30")
+    assert service.is_enabled
+    assert host.check_output("systemctl show -P NoNewPrivileges docker-registry") == "yes"
+
+
+@pytest.mark.parametrize("port", [80, 5000, 5001])
+def test_it_listens_on_loopback_only(host, port):
+    addresses = host.check_output(f"ss -Hltn 'sport = :{port}'")
+    assert [line.split()[3] for line in addresses.splitlines()] == [f"127.0.0.1:{port}"]
 
 
 def test_nginx_runs_confined_and_starts_at_boot(host):

@@ -166,7 +166,10 @@ def test_host_is_made_with_its_address_names_and_disk():
 
 
 def test_host_without_mounts_shares_nothing():
-    assert "--volume" not in create_command(LAB, CPU, "image")
+    command = create_command(LAB, CPU, "image")
+    volumes = [command[index + 1] for index, word in enumerate(command) if word == "--volume"]
+    # Without a colon it is a volume of this container alone, which goes with it.
+    assert volumes == ["/var/lib/docker", "/var/lib/containers"]
 
 
 @pytest.mark.parametrize(

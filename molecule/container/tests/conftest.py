@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import serving_host
+from testinfra import get_host
+
+INVENTORY = Path(__file__).resolve().parents[1] / "inventory"
+
+
+@dataclass
+class Served:
+    """One instance of vLLM in a container."""
+
+    host: Any
+    engine: str
+    octet: int
+    name: str
+    port: int
+
+    @property
+    def unit(self) -> str:
+        return f"vllm@{self.name}"
+
+    @property
+    def container(self) -> str:
+        return f"vllm-{self.name}"
+
+    @property
+    def url(self) -> str:
+        return f"http://{os.environ['LAB_SUBNET_PREFIX']}.{self.octet}:{self.port}"
+
+    def show(self, field: str) -> str:
+        """Return what systemd says of the unit."""
+        return self.host.check_output("systemctl show -P %s %s", field, self.unit)
+
+    def starts(self) -> int:
+        """Return how often the unit has become active in this boot."""
+        wanted = f"Started {self.unit}.service"
+        return int(self.host.check_output(f"journalctl -b -u {self.unit} --no-pager | grep -c '{wanted}' || true"))
+
+    def inspect(self) -> dict:
+        """Return what the engine says of the container."""
+        return json.loads(self.host.check_output("%s inspect %s", self.engine, self.container))[0]
+
+    def chat(self) -> str:
+        return serving_host.chat(self.url)
+
+    def post(self, path: str, body: dict) -> dict:
+        return serving_host.post(path, body, url=self.url)
+
+    def wait_active(self) -> None:
+        serving_host.wait_active(self.host, 200, self.unit)
+
+    def wait_started_again(self, before: str) -> None:
+        """Wait until another container serves than the one whose id was `before`."""
+        deadline = time.monotonic() + 60
+        while self.host.run("%s inspect -f '{{.Id}}' %s", self.engine, self.container).stdout.strip() in ("", before):
+            if time.monotonic() > deadline:
+                pytest.fail(serving_host.journal(self.host, self.unit))
+            time.sleep(1)
+        self.wait_active()
+
+
+def connect(name: str):
+    """Return a host over plain SSH: through Ansible each command takes seconds."""
+    lab = Path(os.environ["LAB_HOME"], os.environ["LAB_NAME"], "inventory.json")
+    inventory = json.loads(lab.read_text())["lab"]
+    return get_host(
+        f"ssh://root@{inventory['hosts'][name]['ansible_host']}",
+        ssh_identity_file=inventory["vars"]["ansible_ssh_private_key_file"],
+        ssh_extra_args=inventory["vars"]["ansible_ssh_common_args"],
+    )
+
+
+@pytest.fixture(scope="session")
+def fleet():
+    """Every instance of the scenario; asked for at once, because a start takes half a minute and waits are shared."""
+    hosts = {name: connect(name) for name in ("cpu-12", "cpu-13")}
+    return [
+        Served(hosts["cpu-12"], "docker", 12, "chat", 8000),
+        Served(hosts["cpu-13"], "podman", 13, "chat", 8000),
+        Served(hosts["cpu-13"], "podman", 13, "second", 8001),
+    ]
+
+
+@pytest.fixture
+def serving(fleet):
+    """The same instances, each with its unit active."""
+    for instance in fleet:
+        instance.wait_active()
+    return fleet
+
+
+@pytest.fixture(params=[0, 1], ids=["docker", "podman"])
+def chat_instance(serving, request):
+    """The instance chat under each of the two engines."""
+    return serving[request.param]
+
+
+@pytest.fixture(scope="session")
+def playbook():
+    """Run a playbook of the checkout on the scenario's hosts, as a user does."""
+    return partial(serving_host.playbook, inventories=("-i", str(INVENTORY)))

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils import _files
+
+
+def instance_files(plans: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the files of all instances of a host in the order in which they are written; a shared one comes once.
+
+    ``key`` and ``value`` are an instance's name and plan, as the templates want them. ``restarts`` names the instances
+    that a change of the file concerns.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, plan in plans.items():
+        for entry in _files.instance_files(plan, settings):
+            entry = found.setdefault(entry["path"], {**entry, "key": name, "value": plan, "restarts": []})
+            entry["restarts"].append(name)
+    # What all share comes last, when all that it starts is there.
+    return sorted(found.values(), key=lambda entry: entry["shared"])
+
+
+class FilterModule:
+    """Filters of an instance's files."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"instance_files": instance_files}

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which files make up an instance on its host, and which template of the role vllm writes each. No I/O.
+
+The role installs them and playbooks/render.yml writes the very same, so both ask here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+CONFIG_DIR = "/etc/vllm"
+STATE_DIR = "/var/lib/vllm"
+UNIT_DIR = "/etc/systemd/system"
+QUADLET_DIR = "/etc/containers/systemd"
+
+# How systemd learns of an instance: by the unit that all venv instances share, by a unit of its own that runs the
+# engine's command, or by a quadlet, from which podman makes the unit.
+TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
+
+
+def unit_kind(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return how systemd learns of the instance: ``template``, ``unit`` or ``quadlet``."""
+    if plan["runtime"] != "container":
+        return TEMPLATE
+    # Without a look at the host a current podman is assumed, which has quadlet.
+    able = settings.get("engine") == "podman" and settings.get("quadlet", True)
+    return QUADLET if able else UNIT
+
+
+def instance_files(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the files of one instance in the order in which they are written, the unit last.
+
+    ``settings`` is the role's ``__vllm_container``: ``user`` (the system user of vLLM), ``engine`` (``docker``
+    or ``podman``; docker unless given) and ``quadlet`` (whether podman has it). Each file is a mapping of ``path``,
+    ``template`` (of roles/vllm/templates), ``owner``, ``group``, ``mode``, ``secret`` (it holds secrets), ``unit``
+    (systemd or podman reads it) and ``shared`` (it is one and the same for several instances).
+    """
+    name, user, kind = plan["instance"], settings["user"], unit_kind(plan, settings)
+    files = [
+        _file(f"{CONFIG_DIR}/{name}.env", "instance.env.j2", user, "0640"),
+        _file(f"{CONFIG_DIR}/{name}.yaml", "instance.yaml.j2", user, "0640"),
+        _file(f"{CONFIG_DIR}/{name}.secrets", "instance.secrets.j2", "root", "0600", secret=True),
+    ]
+    if kind == QUADLET:
+        return [*files, _file(quadlet_path(name), "instance.container.j2", "root", "0644", unit=True)]
+    serve = f"{STATE_DIR}/{name}/serve"
+    if kind == UNIT:
+        return [
+            *files,
+            _file(serve, "serve-container.j2", "root", "0755"),
+            _file(unit_path(name), "instance.service.j2", "root", "0644", unit=True),
+        ]
+    return [
+        *files,
+        _file(serve, "serve.j2", "root", "0755"),
+        _file(f"{UNIT_DIR}/vllm@.service", "vllm@.service.j2", "root", "0644", unit=True, shared=True),
+    ]
+
+
+def unit_path(name: str) -> str:
+    """Return the place of an instance's own unit; systemd takes it before the unit of all."""
+    return f"{UNIT_DIR}/vllm@{name}.service"
+
+
+def quadlet_path(name: str) -> str:
+    """Return the place of an instance's quadlet, from which podman makes vllm@NAME.service."""
+    return f"{QUADLET_DIR}/vllm@{name}.container"
+
+
+def _file(path: str, template: str, group: str, mode: str, **flags: bool) -> dict[str, Any]:
+    return {
+        "path": path,
+        "template": template,
+        "owner": "root",
+        "group": group,
+        "mode": mode,
+        **{name: flags.get(name, False) for name in ("secret", "unit", "shared")},
+    }

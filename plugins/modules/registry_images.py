@@ -1,0 +1,179 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: registry_images
+short_description: Push carried container images into a registry
+version_added: 0.2.0
+description:
+  - Finds the OCI image layouts below O(root), as C(skopeo copy ... oci:ROOT/REPOSITORY:TAG) writes them, and has each
+    in the registry under C(REPOSITORY:TAG). Hidden directories are passed over.
+  - An image whose digest the registry has under that tag already is left alone. Digests never change on the way.
+  - Nothing is removed from the registry.
+  - Every index is read before the first image is pushed.
+  - In check mode a registry that cannot be reached counts as an empty one, for the same run may be the one to make it.
+requirements:
+  - skopeo on the host, where anything is to be pushed
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  root:
+    description:
+      - Directory that holds the layouts. An absent one counts as an empty one.
+    type: path
+    required: true
+  registry:
+    description:
+      - Address of the registry, which speaks HTTP and asks for no login.
+    type: str
+    required: true
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Push what was carried here
+  baremetal.inference.registry_images:
+    root: /srv/mirror/images
+    registry: 127.0.0.1:5001
+  become: true
+"""
+
+RETURN = r"""
+images:
+  description: The images below O(root).
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - name: vllm/vllm-openai:v0.33.0
+      digest: sha256:0123...
+pushed:
+  description: Names of those that were pushed, or would be in check mode.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import os
+import time
+import urllib.error
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
+from ansible_collections.baremetal.inference.plugins.module_utils._oci import (
+    MANIFESTS,
+    Image,
+    OciError,
+    listing,
+    parse_index,
+)
+
+TIMEOUT = 30
+# A registry that was started a moment ago does not listen yet.
+START_SECONDS = 15
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"root": {"type": "path", "required": True}, "registry": {"type": "str", "required": True}},
+        supports_check_mode=True,
+    )
+    root, registry = module.params["root"], module.params["registry"]
+    try:
+        images = find_images(root)
+        present = ask_all(images, registry, module.check_mode)
+        missing = [image for image in images if present[image.name] != image.digest]
+        if not module.check_mode:
+            for image in missing:
+                push(module, image, registry)
+    except (OSError, OciError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(
+        changed=bool(missing),
+        images=[{"name": image.name, "digest": image.digest} for image in images],
+        pushed=[image.name for image in missing],
+        diff={
+            "before_header": registry,
+            "after_header": registry,
+            "before": listing(images, present),
+            "after": listing(images, {image.name: image.digest for image in images}),
+        },
+    )
+
+
+def find_images(root: str) -> list[Image]:
+    """Return the images of all layouts below a directory, sorted by name."""
+    images = []
+    for directory, below, files in os.walk(root):
+        below[:] = [name for name in below if not name.startswith(".")]
+        if "oci-layout" in files:
+            below.clear()
+            with open(os.path.join(directory, "index.json"), encoding="utf-8") as file:
+                images += parse_index(file.read(), directory, os.path.relpath(directory, root))
+    return sorted(images, key=lambda image: image.name)
+
+
+def ask_all(images: list[Image], registry: str, check_mode: bool) -> dict[str, str | None]:
+    """Return the digest that a registry has for each image."""
+    if not images:
+        return {}
+    if not reachable(registry, 0 if check_mode else START_SECONDS):
+        if check_mode:
+            return {image.name: None for image in images}
+        raise OciError(f"the registry at {registry} does not answer; see `journalctl -u docker-registry` there")
+    return {image.name: digest_of(image, registry) for image in images}
+
+
+def reachable(registry: str, seconds: int) -> bool:
+    """Return whether a registry answers within some seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            open_url(f"http://{registry}/v2/", timeout=TIMEOUT, use_proxy=False)
+            return True
+        except urllib.error.HTTPError as exc:
+            raise OciError(
+                f"http://{registry}/v2/: HTTP status {exc.code} ({exc.reason}); is that a registry without a login?"
+            ) from exc
+        except OSError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.5)
+
+
+def digest_of(image: Image, registry: str) -> str | None:
+    """Return the digest that a registry has under the name of an image, None where it has none."""
+    url = f"http://{registry}/v2/{image.repository}/manifests/{image.tag}"
+    try:
+        answer = open_url(
+            url, method="HEAD", headers={"Accept": ", ".join(MANIFESTS)}, timeout=TIMEOUT, use_proxy=False
+        )
+    except urllib.error.HTTPError as exc:
+        if exc.code == 404:
+            return None
+        raise OciError(f"{url}: HTTP status {exc.code} ({exc.reason})") from exc
+    digest: str | None = answer.headers.get("Docker-Content-Digest")
+    return digest
+
+
+def push(module: AnsibleModule, image: Image, registry: str) -> None:
+    """Have skopeo push an image, every platform of it, byte for byte."""
+    skopeo = module.get_bin_path("skopeo", required=True)
+    command = [skopeo, "copy", "--quiet", "--all", "--preserve-digests", "--dest-tls-verify=false"]
+    rc, out, err = module.run_command([*command, f"oci:{image.path}:{image.tag}", f"docker://{registry}/{image.name}"])
+    if rc:
+        raise OciError(f"{image.path}: skopeo could not push {image.name} to {registry}: {(err or out).strip()[-600:]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A docker or a podman that keeps its images in a JSON file and has the manners of the real ones (20.10, 5.4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+PROGRAM = """#!{python}
+import json, os, sys
+state_path = {state!r}
+state = json.load(open(state_path))
+name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
+state.setdefault("asked", []).append(words)
+login = None
+for option in ("--config", "--authfile"):
+    if option in words:
+        at = words.index(option)
+        login = words[at + 1]
+        words = words[:at] + words[at + 2 :]
+if login and os.path.isdir(login):
+    login = os.path.join(login, "config.json")
+words = [word for word in words if word != "--quiet"]
+image = words[-1] if words else ""
+
+
+def end(rc, out="", err=""):
+    json.dump(state, open(state_path, "w"))
+    print(out, end="")
+    print(err, end="", file=sys.stderr)
+    sys.exit(rc)
+
+
+def registry(insecure):
+    if state.get("login") and (not login or state["login"] not in open(login).read()):
+        end(1, err="no basic auth credentials\\n")
+    if state.get("http") and not insecure:
+        end(1, err="no such manifest: " + image if name == "docker" and words[0] == "manifest" else
+            "http: server gave HTTP response to HTTPS client\\n")
+    if image not in state["registry"]:
+        end(1, err="no such manifest: " + image if name == "docker" else "manifest unknown\\n")
+
+
+if words[0] == "--version":
+    end(0, state.get("version_line", name + " version " + state["version"]))
+if words[0] == "info":
+    if "RegistryConfig" in image:
+        end(0, json.dumps({{"IndexConfigs": {{"mirror:5000": {{"Secure": not state.get("insecure")}}}}}}))
+    end(0, json.dumps(state["info"]))
+if state.get("down"):
+    end(1, err="Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\\n")
+if words[:2] == ["image", "inspect"]:
+    if image not in state["store"]:
+        end(1, "[]\\n", "Error: No such image: " + image)
+    end(0, json.dumps([state["store"][image]]))
+if words[0] == "manifest":
+    registry("--insecure" in words or state.get("insecure") and name == "podman")
+    end(0, "{{}}")
+if words[0] == "pull":
+    registry(state.get("insecure"))
+    state["store"][image] = state["registry"][image]
+    end(0, image)
+if words[0] == "load":
+    held = json.load(open(image))
+    state["store"].update(held)
+    end(0, "".join("Loaded image: " + name + "\\n" for name in held))
+end(125, err="unknown command " + words[0])
+"""
+
+
+class FakeEngine:
+    """An engine's command at ``command``; ``state`` is what it knows."""
+
+    def __init__(self, directory: Path, name: str = "docker", **state: object) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / f"{name}.json"
+        self.command = directory / name
+        self.command.write_text(PROGRAM.format(python=sys.executable, state=str(self.path)))
+        self.command.chmod(0o755)
+        self.change(**{"version": "20.10.24", "info": {}, "store": {}, "registry": {}, **state})
+
+    @property
+    def state(self) -> dict:
+        return json.loads(self.path.read_text())
+
+    def change(self, **state: object) -> None:
+        before = self.state if os.path.exists(self.path) else {}
+        self.path.write_text(json.dumps({**before, **state}))

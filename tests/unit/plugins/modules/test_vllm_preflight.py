@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from tests.unit.fake_engine import FakeEngine
+from tests.unit.wheelhouse import run_module
+
+PLAIN = {"devices": [], "groups": [], "mounts": []}
+DOCKER = {"ServerVersion": "20.10.24+dfsg1"}
+PODMAN = {"host": {"cgroupVersion": "v2"}, "version": {"Version": "4.3.1"}}
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+@pytest.fixture
+def config(tmp_path):
+    (tmp_path / "etc").mkdir()
+    return tmp_path / "etc"
+
+
+def look(config, containers=None, **options):
+    ports = dict.fromkeys(containers or {}, 9)
+    return run_module(
+        "vllm_preflight", **{"ports": ports, "config_dir": str(config), "containers": containers or {}, **options}
+    )
+
+
+def test_no_engine_is_looked_for_without_containers(config, commands):
+    assert look(config)["container"] == {}
+
+
+def test_what_docker_is_and_can(config, commands):
+    FakeEngine(commands, info=DOCKER)
+    found = look(config, {"chat": PLAIN}, user="root")["container"]
+    assert (found["engine"], found["version"], found["command"]) == (
+        "docker",
+        "20.10.24+dfsg1",
+        str(commands / "docker"),
+    )
+    assert (found["uid"], found["gid"], found["quadlet"], found["init"]) == (0, 0, False, False)
+    assert isinstance(found["limits"], bool)
+
+
+def test_a_user_that_is_not_there_yet_has_no_number(config, commands):
+    FakeEngine(commands, info=DOCKER)
+    assert look(config, {"chat": PLAIN}, user="nobody-has-this-name")["container"]["uid"] is None
+
+
+def test_podman_under_dockers_name_is_podman(config, commands):
+    FakeEngine(commands, info=DOCKER, version_line="podman version 4.3.1")
+    FakeEngine(commands, "podman", info=PODMAN)
+    assert look(config, {"chat": PLAIN})["container"]["engine"] == "podman"
+
+
+def test_a_docker_that_is_down_says_so(config, commands):
+    FakeEngine(commands, info={"ServerErrors": ["Cannot connect to the Docker daemon"]})
+    FakeEngine(commands, "podman", info=PODMAN)
+    message = look(config, {"chat": PLAIN})["msg"]
+    assert "docker is installed but does not answer (Cannot connect to the Docker daemon); start it" in message
+
+
+def test_a_host_without_an_engine_is_told_what_to_install(config, commands):
+    message = look(config, {"chat": PLAIN})["msg"]
+    assert message.startswith(f"{os.uname().nodename}: the runtime 'container' needs docker or podman")
+    assert "install the package docker.io" in message
+
+
+def test_all_that_is_missing_is_said_at_once(config, commands):
+    FakeEngine(commands, info=DOCKER)
+    container = {
+        "devices": ["/dev/davinci99"],
+        "groups": ["nobody-has-this-group"],
+        "mounts": ["/usr/local/dcmi99:/x:ro", "/srv/models/new:/srv/models/new:ro"],
+    }
+    message = look(config, {"chat": container, "more": container}, own_paths=["/srv/models"])["msg"]
+    assert "/dev/davinci99 is not there, and chat, more would need it: it comes with Huawei's driver" in message
+    assert "/usr/local/dcmi99 is not there" in message and "/srv/models" not in message
+    assert "the group nobody-has-this-group, which opens the device nodes, is not there" in message
+
+
+def test_nvidia_chips_without_a_way_to_give_them(config, commands):
+    FakeEngine(commands, info=DOCKER)
+    container = {**PLAIN, "devices": ["nvidia.com/gpu=all"]}
+    assert "install the package nvidia-container-toolkit" in look(config, {"chat": container})["msg"]
+    (commands / "nvidia-container-runtime-hook").write_text("")
+    (commands / "nvidia-container-runtime-hook").chmod(0o755)
+    assert look(config, {"chat": container})["container"]["gpus"] == "flag"
+
+
+def test_the_numbers_of_groups_are_the_hosts(config, commands):
+    FakeEngine(commands, info=DOCKER)
+    assert look(config, {"chat": {**PLAIN, "groups": ["root"]}})["container"]["gids"] == {"root": 0}
+
+
+def test_an_instance_that_goes_into_a_container_is_named(config, commands):
+    FakeEngine(commands, info=DOCKER)
+    for name in ("chat", "old"):
+        (config / f"{name}.yaml").write_text("port: 1\n")
+    found = look(config, {"chat": PLAIN}, ports={"chat": 9, "new": 10, "old": 11})
+    assert found["installed"] == ["chat", "old"]
+    assert found["units"] == {"chat": "template", "old": "template"}
+    assert found["switched"] == ["chat"]
+
+
+def test_a_port_of_somebody_else_names_the_process(config, commands):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        message = look(config, ports={"chat": port})["msg"]
+    assert message.startswith(f"port {port} of vllm_instances.chat is in use by process {os.getpid()} (")
