@@ -399,7 +399,7 @@ def _read(path: Path) -> Any:
 def as_template(text: str) -> Any:
     """Return a text that Ansible takes for a template; from ansible-core 2.19 on it has to be told."""
     trust = getattr(ansible_template, "trust_as_template", None)
-    return trust(text) if trust else text
+    return text if trust is None else trust(text)
 
 
 def _trusted(value: Any) -> Any:

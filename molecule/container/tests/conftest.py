@@ -16,7 +16,7 @@ import pytest
 import serving_host
 from testinfra import get_host
 
-INVENTORY = Path(__file__).resolve().parents[1] / "inventory"
+INVENTORY = Path(__file__).resolve().parents[3] / ".config/molecule/inventory/container"
 
 
 @dataclass

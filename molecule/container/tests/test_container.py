@@ -26,7 +26,7 @@ def test_every_instance_answers_the_controller(serving):
 
 
 def test_verify_asks_every_instance_on_its_host():
-    command = [sys.executable, "tools/verify.py", "-i", "molecule/container/inventory", "--limit", "inference"]
+    command = [sys.executable, "tools/verify.py", "-i", ".config/molecule/inventory/container", "--limit", "inference"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(json.loads(done.stdout)["instances"]) == 3

@@ -315,8 +315,8 @@ RECIPE = {
 }
 
 
-def on(wished=None, modes=None, accelerator=H200, variant="default", strategy="single_node_tp", recipe=RECIPE):
-    return features_on(recipe, accelerator, strategy, variant, wished, modes or {}, "vllm_instances.chat")
+def on(wished=None, modes=None, accelerator=H200, variant="default", strategy="single_node_tp", recipe=None):
+    return features_on(recipe or RECIPE, accelerator, strategy, variant, wished, modes or {}, "vllm_instances.chat")
 
 
 @pytest.mark.parametrize(

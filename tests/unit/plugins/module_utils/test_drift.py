@@ -61,8 +61,9 @@ H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8)
 MI300X = Accelerator("mi300x", "rocm", "gfx942", "amd", 8)
 
 
-def rows(*uses, replaced=REPLACED):
-    return {row["setting"]: row for row in drift(list(uses), OLD, NEW, replaced)}
+def rows(*uses, replaced=None):
+    rows_of = drift(list(uses), OLD, NEW, REPLACED if replaced is None else replaced)
+    return {row["setting"]: row for row in rows_of}
 
 
 def use(name, value=True):

@@ -154,11 +154,12 @@ def recipe(**sections):
     return {"model": model, "variants": {"default": {"tp": {"cpu": 1, "default": 2}}}, **sections}
 
 
-def library(a_recipe, release=RELEASE, manifests=MANIFESTS):
+def library(a_recipe, release=None, manifests=None):
+    pinned = MANIFESTS if manifests is None else manifests
     return Library(
         recipe=lambda _name: a_recipe,
-        release=lambda _name: release,
-        manifest=lambda name: manifests.get(name),
+        release=lambda _name: release or RELEASE,
+        manifest=pinned.get,
         table=lambda _version, _strict: TABLE,
         others=lambda _version: OTHERS,
         foreign=lambda _stack: FOREIGN,
