@@ -94,6 +94,7 @@ repo_digests:
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from typing import Any
@@ -107,9 +108,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils._container imp
     trouble_with,
     unanswered,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._registry import manifest_status
 
 # What docker's daemon would say of a registry that only --insecure reaches.
 INSECURE_ONLY = "server gave HTTP response to HTTPS client, or one with a certificate that is not trusted"
+
+# How docker 20.10 and podman 5.4 speak of an image that is no list.
+ONLY_LISTS = re.compile(r"no such manifest|single images as manifest lists", re.IGNORECASE)
 
 
 class Store:
@@ -152,17 +157,32 @@ class Store:
 
     def ask_registry(self, image: str) -> None:
         """Raise ContainerError when the registry does not have an image, or cannot be asked."""
+        said = self._refusal(image)
+        if not said:
+            return
+        if ONLY_LISTS.search(said):
+            # This command of both engines is made for lists of manifests; an image alone is there all the same.
+            scheme, status = manifest_status(image) or ("", 0)
+            if status == 200 and not (scheme == "http" and self.engine == "docker" and not self._is_insecure(image)):
+                return
+            if status == 200:
+                said = INSECURE_ONLY
+            elif status != 404:
+                said += f" (HTTP status {status or 'none'}; where it is there, set vllm_check_registry: false)"
+        raise ContainerError(trouble_with(self.engine, image, said))
+
+    def _refusal(self, image: str) -> str:
+        """Return what the engine says of an image that it would not have, empty where it would."""
         rc, out, err = self._with_login("manifest", "inspect", image)
         if rc == 0:
-            return
-        said = err or out
-        if self.engine == "docker":
-            # This command does not read the daemon's configuration, and calls every trouble a missing image.
-            rc, out, err = self._with_login("manifest", "inspect", "--insecure", image)
-            if rc == 0 and self._is_insecure(image):
-                return
-            said = INSECURE_ONLY if rc == 0 else err or out
-        raise ContainerError(trouble_with(self.engine, image, said))
+            return ""
+        if self.engine != "docker":
+            return err or out or "no reason"
+        # This command does not read the daemon's configuration, and calls every trouble a missing image.
+        rc, out, err = self._with_login("manifest", "inspect", "--insecure", image)
+        if rc:
+            return err or out or "no reason"
+        return "" if self._is_insecure(image) else INSECURE_ONLY
 
     def _is_insecure(self, image: str) -> bool:
         _rc, out, _err = self._run("info", "--format", "{{json .RegistryConfig}}")

@@ -49,7 +49,8 @@ if words[0] == "--version":
     end(0, state.get("version_line", name + " version " + state["version"]))
 if words[0] == "info":
     if "RegistryConfig" in image:
-        end(0, json.dumps({{"IndexConfigs": {{"mirror:5000": {{"Secure": not state.get("insecure")}}}}}}))
+        known = state.get("registry_host", "mirror:5000")
+        end(0, json.dumps({{"IndexConfigs": {{known: {{"Secure": not state.get("insecure")}}}}}}))
     end(0, json.dumps(state["info"]))
 if state.get("down"):
     end(1, err="Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\\n")
@@ -57,6 +58,9 @@ if words[:2] == ["image", "inspect"]:
     if image not in state["store"]:
         end(1, "[]\\n", "Error: No such image: " + image)
     end(0, json.dumps([state["store"][image]]))
+if words[0] == "manifest" and state.get("single"):
+    end(1, err="no such manifest: " + image if name == "docker" else
+        "Error: Treating single images as manifest lists is not implemented\\n")
 if words[0] == "manifest":
     registry("--insecure" in words or state.get("insecure") and name == "podman")
     end(0, "{{}}")

@@ -54,6 +54,11 @@ class Served:
         """Return what the engine says of the container."""
         return json.loads(self.host.check_output("%s inspect %s", self.engine, self.container))[0]
 
+    def pid(self) -> str:
+        """Return the number that vLLM's own process has on the host; an engine may put another before it."""
+        command = f"^/opt/vllm/bin/python -m vllm.entrypoints.openai.api_server .*/{self.name}.yaml"
+        return self.host.check_output("pgrep -f %s", command)
+
     def chat(self) -> str:
         return serving_host.chat(self.url)
 

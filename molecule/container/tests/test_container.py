@@ -48,12 +48,12 @@ def test_the_unit_is_wanted_at_boot(chat_instance):
 
 
 def test_the_process_is_in_a_container_as_the_user_vllm(chat_instance):
-    host, pid = chat_instance.host, chat_instance.inspect()["State"]["Pid"]
-    assert host.check_output("ps -o user= -p %s", str(pid)).strip() == "vllm"
-    assert "vllm.entrypoints.openai.api_server" in host.check_output("ps -o args= -p %s", str(pid))
+    host, pid = chat_instance.host, chat_instance.pid()
+    assert host.check_output("ps -o user= -p %s", pid).strip() == "vllm"
+    assert chat_instance.inspect()["Id"] in host.check_output("cat /proc/%s/cgroup", pid)
     # Its files are the image's: the host has no virtual environment.
     assert not host.file("/opt/vllm").exists
-    assert host.check_output("readlink /proc/%s/exe", str(pid)) == "/usr/bin/python3.11"
+    assert host.check_output("readlink /proc/%s/exe", pid) == "/usr/bin/python3.11"
 
 
 def test_the_image_is_the_one_that_was_asked_for(serving):
@@ -76,8 +76,7 @@ def test_its_cache_is_on_the_host(chat_instance):
 
 
 def test_the_process_can_gain_no_privileges(chat_instance):
-    pid = chat_instance.inspect()["State"]["Pid"]
-    status = chat_instance.host.check_output("cat /proc/%s/status", str(pid))
+    status = chat_instance.host.check_output("cat /proc/%s/status", chat_instance.pid())
     assert re.search(r"(?m)^NoNewPrivs:\s+1$", status)
     # Of all that root may, CAP_SYS_NICE is left: it binds memory to one NUMA node.
     for kind in ("Eff", "Bnd"):

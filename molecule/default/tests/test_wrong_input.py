@@ -48,7 +48,7 @@ def refused(done, *parts: str) -> None:
             {"vllm_instances": {"a": {**SMOKE, "env": {"VLLM_USE_V1": "1"}}}},
             ("VLLM_USE_V1: vLLM 0.32.0 does not read this variable, the last release here that has it is 0.11.0",),
         ),
-        ({"vllm_release": "0.31"}, ("no release '0.31'", "0.32.0")),
+        ({"vllm_release": "0.31"}, ("no release '0.31'", "nearest: '0.33.0'")),
         (
             {"vllm_instance": {"a": SMOKE}},
             ("cpu-12: vllm_instance is no option of the role vllm; nearest: 'vllm_instances'",),

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -120,3 +122,41 @@ def test_a_daemon_that_is_down_is_not_an_image_that_is_missing(tmp_path):
 
 def test_something_else_than_an_engine_is_refused():
     assert "expected docker or podman" in run_module("container_image", engine="/bin/sh", image=NAME)["msg"]
+
+
+@pytest.fixture
+def registry():
+    """A registry without TLS that has one image, which is no list of manifests; returns its address."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            there = self.path == "/v2/lab/vllm/manifests/1" and "oci.image.manifest" in self.headers["Accept"]
+            self.send_response(200 if there else 404)
+            self.end_headers()
+
+        def log_message(self, *_words):
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_an_image_that_is_no_list_is_there_all_the_same(engine, registry):
+    engine.change(single=True, insecure=True, registry_host=registry)
+    assert have(engine, image=f"{registry}/lab/vllm:1", _ansible_check_mode=True)["changed"]
+    message = have(engine, image=f"{registry}/lab/vllm:2", _ansible_check_mode=True)["msg"]
+    assert message.startswith(f"image {registry}/lab/vllm:2 cannot be had from registry {registry}: ")
+
+
+def test_docker_does_not_take_it_over_plain_http_unless_told_to(tmp_path, registry):
+    docker = FakeEngine(tmp_path, "docker", registry={}, single=True)
+    message = have(docker, image=f"{registry}/lab/vllm:1", _ansible_check_mode=True)["msg"]
+    assert "the registry speaks plain HTTP; tell the engine so" in message
+
+
+def test_a_registry_that_cannot_be_asked_names_the_way_out(engine):
+    engine.change(single=True)
+    message = have(engine, image="127.0.0.1:1/lab/vllm:1", _ansible_check_mode=True)["msg"]
+    assert "(HTTP status none; where it is there, set vllm_check_registry: false)" in message
