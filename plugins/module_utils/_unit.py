@@ -121,6 +121,9 @@ def trouble(first: State, now: State) -> str:
             "not-found": "does not exist on this host",
             "masked": "is masked",
         }.get(now.load, f"cannot be loaded by systemd (LoadState={now.load})")
+    if now.active == "deactivating" and now.job:
+        # Somebody restarts it while it was starting; how that start ended is no longer of interest.
+        return ""
     if now.active == "failed" or now.result != "success":
         return f"has failed: {_manner(now)}"
     # For systemd a status of 0 is no failure; a server that ends by itself has failed all the same.

@@ -73,7 +73,10 @@ def test_no_systemd_here():
         Unit("vllm@chat.service", refused).state()
 
 
-@pytest.mark.parametrize("values", [RUNNING, STARTING, {**IDLE, "job": 831}])
+RESTARTED = {**STARTING, "active": "deactivating", "sub": "stop-sigterm", "result": "signal", "job": 831}
+
+
+@pytest.mark.parametrize("values", [RUNNING, STARTING, {**IDLE, "job": 831}, RESTARTED])
 def test_what_may_still_come_up(values):
     assert trouble(state(values), state(values)) == ""
 
