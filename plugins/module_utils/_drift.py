@@ -19,7 +19,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils._hardware impo
     generation_blocks,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt
-from ansible_collections.baremetal.inference.plugins.module_utils._options import Entry, Foreign, OptionTable
+from ansible_collections.baremetal.inference.plugins.module_utils._options import (
+    Entry,
+    Foreign,
+    OptionTable,
+    decoded,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils._table import table, wrapped
 
 Row = Dict[str, Any]
@@ -320,20 +325,9 @@ def _parts(use: Use, older: Side, newer: Side) -> Iterator[tuple[Path, Use]]:
     kind, value = side.table.flags[flag.name]["kind"], use.value
     if kind == "switch" and not isinstance(value, bool):
         value = True  # a word after a switch is the command's own
-    leaves = _leaves(_decoded(value)) if kind == "json" else [((), value)]
+    leaves = _leaves(decoded(value)) if kind == "json" else [((), value)]
     for keys, leaf in leaves:
         yield (flag.name, *flag.keys, *keys), use._replace(value=leaf)
-
-
-def _decoded(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    if value in ("True", "False"):
-        return value == "True"
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 def _leaves(value: Any) -> list[tuple[Path, Any]]:

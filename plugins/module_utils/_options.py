@@ -192,12 +192,12 @@ class OptionTable:
     ) -> Iterator[str]:
         entry = self.flags[flag.name]
         if "=" in spelling:
-            value = _decoded(spelling.partition("=")[2])
+            value = decoded(spelling.partition("=")[2])
         if flag.keys and entry["kind"] != "json":
             yield f"{_shown(spelling)}: --{flag.name} takes {_expected(entry)}, it has no keys to set"
         elif flag.keys:
             for key in reversed(flag.keys):
-                value = {key: _decoded(value)}
+                value = {key: decoded(value)}
             yield from self._check_json(flag.name, entry, value, others, replaced)
         elif entry["kind"] == "json":
             yield from self._check_json(flag.name, entry, value, others, replaced)
@@ -213,7 +213,7 @@ class OptionTable:
     def _check_json(
         self, name: str, entry: Entry, value: Any, others: Sequence[OptionTable], replaced: Replaced
     ) -> Iterator[str]:
-        value = _decoded(value)
+        value = decoded(value)
         if isinstance(value, Mapping):
             for path, problem in _key_problems(entry, value, ()):
                 history = ""
@@ -276,7 +276,7 @@ def _history(version: str, having: Sequence[OptionTable]) -> str:
     return f", the first release here that has it is {newer[0]}" if newer else ""
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: Any) -> Any:
     """Return the value of a text as vLLM reads it in a dotted form: JSON where it is JSON, else the text."""
     if not isinstance(value, str):
         return value

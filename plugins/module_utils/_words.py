@@ -13,7 +13,7 @@ import json
 import re
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTable
+from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTable, decoded
 
 # What systemd takes literally without quotes in an EnvironmentFile.
 _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
@@ -69,7 +69,7 @@ def _setting(flag: str, words: Sequence[str], table: OptionTable) -> Setting:
     if known is None:
         return Setting(_plain_name(flag), (), _guessed(words))
     if known.keys:
-        return Setting(known.name, known.keys, _decoded(words[-1]) if words else True)
+        return Setting(known.name, known.keys, decoded(words[-1]) if words else True)
     if not words:
         return Setting(known.name, (), not known.off)
     return Setting(known.name, (), _typed(table.flags[known.name]["kind"], words))
@@ -86,7 +86,7 @@ def read_mapping(args: Mapping[str, Any], table: OptionTable) -> list[Setting]:
         if known.off and isinstance(value, bool):
             value = not value
         elif table.flags[known.name]["kind"] == "json" and not known.keys:
-            value = _decoded(value)
+            value = decoded(value)
         settings.append(Setting(known.name, known.keys, value))
     return settings
 
@@ -98,7 +98,7 @@ def _plain_name(flag: str) -> str:
 
 def _typed(kind: str, words: Sequence[str]) -> Any:
     if kind == "json":
-        return _decoded(words[-1])
+        return decoded(words[-1])
     if kind == "number" and len(words) == 1:
         return _number(words[0])
     if kind in ("integer", "switch"):
@@ -132,18 +132,6 @@ def _scalar(word: str) -> Any:
         if str(number) == word:
             return number
     return word
-
-
-def _decoded(value: Any) -> Any:
-    """Return what a JSON flag reads from a text: JSON where it is JSON, True and False as Python writes them too."""
-    if not isinstance(value, str):
-        return value
-    if value in ("True", "False"):
-        return value == "True"
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 def lay(args: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
