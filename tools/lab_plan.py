@@ -52,8 +52,8 @@ BOOT = (
     "mount --make-rshared / && mount -t cgroup2 cgroup2 /sys/fs/cgroup && "
     "exec setpriv --bounding-set=-sys_module,-sys_time,-sys_rawio /sbin/init"
 )
-# Where container engines keep their layers: volumes of the host's own, because an overlay cannot lie on an overlay. They
-# go with the host.
+# Where container engines keep their layers: volumes of the host's own, because an overlay cannot lie on an overlay.
+# They go with the host.
 ENGINE_DIRECTORIES = ("/var/lib/docker", "/var/lib/containers")
 RESERVED_NAMES = ("cache", "mirror")
 
