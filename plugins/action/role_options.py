@@ -11,8 +11,11 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import CATALOG, read
 
-# What the collection itself sets on a host beside the options of a role.
-FACTS = ("accelerator_detected",)
+# What else has a role's prefix: its fact, and what people declare of a host for the plans.
+FACTS = (
+    "accelerator_cuda_version", "accelerator_detected", "accelerator_driver_version", "accelerator_mec_firmware",
+    "accelerator_memory_gib",
+)  # fmt: skip
 
 
 class ActionModule(ActionBase):
