@@ -1,0 +1,427 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: accelerators
+short_description: Sort hosts by their accelerators
+version_added: 0.3.0
+description:
+  - Puts hosts into groups by stack (C(accel_cuda)), generation (C(accel_hopper)) and model (C(accel_h200)) of their
+    accelerators, each below the one before, and by C(cluster) and C(site).
+  - Sorts the hosts that earlier inventory sources brought (INI, YAML, NetBox, clouds), and brings hosts itself from
+    fleet files (YAML, JSON, CSV).
+  - What a host has is declared in its variables (C(accelerator) and C(accelerator_count), or C(accelerators) for
+    several kinds), was found by C(playbooks/discover.yml), is in Ansible's fact cache (C(accelerator_detected)), or is
+    asked of its BMC over Redfish. The first of these decides. One that disagrees is shown by a warning, by the variable
+    C(accelerator_conflict) and by the group of that name.
+  - The file must be named C(accelerators.yml) or C(accelerators.yaml), or end so.
+  - Hosts with a chip that the catalogue does not know are in C(accel_unknown). Hosts of which nothing is known are in
+    none of these groups.
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+requirements:
+  - for O(redfish), the Python package C(redfish) on the controller
+extends_documentation_fragment:
+  - ansible.builtin.constructed
+  - ansible.builtin.inventory_cache
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [baremetal.inference.accelerators]
+  fleet_files:
+    description:
+      - Files with hosts, names or globs, relative to this file.
+      - YAML and JSON hold C(hosts), a mapping of names to variables. CSV has a header with the names of the variables,
+        the host's column is C(name).
+      - Texts in these files are data and never templates.
+    type: list
+    elements: str
+    default: []
+  catalog_path:
+    description: Directories with the site's own files of accelerators, relative to this file; the first wins.
+    type: list
+    elements: str
+    default: []
+  discovery_cache:
+    description:
+      - The file that C(playbooks/discover.yml) keeps its answers in, relative to this file.
+      - If not set, a file of the user's own in C(~/.ansible/accelerators), named after the directory of this file.
+    type: str
+    env:
+      - name: ACCELERATORS_DISCOVERY_CACHE
+  use_vars_plugins:
+    description: Read C(group_vars) and C(host_vars), and ask other vars plugins that are enabled.
+    type: bool
+    default: true
+  use_fact_cache:
+    description:
+      - Read C(accelerator_detected) from Ansible's fact cache.
+      - Takes long where all facts of many hosts are kept.
+    type: bool
+    default: true
+  redfish:
+    description: Ask the BMC of each host that has the variable C(accelerator_bmc), its address.
+    type: bool
+    default: false
+  redfish_username:
+    description: User of the BMCs; the variable C(accelerator_bmc_username) of a host comes first.
+    type: str
+    env:
+      - name: REDFISH_USERNAME
+  redfish_password:
+    description: Password of the BMCs; the variable C(accelerator_bmc_password) of a host comes first.
+    type: str
+    env:
+      - name: REDFISH_PASSWORD
+  redfish_verify:
+    description: Verify the certificates of the BMCs.
+    type: bool
+    default: true
+  redfish_ca_file:
+    description: Certificates to verify those of the BMCs with, relative to this file.
+    type: str
+  redfish_parallel:
+    description: How many BMCs are asked at once.
+    type: int
+    default: 50
+  redfish_timeout:
+    description: Seconds to wait for one answer of a BMC.
+    type: float
+    default: 4
+  redfish_deadline:
+    description: Seconds that one BMC may take in all.
+    type: float
+    default: 8
+"""
+
+EXAMPLES = r"""
+# The hosts are in a table.
+plugin: baremetal.inference.accelerators
+fleet_files:
+  - fleet/*.csv
+---
+# The hosts come from an earlier source: ansible-playbook -i netbox.yml -i accelerators.yml ...
+plugin: baremetal.inference.accelerators
+compose:
+  accelerator: custom_fields.accelerator
+  cluster: cluster.slug
+keyed_groups:
+  - key: rack
+    prefix: rack
+---
+# Nothing runs on the hosts yet, but their BMCs answer.
+plugin: baremetal.inference.accelerators
+fleet_files: [bmcs.csv]
+redfish: true
+redfish_username: inventory
+redfish_password: "{{ lookup('ansible.builtin.env', 'BMC_PASSWORD') }}"
+cache: true
+cache_plugin: ansible.builtin.jsonfile
+cache_connection: ~/.ansible/accelerators/cache
+"""
+
+import hashlib
+import os
+from dataclasses import replace
+from typing import Any, Iterable, Mapping
+
+from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.release import __version__ as ansible_version
+from ansible.utils.unsafe_proxy import wrap_var
+from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError, Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils._discovery import DiscoveryError, Entry
+from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips, RedfishError
+from ansible_collections.baremetal.inference.plugins.module_utils._sorting import (
+    CONFLICT,
+    RegionError,
+    Regions,
+    Sorter,
+    SortingError,
+    region_group,
+    region_name,
+    regions,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._table import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Bmc, Limits, ask_bmcs
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import read_discovery
+from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_files import (
+    FleetFileError,
+    FleetHost,
+    find_files,
+    load_text,
+    read_fleet,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._host_variables import CachedFacts, HostVariables
+from ansible_collections.baremetal.inference.plugins.plugin_utils._inventory_cache import Kept
+from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import (
+    BMC_NAMES,
+    NAMES,
+    Candidate,
+    Seen,
+    hear,
+)
+
+# From 2.19 on Ansible templates only what somebody vouches for.
+TEXT_IS_TEXT = not ansible_version.startswith(("2.16.", "2.17.", "2.18."))
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Reads all that is known of all hosts, decides, and only then changes the inventory."""
+
+    NAME = "baremetal.inference.accelerators"
+
+    def verify_file(self, path: str) -> bool:
+        """Return whether this is a file of ours."""
+        return bool(super().verify_file(path)) and path.endswith(("accelerators.yml", "accelerators.yaml"))
+
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        """Sort the hosts of the inventory and those that this source brings."""
+        super().parse(inventory, loader, path, cache)
+        self._read_config_data(path)
+        self._path = os.path.abspath(path)
+        self._kept = Kept(self, path, cache, self.display.warning)
+        sources = [*inventory.processed_sources, path]
+        self._variables = HostVariables(loader, inventory, sources, self.get_option("use_vars_plugins"))
+        self._wanted = NAMES + BMC_NAMES if self.get_option("redfish") else NAMES
+        self._facts = CachedFacts(self.get_option("use_fact_cache"))
+        try:
+            catalogue = load_catalogue([self._resolved(name) for name in self.get_option("catalog_path")])
+            candidates = self._candidates(catalogue)
+            self._commit(candidates, Sorter(catalogue))
+        except (AcceleratorError, DiscoveryError, FleetFileError, RedfishError, SortingError) as exc:
+            raise AnsibleParserError(str(exc)) from exc
+        self._construct(candidates)
+
+    def _resolved(self, name: str) -> str:
+        """Return a path that is relative to the source's file."""
+        return os.path.normpath(os.path.join(os.path.dirname(self._path), os.path.expanduser(name)))
+
+    # Reading: nothing is changed here.
+
+    def _candidates(self, catalogue: Catalogue) -> list[Candidate]:
+        """Return all hosts with all that is said of them."""
+        fleet = {host.name: host for host in self._fleet()}
+        earlier = [host for name, host in self.inventory.hosts.items() if name not in fleet]
+        candidates = [self._earlier(host) for host in earlier]
+        candidates += [self._from_fleet(host) for host in fleet.values()]
+        seen = Seen(catalogue, self._discovery())
+        for candidate in candidates:
+            candidate.new.update(seen.discovered(candidate.name))
+            if self.get_option("compose"):
+                self._compose_variables(candidate)
+        shown = self._ask_bmcs(candidates)
+        for candidate in candidates:
+            bmc = seen.by_bmc(shown[candidate.name]) if candidate.name in shown else {}
+            try:
+                hear(candidate, self._facts.of(candidate.name), bmc, catalogue)
+            except SortingError as exc:
+                raise SortingError(candidate.problem(exc)) from exc
+        for warning in seen.warnings:
+            self.display.warning(warning)
+        return candidates
+
+    def _fleet(self) -> list[FleetHost]:
+        """Return the hosts of the fleet files."""
+        directory = os.path.dirname(self._path)
+        files, warnings = find_files(self.get_option("fleet_files"), directory)
+        texts = [load_text(name) for name in files if name != self._path]
+
+        def read() -> Any:
+            hosts, doubts = read_fleet(texts)
+            if not self._kept.wanted:
+                return hosts, doubts
+            return [(host.name, host.variables, host.file, host.line) for host in hosts], doubts
+
+        found, doubts = self._kept.get("fleet", [text.digest for text in texts], read)
+        for warning in [*warnings, *doubts]:
+            self.display.warning(warning)
+        hosts = [host if isinstance(host, FleetHost) else FleetHost(*host) for host in found]
+        if not TEXT_IS_TEXT:
+            hosts = [replace(host, variables=wrap_var(host.variables)) for host in hosts]
+        return hosts
+
+    def _discovery(self) -> dict[str, Entry]:
+        """Return what the last discovery kept; a file that cannot be read is as good as none."""
+        self._discovery_cache = self._resolved(self.get_option("discovery_cache") or self._users_own())
+        try:
+            return read_discovery(self._discovery_cache)
+        except DiscoveryError as exc:
+            self.display.warning(f"{exc}; not read, playbooks/discover.yml makes it anew")
+            return {}
+
+    def _users_own(self) -> str:
+        """Return the file for answers of discovery that belongs to this source's directory."""
+        directory = os.path.dirname(os.path.realpath(self._path))
+        digest = hashlib.sha256(directory.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+        return f"~/.ansible/accelerators/{os.path.basename(directory)}-{digest}.json"
+
+    def _earlier(self, host: Any) -> Candidate:
+        """Return a host that an earlier source brought."""
+        groups = tuple(group.name for group in host.get_groups())
+        variables = self._variables.some(self._wanted, host.name, host.vars, groups)
+        return Candidate(host.name, host.vars.get("inventory_file") or self._path, variables, groups, host.vars)
+
+    def _from_fleet(self, entry: FleetHost) -> Candidate:
+        """Return a host of a fleet file; an earlier source may know it as well."""
+        groups = tuple(self._regional(entry))
+        own = entry.variables
+        host = self.inventory.hosts.get(entry.name)
+        if host:
+            groups += tuple(group.name for group in host.get_groups())
+            own = {**host.vars, **own}
+            for name in NAMES:
+                ours, theirs = entry.variables.get(name), host.vars.get(name)
+                if None not in (ours, theirs) and str(ours) != str(theirs):
+                    place = host.vars.get("inventory_file") or "an earlier source"
+                    raise SortingError(
+                        f"{entry}: host {entry.name!r}: {name}: found {ours!r}, but {place} says {theirs!r}"
+                    )
+        variables = self._variables.some(self._wanted, entry.name, own, groups)
+        return Candidate(entry.name, entry, variables, groups, own, dict(entry.variables))
+
+    def _regional(self, entry: FleetHost) -> Iterable[str]:
+        for kind in ("cluster", "site"):
+            try:
+                value = region_name(kind, entry.variables.get(kind))
+            except SortingError as exc:
+                raise SortingError(f"{entry}: host {entry.name!r}: {exc}") from exc
+            if value is not None:
+                yield region_group(kind, value)
+
+    def _compose_variables(self, candidate: Candidate) -> None:
+        """Add the variables of compose, which other sources' names are turned into ours with."""
+        own = {**candidate.own, **candidate.new}
+        everything = self._variables.everything(candidate.name, own, candidate.groups)
+        everything.update(self._facts.of(candidate.name))
+        for name, expression in self.get_option("compose").items():
+            try:
+                value = self._compose(expression, everything)
+            except Exception as exc:
+                if self.get_option("strict"):
+                    raise SortingError(candidate.problem(f"compose.{name}: {exc}")) from exc
+                continue
+            candidate.new[name] = value
+            if name in self._wanted:
+                candidate.variables[name] = value
+
+    def _ask_bmcs(self, candidates: list[Candidate]) -> dict[str, Chips]:
+        """Return what the BMCs show of the hosts that have one; those that did not answer are in a warning."""
+        bmcs = [self._bmc(candidate) for candidate in candidates if candidate.variables.get("accelerator_bmc")]
+        if not bmcs:
+            return {}
+
+        limits = Limits(
+            parallel=self.get_option("redfish_parallel"),
+            timeout=self.get_option("redfish_timeout"),
+            deadline=self.get_option("redfish_deadline"),
+            verify=self.get_option("redfish_verify"),
+            ca_file=self._resolved(self.get_option("redfish_ca_file")) if self.get_option("redfish_ca_file") else None,
+        )
+
+        def ask() -> Any:
+            answers = ask_bmcs(bmcs, limits)
+            return [
+                (answer.host, answer.chips.as_dict() if answer.chips else None, answer.reason) for answer in answers
+            ]
+
+        inputs = sorted(f"{bmc.host} {bmc.address}" for bmc in bmcs)
+        answers = self._kept.get("redfish", [*inputs, str(limits.verify)], ask)
+        silent: dict[str, list[str]] = {}
+        for host, _chips, reason in answers:
+            if reason:
+                silent.setdefault(reason, []).append(host)
+        for reason, hosts in silent.items():
+            self.display.warning(f"Redfish: {hosts_in_words(hosts)}: {reason}")
+        return {host: Chips.from_dict(chips) for host, chips, _reason in answers if chips}
+
+    def _bmc(self, candidate: Candidate) -> Bmc:
+        found = {}
+        for name in ("username", "password"):
+            value = candidate.variables.get(f"accelerator_bmc_{name}") or self.get_option(f"redfish_{name}")
+            if not value:
+                raise SortingError(
+                    candidate.problem(
+                        f"no {name} for its BMC: set redfish_{name} in this file or REDFISH_{name.upper()} in the "
+                        f"environment, or accelerator_bmc_{name} for the host"
+                    )
+                )
+            found[name] = str(value)
+
+        return Bmc(host=candidate.name, address=str(candidate.variables["accelerator_bmc"]), **found)
+
+    # Deciding and writing down.
+
+    def _commit(self, candidates: list[Candidate], sorter: Sorter) -> None:
+        """Add hosts, variables and groups to the inventory."""
+        places = [sorter.place(candidate.statements) for candidate in candidates]
+        areas = self._areas(candidates)
+        members: dict[str, list[str]] = {name: [] for name in sorter.tree.always}
+        conflicts: dict[str, list[str]] = {}
+        for candidate, place in zip(candidates, places):
+            for group in (*place.groups, *areas.groups[candidate.cluster, candidate.site]):
+                members.setdefault(group, []).append(candidate.name)
+            if CONFLICT in place.variables:
+                conflicts.setdefault(place.variables[CONFLICT], []).append(candidate.name)
+            candidate.new.update(place.variables)
+        self._check_names(candidates, members)
+        self._add_groups(members, [*sorter.tree.edges(members), *areas.edges])
+        self._add_hosts(candidates, members)
+        self.inventory.set_variable("all", "accelerator_discovery_cache", self._discovery_cache)
+        lines = [f"{hosts_in_words(names)}: {text}" for text, names in conflicts.items()]
+        for warning in [*areas.warnings, *([f"{CONFLICT}: " + "; ".join(lines)] if lines else [])]:
+            self.display.warning(warning)
+
+    def _areas(self, candidates: list[Candidate]) -> Regions:
+        try:
+            return regions((candidate.cluster, candidate.site) for candidate in candidates)
+        except RegionError as exc:
+            named = (candidate for candidate in candidates if getattr(candidate, exc.kind) == exc.value)
+            raise SortingError(next(named).problem(exc)) from exc
+
+    def _check_names(self, candidates: list[Candidate], members: Mapping[str, Any]) -> None:
+        for candidate in candidates:
+            if candidate.name in members or candidate.name in self.inventory.groups:
+                raise SortingError(candidate.problem("a group has this name too; rename the host"))
+
+    def _add_groups(self, names: Iterable[str], edges: Iterable[tuple[str, str]]) -> None:
+        # Empty groups are put together in no time, full ones tell every host of each new parent.
+        edges = list(edges)
+        for name in sorted({*names, *(name for edge in edges for name in edge)}):
+            self.inventory.add_group(name)
+        for parent, child in edges:
+            try:
+                self.inventory.add_child(parent, child)
+            except AnsibleError as exc:
+                raise SortingError(f"group {child} cannot be put below {parent}: {exc}") from exc
+
+    def _add_hosts(self, candidates: list[Candidate], members: Mapping[str, list[str]]) -> None:
+        hosts, groups = self.inventory.hosts, self.inventory.groups
+        for candidate in candidates:
+            if candidate.name not in hosts:
+                self.inventory.add_host(candidate.name)
+            # set_variable would look at every name again, and merge a dictionary with the one of the last time.
+            hosts[candidate.name].vars.update(candidate.new)
+        for name in sorted(members):
+            group = groups[name]
+            for host in members[name]:
+                group.add_host(hosts[host])
+
+    def _construct(self, candidates: list[Candidate]) -> None:
+        """Do what every inventory plugin does with groups and keyed_groups."""
+        composed, keyed, strict = (self.get_option(name) for name in ("groups", "keyed_groups", "strict"))
+        if not composed and not keyed:
+            return
+        for candidate in candidates:
+            host = self.inventory.hosts[candidate.name]
+            groups = [group.name for group in host.get_groups()]
+            variables = self._variables.everything(host.name, host.vars, groups)
+            variables.update(self._facts.of(host.name))
+            self._add_host_to_composed_groups(composed, variables, host.name, strict=strict, fetch_hostvars=False)
+            self._add_host_to_keyed_groups(keyed, variables, host.name, strict=strict, fetch_hostvars=False)

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of hosts while an inventory is being read: few of them, for many hosts.
+
+Ansible's own way asks every vars plugin for every host. Here groups are asked for once each set of groups, and hosts
+only where a file of host_vars could be theirs.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import reduce
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible import constants
+from ansible.inventory.group import Group
+from ansible.inventory.helpers import get_group_vars, sort_groups
+from ansible.inventory.host import Host
+from ansible.plugins.loader import cache_loader, vars_loader
+from ansible.template import Templar
+from ansible.utils.vars import combine_vars
+from ansible.vars.plugins import get_vars_from_inventory_sources
+
+# The one vars plugin of which it is known where it looks.
+_FILES = ("host_group_vars", "ansible.builtin.host_group_vars")
+_MEMORY = ("memory", "ansible.builtin.memory")
+
+
+class HostVariables:
+    """Reads variables in Ansible's order: groups, group_vars, the host's own, host_vars.
+
+    ``sources`` are the inventory's sources, which group_vars and host_vars lie beside. Without ``use_vars_plugins``
+    only what the sources themselves say is read.
+    """
+
+    def __init__(self, loader: Any, inventory: Any, sources: Sequence[str], use_vars_plugins: bool) -> None:
+        self._inventory = inventory
+        self._loader = loader
+        self._sources = list(sources) if use_vars_plugins else []
+        self._of_groups: dict[frozenset[str], Mapping[str, Any]] = {}
+        # Asking for something first lets Ansible find its vars plugins; to list them before would hide them from it.
+        get_vars_from_inventory_sources(loader, self._sources, [inventory.groups["all"]], "all")
+        self._with_files = _hosts_with_files(self._sources)
+
+    def of_groups(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Return what these groups and ``all`` give to a host, merged; each set of groups is read once.
+
+        A group that the inventory does not have yet is asked for by its name. Do not change the result.
+        """
+        key = frozenset(names)
+        if key not in self._of_groups:
+            groups = self._groups(key)
+            asked = get_vars_from_inventory_sources(self._loader, self._sources, groups, "all")
+            self._of_groups[key] = combine_vars(get_group_vars(groups), asked)
+        return self._of_groups[key]
+
+    def _groups(self, names: Iterable[str]) -> list[Any]:
+        above = self._inventory.groups["all"]
+        groups = [above]
+        for name in sorted({*names} - {"all"}):
+            group = self._inventory.groups.get(name) or Group(name)
+            group.depth = group.depth or 1
+            groups.append(group)
+        return list(sort_groups(groups))
+
+    def of_host(self, name: str, own: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a source says of a host (``own``) with what host_vars say of it. Do not change the result."""
+        if self._sources and (self._with_files is None or name in self._with_files):
+            asked = get_vars_from_inventory_sources(self._loader, self._sources, [Host(name)], "all")
+            return dict(combine_vars(own, asked))
+        return own
+
+    def everything(self, name: str, own: Mapping[str, Any], groups: Iterable[str]) -> dict[str, Any]:
+        """Return all that is known of a host in these groups, as an expression of compose wants it."""
+        magic = {
+            "inventory_hostname": name,
+            "inventory_hostname_short": name.split(".")[0],
+            "group_names": sorted(groups),
+        }
+        return dict(reduce(combine_vars, (self.of_groups(groups), self.of_host(name, own), magic)))
+
+    def some(self, names: Iterable[str], host: str, own: Mapping[str, Any], groups: Sequence[str]) -> dict[str, Any]:
+        """Return those of the named variables that a host in these groups has, templates filled in."""
+        layers = (self.of_groups(groups), self.of_host(host, own))
+        found = {name: layer[name] for layer in layers for name in names if name in layer}
+        for name, value in found.items():
+            if isinstance(value, str) and ("{{" in value or "{%" in value):
+                # Ansible leaves alone what nobody vouches for.
+                variables = self.everything(host, own, groups)
+                found[name] = Templar(loader=self._loader, variables=variables).template(value)
+        return found
+
+
+def _hosts_with_files(sources: Sequence[str]) -> set[str] | None:
+    """Return the names that have an entry in a directory host_vars; None where further vars plugins have a say."""
+    if any(plugin.ansible_name not in _FILES for plugin in vars_loader.all(class_only=True)):
+        return None
+    if any(name not in _FILES for name in constants.VARIABLE_PLUGINS_ENABLED):
+        return None
+    names: set[str] = set()
+    for source in sources:
+        directory = source if os.path.isdir(source) else os.path.dirname(source)
+        try:
+            entries = os.listdir(os.path.join(directory, "host_vars"))
+        except OSError:
+            continue
+        names.update(entries)
+        names.update(os.path.splitext(entry)[0] for entry in entries)
+    return names
+
+
+class CachedFacts:
+    """The facts that Ansible keeps between runs; nothing where it keeps none."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._cache = None
+        if enabled and constants.CACHE_PLUGIN not in _MEMORY:
+            self._cache = cache_loader.get(constants.CACHE_PLUGIN)
+
+    def of(self, host: str) -> Mapping[str, Any]:
+        """Return the facts of a host, empty where there are none."""
+        if self._cache is None or not self._cache.contains(host):
+            return {}
+        try:
+            facts = self._cache.get(host)
+        except Exception:  # a cache that is damaged is for the plays to complain about
+            return {}
+        return facts if isinstance(facts, Mapping) else {}
