@@ -155,8 +155,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_files i
     FleetFileError,
     FleetHost,
     find_files,
+    kept_fleet,
     load_text,
     read_fleet,
+    refuse_inventories,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils._host_variables import CachedFacts, HostVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils._inventory_cache import Kept
@@ -166,6 +168,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import
     Candidate,
     Seen,
     hear,
+    kept_chips,
 )
 
 # From 2.19 on Ansible templates only what somebody vouches for.
@@ -196,7 +199,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             candidates = self._candidates(catalogue)
             self._commit(candidates, Sorter(catalogue))
         except (AcceleratorError, DiscoveryError, FleetFileError, RedfishError, SortingError) as exc:
-            raise AnsibleParserError(str(exc)) from exc
+            # With its cause Ansible would say everything twice.
+            raise AnsibleParserError(str(exc)) from None
         self._construct(candidates)
 
     def _resolved(self, name: str) -> str:
@@ -231,18 +235,17 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         """Return the hosts of the fleet files."""
         directory = os.path.dirname(self._path)
         files, warnings = find_files(self.get_option("fleet_files"), directory)
-        texts = [load_text(name) for name in files if name != self._path]
-
-        def read() -> Any:
+        files = [name for name in files if name != self._path]
+        refuse_inventories(files)
+        texts = [load_text(name) for name in files]
+        key = self._kept.key("fleet", [text.digest for text in texts])
+        hosts, doubts = self._kept.load(key, kept_fleet) or ([], [])
+        if not hosts:
             hosts, doubts = read_fleet(texts)
-            if not self._kept.wanted:
-                return hosts, doubts
-            return [(host.name, host.variables, host.file, host.line) for host in hosts], doubts
-
-        found, doubts = self._kept.get("fleet", [text.digest for text in texts], read)
+            if self._kept.wanted:
+                self._kept.save(key, [[(host.name, host.variables, host.file, host.line) for host in hosts], doubts])
         for warning in [*warnings, *doubts]:
             self.display.warning(warning)
-        hosts = [host if isinstance(host, FleetHost) else FleetHost(*host) for host in found]
         if not TEXT_IS_TEXT:
             hosts = [replace(host, variables=wrap_var(host.variables)) for host in hosts]
         return hosts
@@ -325,21 +328,21 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             ca_file=self._resolved(self.get_option("redfish_ca_file")) if self.get_option("redfish_ca_file") else None,
         )
 
-        def ask() -> Any:
-            answers = ask_bmcs(bmcs, limits)
-            return [
-                (answer.host, answer.chips.as_dict() if answer.chips else None, answer.reason) for answer in answers
-            ]
-
-        inputs = sorted(f"{bmc.host} {bmc.address}" for bmc in bmcs)
-        answers = self._kept.get("redfish", [*inputs, str(limits.verify)], ask)
+        key = self._kept.key("redfish", sorted(f"{bmc.host} {bmc.address}" for bmc in bmcs))
+        known = self._kept.load(key, kept_chips) or {}
         silent: dict[str, list[str]] = {}
-        for host, _chips, reason in answers:
-            if reason:
-                silent.setdefault(reason, []).append(host)
+        # Only what was answered is kept: a password that was put right, or a BMC that is back, shows at once.
+        wanted = [bmc for bmc in bmcs if bmc.host not in known]
+        for answer in ask_bmcs(wanted, limits) if wanted else []:
+            if answer.chips:
+                known[answer.host] = answer.chips
+            else:
+                silent.setdefault(answer.reason or "", []).append(answer.host)
+        if wanted:
+            self._kept.save(key, {host: chips.as_dict() for host, chips in known.items()})
         for reason, hosts in silent.items():
             self.display.warning(f"Redfish: {hosts_in_words(hosts)}: {reason}")
-        return {host: Chips.from_dict(chips) for host, chips, _reason in answers if chips}
+        return known
 
     def _bmc(self, candidate: Candidate) -> Bmc:
         found = {}

@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Mapping, NoReturn, Sequence
 
+from ansible import constants, context
+from ansible.inventory.manager import IGNORED
 from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils._event_yaml import (
     DEEPEST,
@@ -127,7 +129,7 @@ def load_text(path: str) -> FleetText:
                 raise FleetFileError(f"{path}: found a {kind}, expected a file")
             data = stream.read(LARGEST + 1)
     except OSError as exc:
-        raise FleetFileError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
+        raise FleetFileError(f"{path}: cannot be read: {exc.strerror or exc}") from None
     if len(data) > LARGEST:
         raise FleetFileError(f"{path}: larger than {LARGEST >> 20} MiB; split it, fleet_files takes a list")
     return FleetText(path, data)
@@ -155,6 +157,32 @@ def read_fleet(texts: Sequence[FleetText]) -> tuple[list[FleetHost], list[str]]:
             if places.setdefault(host.name, host) is not host:
                 _fail(host, f"host {host.name!r} is in {places[host.name]} too; leave it in one of them")
     return list(places.values()), warnings + checker.warnings
+
+
+def kept_fleet(data: Any) -> tuple[list[FleetHost], list[str]]:
+    """Return hosts and warnings from the inventory cache. Raises ValueError or TypeError for anything else."""
+    entries, warnings = data
+    hosts = [FleetHost(str(name), dict(variables), str(file), int(line)) for name, variables, file, line in entries]
+    return hosts, [str(warning) for warning in warnings]
+
+
+def refuse_inventories(files: Sequence[str]) -> None:
+    """Raise FleetFileError for a fleet file that Ansible reads as an inventory of its own, line by line as hosts.
+
+    It does so with each file of a directory that is given as an inventory, unless told to ignore it.
+    """
+    sources = context.CLIARGS.get("inventory") or constants.DEFAULT_HOST_LIST
+    directories = [Path(source) for source in sources if "," not in source and Path(source).is_dir()]
+    for file in files:
+        for directory in directories:
+            if directory in Path(file).parents and not any(
+                IGNORED.search(os.fsencode(part)) for part in Path(file).relative_to(directory).parts
+            ):
+                raise FleetFileError(
+                    f"{file}: Ansible takes every file below {directory} for an inventory, so this one too; move it "
+                    "out of there, give accelerators.yml itself as the inventory, or add it to ignore_patterns in "
+                    "ansible.cfg"
+                )
 
 
 def _fail(host: FleetHost, problem: str) -> NoReturn:
@@ -231,24 +259,24 @@ def is_host_name(name: str) -> bool:
 
 def _decoded(text: FleetText) -> str:
     """Return a file's text without the mark of byte order that spreadsheets put before it."""
+    if text.data.startswith(b"$ANSIBLE_VAULT;"):
+        raise FleetFileError(
+            f"{text.path}:1: encrypted with ansible-vault, expected plain data; secrets belong into group_vars"
+        )
     try:
         return text.data.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         line = text.data.count(b"\n", 0, exc.start) + 1
-        raise FleetFileError(f"{text.path}:{line}: not UTF-8; save it as UTF-8 (spreadsheets: 'CSV UTF-8')") from exc
+        raise FleetFileError(f"{text.path}:{line}: not UTF-8; save it as UTF-8 (spreadsheets: 'CSV UTF-8')") from None
 
 
 def _read_yaml(text: FleetText) -> list[FleetHost]:
     reader = EventReader()
     content = _decoded(text)
-    if content.startswith("$ANSIBLE_VAULT;"):
-        raise FleetFileError(
-            f"{text.path}:1: encrypted with ansible-vault, expected plain YAML; secrets go to group_vars"
-        )
     try:
         document = reader.read(content)
     except EventYamlError as exc:
-        raise FleetFileError(f"{text.path}:{exc.line}: {exc}") from exc
+        raise FleetFileError(f"{text.path}:{exc.line}: {exc}") from None
     return _hosts_of(text, document, lambda name: reader.lines.get(name, 1))
 
 
@@ -257,16 +285,16 @@ def _read_json(text: FleetText) -> list[FleetHost]:
     try:
         document = json.loads(content, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
     except json.JSONDecodeError as exc:
-        raise FleetFileError(f"{text.path}:{exc.lineno}: {exc.msg} (column {exc.colno})") from exc
+        raise FleetFileError(f"{text.path}:{exc.lineno}: {exc.msg} (column {exc.colno})") from None
     except _TwiceError as exc:
         key = str(exc)
         found = _JsonLines(content).of(key)
         shown = f", first in line {found[0]}" if len(found) > 1 else ""
-        raise FleetFileError(f"{text.path}:{found[-1]}: {key!r} is there twice{shown}") from exc
+        raise FleetFileError(f"{text.path}:{found[-1]}: {key!r} is there twice{shown}") from None
     except ValueError as exc:
-        raise FleetFileError(f"{text.path}:1: {exc}") from exc
-    except RecursionError as exc:
-        raise FleetFileError(f"{text.path}:1: nested deeper than {DEEPEST} levels") from exc
+        raise FleetFileError(f"{text.path}:1: {exc}") from None
+    except RecursionError:
+        raise FleetFileError(f"{text.path}:1: nested deeper than {DEEPEST} levels") from None
     lines = _JsonLines(content)
     return _hosts_of(text, document, lambda name: lines.of(name)[0])
 
@@ -362,7 +390,7 @@ def _read_csv(text: FleetText) -> list[FleetHost]:
             else:
                 columns = _columns(text, row, line)
     except csv.Error as exc:
-        raise FleetFileError(f"{text.path}:{rows.line_num}: {exc}") from exc
+        raise FleetFileError(f"{text.path}:{rows.line_num}: {exc}") from None
     return hosts
 
 

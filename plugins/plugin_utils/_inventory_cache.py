@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, TypeVar
 
 from ansible.errors import AnsibleError
 
 # Of what is kept; an entry of another schema is made anew.
 SCHEMA = 1
+
+T = TypeVar("T")
 
 
 class Kept:
@@ -33,32 +35,35 @@ class Kept:
         """Return whether anything is kept."""
         return self._cache is not None
 
-    def get(self, part: str, inputs: Iterable[str], make: Callable[[], Any]) -> Any:
-        """Return what is kept of a part for these inputs; else make it, plain JSON data, and keep it."""
-        if self._cache is None:
-            return make()
+    def key(self, part: str, inputs: Iterable[str]) -> str:
+        """Return the key of a part of the source that was made of these inputs."""
         digest = hashlib.blake2b("\0".join(inputs).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
-        key = f"{self._prefix}_{part}_{digest}"
-        found = self._load(key) if self._read else None
-        if found is None:
-            found = make()
-            self._forget(f"{self._prefix}_{part}_")
-            self._cache[key] = {"schema": SCHEMA, "data": json.dumps(found)}
-        return found
+        return f"{self._prefix}_{part}_{digest}"
 
-    def _load(self, key: str) -> Any:
+    def load(self, key: str, read: Callable[[Any], T]) -> T | None:
+        """Return what ``read`` makes of the data that is kept, None where there is none or it cannot be used."""
+        if self._cache is None or not self._read:
+            return None
         try:
-            entry = self._cache[key]  # type: ignore[index]
+            entry = self._cache[key]
+        except KeyError:
+            return None
+        except AnsibleError as exc:
+            self._warn(f"inventory cache {key}: not read, made anew: {exc}")
+            return None
+        try:
             if entry["schema"] != SCHEMA:
                 raise ValueError(f"it has the schema {entry['schema']!r}, expected {SCHEMA}")
-            return json.loads(entry["data"])
-        except KeyError as exc:
-            if exc.args in ((), (key,)):
-                return None
-            self._warn(f"inventory cache {key}: not read, made anew: {exc} is missing")
-        except (AnsibleError, TypeError, ValueError) as exc:
+            return read(json.loads(entry["data"]))
+        except (KeyError, TypeError, AttributeError, ValueError) as exc:
             self._warn(f"inventory cache {key}: not read, made anew: {exc}")
-        return None
+            return None
+
+    def save(self, key: str, data: Any) -> None:
+        """Keep plain data, in place of what was kept of the same part for other inputs."""
+        if self._cache is not None:
+            self._forget(key.rpartition("_")[0] + "_")
+            self._cache[key] = {"schema": SCHEMA, "data": json.dumps(data)}
 
     def _forget(self, prefix: str) -> None:
         """Delete what was kept for other inputs: nobody would ever ask for it."""

@@ -140,3 +140,8 @@ def hear(candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any],
         new.setdefault("accelerator_detected", bmc)
     candidate.cluster = region_name("cluster", variables.get("cluster"))
     candidate.site = region_name("site", variables.get("site"))
+
+
+def kept_chips(data: Any) -> dict[str, Chips]:
+    """Return what BMCs showed, by host, from the inventory cache. Raises ValueError for anything else."""
+    return {str(host): Chips.from_dict(chips) for host, chips in data.items()}

@@ -244,6 +244,18 @@ def test_bmcs_are_asked_once_while_the_cache_lasts_and_no_password_is_in_it(tmp_
     assert seen[2][0][0].address == "10.0.0.9"
 
 
+def test_a_bmc_that_failed_is_asked_again_while_the_others_are_not(tmp_path, monkeypatch):
+    good = {f"gpu-{n}": Answer(f"gpu-{n}", Chips({"10de:2335": 8}, {}), None) for n in (1, 2, 3)}
+    answers = {**good, "gpu-3": Answer("gpu-3", None, "refused user 'inventory' (401)")}
+    seen = asked(monkeypatch, answers)
+    kept = {"cache": True, "cache_plugin": "jsonfile", "cache_connection": str(tmp_path / "kept")}
+    source = write_source(tmp_path, FLEET, **LOGIN, **kept)
+    assert parse(source, cache=True).groups_of("gpu-3") == set()
+    answers.update(good)
+    assert "accel_h200" in parse(source, cache=True).groups_of("gpu-3")
+    assert [[bmc.host for bmc in bmcs] for bmcs, _limits in seen] == [["gpu-1", "gpu-2", "gpu-3"], ["gpu-3"]]
+
+
 def test_a_bmc_without_credentials(tmp_path, monkeypatch):
     monkeypatch.delenv("REDFISH_USERNAME", raising=False)
     seen = asked(monkeypatch, {})
