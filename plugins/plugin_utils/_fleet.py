@@ -258,7 +258,7 @@ def accelerator_of(variables: Variables, catalogue: Catalogue) -> Accelerator:
     FleetError where none of them says.
     """
     detected = variables.get("accelerator_detected") or {}
-    model = variables.get("accelerator") or _model_of_groups(variables, catalogue) or detected.get("model")
+    model = variables.get("accelerator") or _model_of_groups(variables, catalogue, detected.get("model"))
     if not model:
         raise FleetError(
             "its accelerator is not known: set accelerator and accelerator_count for it in the inventory, put it into "
@@ -276,17 +276,20 @@ def accelerator_of(variables: Variables, catalogue: Catalogue) -> Accelerator:
     return declared_accelerator(catalogue, str(model), count, memory, facts)
 
 
-def _model_of_groups(variables: Variables, catalogue: Catalogue) -> str | None:
+def _model_of_groups(variables: Variables, catalogue: Catalogue, detected: str | None) -> str | None:
+    """Return the model that a host's groups name, else the detected one, which also leads among several."""
     named = [name[len(GROUP) :] for name in variables.get("group_names") or []]
     models = [name for name in named if name in catalogue.models or name in (CPU, UNKNOWN)]
+    if models == [UNKNOWN]:
+        raise FleetError(f"it is in the group {GROUP}{UNKNOWN}: set accelerator for it in the inventory")
+    if detected in models or not models:
+        return detected
     if len(models) > 1:
         raise FleetError(
             f"it is in several groups that name a model: {', '.join(GROUP + name for name in models)}; "
             "leave it in one of them, or set accelerator for it in the inventory"
         )
-    if models == [UNKNOWN]:
-        raise FleetError(f"it is in the group {GROUP}{UNKNOWN}: set accelerator for it in the inventory")
-    return models[0] if models else None
+    return models[0]
 
 
 def _number(name: str, value: Any, kind: Callable[[Any], Any]) -> Any:

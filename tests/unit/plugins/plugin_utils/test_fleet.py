@@ -223,6 +223,11 @@ def test_two_groups_that_name_a_model_are_refused():
         where_from(group_names=["accel_h100", "accel_h200"])
 
 
+def test_of_two_kinds_in_one_host_the_one_that_leads_is_planned_for():
+    groups = ["accel_h100", "accel_l40s"]
+    assert where_from(group_names=groups, accelerator_detected=DETECTED)[0] == "h100"
+
+
 def test_the_three_ways_to_name_an_accelerator_are_told():
     with pytest.raises(FleetError) as error:
         where_from()
