@@ -288,7 +288,7 @@ def _read_json(text: FleetText) -> list[FleetHost]:
         raise FleetFileError(f"{text.path}:{exc.lineno}: {exc.msg} (column {exc.colno})") from None
     except _TwiceError as exc:
         key = str(exc)
-        found = _JsonLines(content).of(key)
+        found = _JsonLines(content).of_twin(key)
         shown = f", first in line {found[0]}" if len(found) > 1 else ""
         raise FleetFileError(f"{text.path}:{found[-1]}: {key!r} is there twice{shown}") from None
     except ValueError as exc:
@@ -296,7 +296,7 @@ def _read_json(text: FleetText) -> list[FleetHost]:
     except RecursionError:
         raise FleetFileError(f"{text.path}:1: nested deeper than {DEEPEST} levels") from None
     lines = _JsonLines(content)
-    return _hosts_of(text, document, lambda name: lines.of(name)[0])
+    return _hosts_of(text, document, lines.of_host)
 
 
 class _TwiceError(ValueError):
@@ -318,28 +318,38 @@ def _no_constant(name: str) -> NoReturn:
 class _JsonLines:
     """The lines in which the keys of a JSON text stand; the text is searched once, when the first is asked for."""
 
-    _KEY = re.compile(r'("(?:[^"\\]|\\.)*")\s*:')
+    _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|[][{}]')
 
     def __init__(self, content: str) -> None:
         self._content = content
-        self._lines: dict[str, list[int]] | None = None
+        self._hosts: dict[str, list[int]] | None = None
+        self._others: dict[str, list[int]] = {}
 
-    def of(self, key: Any) -> list[int]:
-        """Return the lines of a key, counted from 1."""
-        if self._lines is None:
-            self._lines = self._read()
-        return self._lines.get(key, [1])
+    def of_host(self, name: Any) -> int:
+        """Return the line of a host, counted from 1."""
+        self._read()
+        return (self._hosts or {}).get(name, [1])[0]
 
-    def _read(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        line, seen = 1, 0
-        for match in self._KEY.finditer(self._content):
-            line += self._content.count("\n", seen, match.start())
-            seen = match.start()
-            key = match.group(1)
-            name = json.loads(key, strict=False) if "\\" in key else key[1:-1]
-            found.setdefault(name, []).append(line)
-        return found
+    def of_twin(self, key: str) -> list[int]:
+        """Return the lines of a key that an object has twice: a host, or else any other."""
+        self._read()
+        hosts = (self._hosts or {}).get(key, [])
+        return hosts if len(hosts) > 1 else self._others.get(key, [1])
+
+    def _read(self) -> None:
+        if self._hosts is not None:
+            return
+        self._hosts = {}
+        line, seen, depth = 1, 0, 0
+        for token in self._TOKEN.finditer(self._content):
+            key, colon = token.groups()
+            if key is None:
+                depth += 1 if token.group() in "[{" else -1
+            elif colon:
+                line += self._content.count("\n", seen, token.start())
+                seen = token.start()
+                name = json.loads(key, strict=False) if "\\" in key else key[1:-1]
+                (self._hosts if depth == 2 else self._others).setdefault(name, []).append(line)
 
 
 def _hosts_of(text: FleetText, document: Any, line_of: Callable[[Any], int]) -> list[FleetHost]:
