@@ -382,11 +382,29 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.display.warning(warning)
 
     def _areas(self, candidates: list[Candidate]) -> Regions:
+        """Return the groups of clusters and sites."""
         try:
-            return regions((candidate.cluster, candidate.site) for candidate in candidates)
+            areas = regions((candidate.cluster, candidate.site) for candidate in candidates)
         except RegionError as exc:
             named = (candidate for candidate in candidates if getattr(candidate, exc.kind) == exc.value)
             raise SortingError(next(named).problem(exc)) from exc
+        for cluster in areas.torn:
+            group = self.inventory.groups.get(region_group("cluster", cluster))
+            above = [parent.name for parent in group.parent_groups if parent.name.startswith("site_")] if group else []
+            strange = (
+                one
+                for one in candidates
+                if one.cluster == cluster and region_group("site", one.site or "") not in above
+            )
+            if above:
+                found = next(strange)
+                raise SortingError(
+                    found.problem(
+                        f"site: found {found.site!r}, but an earlier source has put its cluster {cluster!r} below "
+                        f"{', '.join(above)}; name the same site for all hosts of a cluster"
+                    )
+                )
+        return areas
 
     def _check_names(self, candidates: list[Candidate], members: Mapping[str, Any]) -> None:
         for candidate in candidates:

@@ -82,9 +82,12 @@ def declared(variables: Mapping[str, Any], catalogue: Catalogue) -> Statement | 
     model, count = variables.get("accelerator"), variables.get("accelerator_count")
     several = variables.get("accelerators")
     if several is not None:
-        if model is not None or count is not None:
+        kinds = _declared_kinds(several, catalogue)
+        # A source before this one may have set the other two, from the same.
+        leading = kinds.models[0]
+        if (model, count) not in ((None, None), leading):
             raise SortingError("accelerators: found beside accelerator or accelerator_count; leave one of the two ways")
-        return _declared_kinds(several, catalogue)
+        return kinds
     if count is not None:
         count = _count("accelerator_count", count)
     if model is None:
@@ -277,10 +280,14 @@ def _says(first: Statement) -> str:
 
 @dataclass(frozen=True)
 class Regions:
-    """Groups of clusters and sites: those of each pair of cluster and site, pairs of parent and child, doubts."""
+    """Groups of clusters and sites: those of each pair of cluster and site, pairs of parent and child, doubts.
+
+    ``torn`` are the clusters with hosts of several sites, or with some of none.
+    """
 
     groups: Mapping[tuple[str | None, str | None], tuple[str, ...]]
     edges: list[tuple[str, str]]
+    torn: list[str]
     warnings: list[str]
 
 
@@ -310,13 +317,14 @@ def regions(pairs: Iterable[tuple[str | None, str | None]]) -> Regions:
         for cluster, site in sorted(nested.items())
         if site
     ]
-    torn = {cluster: found for cluster, found in sites.items() if len([site for site in found if site]) > 1}
+    torn = {cluster: [site for site in found if site] for cluster, found in sites.items() if len(found) > 1}
     warnings = [
-        f"cluster {cluster!r} has hosts of several sites ({', '.join(str(site) for site in found if site)}), so its "
+        f"cluster {cluster!r} has hosts of several sites ({', '.join(found)}), so its "
         f"group is below none of theirs"
         for cluster, found in torn.items()
+        if len(found) > 1
     ]
-    return Regions(groups, edges, warnings)
+    return Regions(groups, edges, list(torn), warnings)
 
 
 def region_name(variable: str, value: Any) -> str | None:

@@ -278,7 +278,7 @@ def accelerator_of(variables: Variables, catalogue: Catalogue) -> Accelerator:
 
 def _model_of_groups(variables: Variables, catalogue: Catalogue, detected: str | None) -> str | None:
     """Return the model that a host's groups name, else the detected one, which also leads among several."""
-    named = [name[len(GROUP) :] for name in variables.get("group_names") or []]
+    named: list[str] = [name[len(GROUP) :] for name in variables.get("group_names") or []]
     models = [name for name in named if name in catalogue.models or name in (CPU, UNKNOWN)]
     if models == [UNKNOWN]:
         raise FleetError(f"it is in the group {GROUP}{UNKNOWN}: set accelerator for it in the inventory")

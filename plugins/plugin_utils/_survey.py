@@ -118,11 +118,12 @@ def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catal
     return {**names, "count": count, **document}
 
 
-def hand_made(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
-    """Return what groups such as accel_h200 say that somebody has put a host into, None without any."""
+def grouped(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
+    """Return what groups such as accel_h200 say that somebody, or a source before this one, has put a host into."""
     names = sorted(name[len(ACCEL) :] for name in groups if name.startswith(ACCEL))
-    models = [name for name in names if name in catalogue.models or name == CPU]
-    return Statement("its group", tuple((model, None) for model in models)) if models else None
+    models = tuple((name, None) for name in names if name in catalogue.models or name == CPU)
+    unknown = int(UNKNOWN in names)
+    return Statement("its group", models, unknown) if models or unknown else None
 
 
 def hear(candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any], catalogue: Catalogue) -> None:
@@ -131,7 +132,7 @@ def hear(candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any],
     ``facts`` are those that Ansible kept, ``bmc`` is what its BMC showed; both may be empty.
     """
     variables, new = candidate.variables, candidate.new
-    statements = [declared(variables, catalogue), hand_made(candidate.groups, catalogue)]
+    statements = [declared(variables, catalogue), grouped(candidate.groups, catalogue)]
     statements.append(detected(new.get("accelerator_detected"), "discovery", catalogue))
     statements.append(detected(facts.get("accelerator_detected"), "the fact cache", catalogue))
     statements.append(detected(bmc, "Redfish", catalogue))

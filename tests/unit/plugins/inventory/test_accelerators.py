@@ -176,6 +176,18 @@ def test_a_host_of_two_sources(tmp_path):
         parse(write_source(tmp_path, fleet), inventory_of({"gpu-1": {"accelerator": "h100"}}))
 
 
+def test_a_second_source_of_ours_changes_nothing_of_the_first(tmp_path):
+    discover(tmp_path, gpu_2=[*H200, "0000:99:00.0 10de ffff 0302 - - -"])
+    fleet = {"fleet.yml": "hosts:\n  gpu-1: {accelerators: {a10: 1, a100: 1}, cluster: fra1, site: de}\n  gpu-2:\n"}
+    first = parse(write_source(tmp_path, fleet))
+    groups, variables = first.groups, first.variables
+    again = parse(write_source(tmp_path, {}), first.inventory)
+    assert again.groups == groups
+    assert again.variables == variables
+    with pytest.raises(AnsibleParserError, match=r"fleet\.csv:2: host 'gpu-3': site: found 'fi'.*'fra1' below site_de"):
+        parse(write_source(tmp_path, {"fleet.csv": "name,cluster,site\ngpu-3,fra1,fi\n"}), first.inventory)
+
+
 def test_nothing_is_changed_when_something_is_wrong(tmp_path):
     inventory = inventory_of({"gpu-1": {"accelerator": "h200"}, "gpu-2": {"accelerator": "h2000"}})
     with pytest.raises(AnsibleParserError, match="h2000"):
