@@ -11,6 +11,8 @@ readonly OLDEST_PYTHON="3, 11"
 # package -> what it is for
 declare -rA PACKAGES=(
   [ca-certificates]="HTTPS"
+  [chromium]="tests of the fleet's page"
+  [chromium-driver]="driving that browser"
   [git]="ansible-test, which reads the list of files from it"
   [iproute2]="seeing which subnets are in use"
   [iptables]="the lab's network"

@@ -211,12 +211,13 @@ def from_document(document: Any) -> dict[str, Entry]:
 
 def _next(before: Entry | None, answer: Answer | None, now: str) -> tuple[str | None, Entry | None]:
     """Return the kind of change of one host, None where there is none, and its entry from now on."""
-    if answer is None or (isinstance(answer, str) and before is None):
+    if answer is None:
         return None, before
     if isinstance(answer, str):
-        assert before is not None  # noqa: S101 (for mypy: said by the condition above)
-        since = before.stale_since or now
-        return (None if before.stale_since else "stale"), replace(before, stale_since=since, stale_reason=answer)
+        if before is None:
+            return None, None
+        silent = replace(before, stale_since=before.stale_since or now, stale_reason=answer)
+        return (None if before.stale_since else "stale"), silent
     after = Entry(now, answer)
     if before is None:
         return "new", after
@@ -297,7 +298,7 @@ def _cpu(data: Any) -> Cpu:
     expected = {"arch": str, "model": str, "instruction_sets": list, "cores": int, "threads": int, "numa_nodes": int,
                 "memory_mib": int}  # fmt: skip
     good = isinstance(data, dict) and set(data) == set(expected)
-    if not good or any(type(data[key]) is not kind for key, kind in expected.items()):
+    if not good or not all(_is(data[key], kind) for key, kind in expected.items()):
         raise _odd("cpu", data, f"a mapping of {', '.join(expected)}")
     if not all(isinstance(name, str) for name in data["instruction_sets"]):
         raise _odd("cpu.instruction_sets", data["instruction_sets"], "a list of names")
@@ -309,15 +310,21 @@ def _drivers(data: Any) -> dict[str, dict[str, Any]]:
         raise _odd("drivers", data, "a mapping by vendor")
     for vendor, driver in data.items():
         kinds = {"version": str, "mec_firmware": int}
-        if not isinstance(driver, dict) or any(type(value) is not kinds.get(key) for key, value in driver.items()):
+        good = isinstance(driver, dict) and set(driver) <= set(kinds)
+        if not good or not all(_is(value, kinds[key]) for key, value in driver.items()):
             raise _odd(f"drivers.{vendor}", driver, "a mapping of version and mec_firmware")
     return data
 
 
 def _memory(data: Any) -> dict[str, int]:
-    if not isinstance(data, dict) or any(type(size) is not int or size < 0 for size in data.values()):
+    if not isinstance(data, dict) or not all(_is(size, int) and size >= 0 for size in data.values()):
         raise _odd("memory_mib", data, "a mapping of PCI addresses to MiB")
     return data
+
+
+def _is(value: Any, kind: type) -> bool:
+    """Return whether a value is of a kind; true and false are no numbers."""
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 
 def _number(key: str, text: str) -> int:

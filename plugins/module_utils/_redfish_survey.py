@@ -82,7 +82,7 @@ def survey() -> Steps[Chips]:
     if not _link(root, "Systems") and not _link(root, "Chassis"):
         raise RedfishError(f"no Redfish: {ROOT} names neither Systems nor Chassis")
     reader.levels = _levels(root)
-    systems = [system for system in (yield from reader.members(_links_of([root], "Systems"))) if len(system) > 1]
+    systems = list(filter(_is_there, (yield from reader.members(_links_of([root], "Systems")))))
     if not all(_text(system, "Id") for system in systems):
         raise RedfishError(f"{_link(root, 'Systems')} lists what is no system: it has no Id")
     processors = yield from reader.members(_links_of(systems, "Processors"))
@@ -137,7 +137,7 @@ class _Reader:
         self.known: dict[str, Document] = {}
         self.levels = 0
         self.asked = 0
-        self.devices = 0  # PCI devices or functions that it listed
+        self.devices = 0  # PCI devices or functions that it showed
 
     def get(self, paths: Iterable[str], levels: int = 0) -> Steps[list[Document]]:
         """Return the documents of ``paths``, an empty one for what the service does not have."""
@@ -226,8 +226,9 @@ def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Functio
         # One request for the whole collection, with what it embeds; the links count, whatever it says.
         yield from reader.get(parents, MAX_LEVELS)
     elif functions:
-        reader.devices += len(functions)
-        return _read_functions((yield from reader.get(functions)))
+        documents = yield from reader.get(functions)
+        reader.devices += sum(map(_is_there, documents))
+        return _read_functions(documents)
     return (yield from _functions_of(reader, (yield from reader.get(devices))))
 
 
@@ -245,7 +246,7 @@ def _functions_of(reader: _Reader, devices: Iterable[Document]) -> Steps[list[_F
     places: list[str] = []
     collections: list[str] = []
     for device in devices:
-        reader.devices += 1
+        reader.devices += _is_there(device)
         if _is_absent(device) or OTHER_MAKERS.search(_text(device, "Manufacturer") or ""):
             continue
         links = device.get("Links")
@@ -386,6 +387,10 @@ def _hex4(document: Document, key: str) -> str | None:
         raise RedfishError(f"{document['@odata.id']}: {key} is no text")
     match = re.fullmatch(r"(?:0x)?0*([0-9a-f]{1,4})h?", (value or "").strip().lower())
     return match.group(1).rjust(4, "0") if match and int(match.group(1), 16) not in (0, 0xFFFF) else None
+
+
+def _is_there(document: Document) -> bool:
+    return len(document) > 1  # more than its own path
 
 
 def _is_absent(document: Document) -> bool:

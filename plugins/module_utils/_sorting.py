@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._accelerators 
     CPU,
     UNKNOWN,
     Catalogue,
+    Model,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
 
@@ -162,6 +163,17 @@ def detected(document: Any, source: str, catalogue: Catalogue) -> Statement | No
     if not known and not strange:
         return Statement(source, ((CPU, 1),))
     return Statement(source, leading_first(known, catalogue), strange)
+
+
+def models_of_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[str]:
+    """Return the models that groups such as accel_h200 name, with cpu and unknown, by name.
+
+    A stack or a generation may have a model's name: it is none beside another model that belongs to it.
+    """
+    named = {name[len(ACCEL) :] for name in groups if name.startswith(ACCEL)}
+    entries = [models[name] for name in named if name in models]
+    wider = {wide for entry in entries for wide in (entry.stack, entry.generation) if wide != entry.key}
+    return sorted(name for name in named - wider if name in models or name in (CPU, UNKNOWN))
 
 
 def leading_first(counts: Mapping[str, int], catalogue: Catalogue) -> tuple[tuple[str, int], ...]:

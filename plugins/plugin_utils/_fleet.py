@@ -22,7 +22,6 @@ from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import (
-    CPU,
     UNKNOWN,
     AcceleratorError,
     Catalogue,
@@ -30,6 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._accelerators 
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTableError
+from ansible_collections.baremetal.inference.plugins.module_utils._sorting import models_of_groups
 from ansible_collections.baremetal.inference.plugins.module_utils._table import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
 
@@ -278,8 +278,7 @@ def accelerator_of(variables: Variables, catalogue: Catalogue) -> Accelerator:
 
 def _model_of_groups(variables: Variables, catalogue: Catalogue, detected: str | None) -> str | None:
     """Return the model that a host's groups name, else the detected one, which also leads among several."""
-    named: list[str] = [name[len(GROUP) :] for name in variables.get("group_names") or []]
-    models = [name for name in named if name in catalogue.models or name in (CPU, UNKNOWN)]
+    models = models_of_groups(variables.get("group_names") or [], catalogue.models)
     if models == [UNKNOWN]:
         raise FleetError(f"it is in the group {GROUP}{UNKNOWN}: set accelerator for it in the inventory")
     if detected in models or not models:

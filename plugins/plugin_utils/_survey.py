@@ -19,11 +19,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils._discovery imp
 from ansible_collections.baremetal.inference.plugins.module_utils._discovery import detected as recognise
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips, found
 from ansible_collections.baremetal.inference.plugins.module_utils._sorting import (
-    ACCEL,
     Statement,
     declared,
     detected,
     leading_first,
+    models_of_groups,
     region_name,
 )
 
@@ -120,8 +120,8 @@ def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catal
 
 def grouped(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
     """Return what groups such as accel_h200 say that somebody, or a source before this one, has put a host into."""
-    names = sorted(name[len(ACCEL) :] for name in groups if name.startswith(ACCEL))
-    models = tuple((name, None) for name in names if name in catalogue.models or name == CPU)
+    names = models_of_groups(groups, catalogue.models)
+    models = tuple((name, None) for name in names if name != UNKNOWN)
     unknown = int(UNKNOWN in names)
     return Statement("its group", models, unknown) if models or unknown else None
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._discovery import (
@@ -254,3 +255,11 @@ def test_entries_survive_json():
 def test_an_odd_document_is_an_error(document, message):
     with pytest.raises(DiscoveryError, match=message):
         from_document(document)
+
+
+def test_the_probe_of_a_real_h200():
+    # Recorded on hardware with driver 580.159.04; module accelerator_info said the same of that host.
+    text = (Path(__file__).parents[2] / "fixtures" / "h200" / "probe.txt").read_text()
+    found = summary(detected(parse_probe(text), load_catalogue()))
+    assert (found["model"], found["count"], found["memory_mib"]) == ("h200", 1, 141 * 1024)
+    assert (found["driver_version"], found["unknown"], found["mixed"]) == ("580.159.04", [], False)

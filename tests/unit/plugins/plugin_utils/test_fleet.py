@@ -223,6 +223,10 @@ def test_two_groups_that_name_a_model_are_refused():
         where_from(group_names=["accel_h100", "accel_h200"])
 
 
+def test_a_stack_with_the_name_of_a_model_is_no_second_model():
+    assert where_from(group_names=["accel_gaudi", "accel_gaudi3"])[0] == "gaudi3"
+
+
 def test_of_two_kinds_in_one_host_the_one_that_leads_is_planned_for():
     groups = ["accel_h100", "accel_l40s"]
     assert where_from(group_names=groups, accelerator_detected=DETECTED)[0] == "h100"

@@ -1,0 +1,75 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fleet_overview
+short_description: Show a fleet at a glance, as a table and as a page
+version_added: 0.3.0
+description:
+  - Tells of all hosts of the play which accelerators they have, how sure that is and which of them need attention. The
+    table has at most 60 lines, however many hosts there are; the page shows every host.
+  - Runs on the controller over all hosts of the play at once and touches no host, so give it C(run_once). What is told
+    is what the inventory, the caches of facts and of discovery and group names say.
+  - A host is in the first state that is true of it. C(conflict) is that what was declared is not what was found,
+    C(unknown) that it has a chip that no file of the catalogue lists, C(stale) that the last probe got no answer,
+    C(declared) that it was never seen, C(seen) that it was, C(nothing) that nothing is known of it.
+  - The page is one file that needs no network. The same fleet gives the same page, so a second run changes nothing. It
+    holds names, hardware, instances and their recipes and no secrets, so a new one may be read by everybody (mode
+    0644); one that is there keeps its mode.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  page:
+    description:
+      - File on the controller to write the page to; its directory has to be there. Without it there is no page.
+    type: path
+    default: ""
+  title:
+    description:
+      - Title of the page.
+    type: str
+    default: The fleet
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Show the fleet and write its page
+  baremetal.inference.fleet_overview:
+    page: fleet.html
+  run_once: true
+"""
+
+RETURN = r"""
+table:
+  description: Lines of the table that was shown.
+  type: list
+  elements: str
+  returned: success
+totals:
+  description:
+    - Numbers of hosts, chips, sites and clusters; of hosts by state; of hosts and chips by accelerator. A host with two
+      models counts under both of these.
+  type: dict
+  returned: success
+  sample:
+    hosts: 2
+    chips: 16
+    sites: 1
+    clusters: 1
+    states: {conflict: 0, unknown: 0, stale: 0, declared: 0, seen: 2, nothing: 0}
+    accelerators: {h200: {hosts: 2, chips: 16}}
+page:
+  description: Absolute path of the page.
+  type: str
+  returned: when page is given
+"""

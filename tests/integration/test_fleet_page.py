@@ -1,0 +1,339 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""playbooks/fleet.yml as a user runs it, and its page in a browser without a head: clicked, typed into, listened to."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+TOP = Path(__file__).resolve().parents[2]
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--window-size=1400,900",
+)  # fmt: skip
+# Whatever runs of it says so to the console, asks for x, or sets the title.
+MARKUP = "</script><img src='x:y' onerror='document.title=1'>"
+HOSTILE = f"{MARKUP}{{{{ 7*7 }}}}"
+
+
+def detected(model, count, **more):
+    return {"model": model, "count": count, "models": {model: count}, "unknown": [], "memory_mib": 144384, **more}
+
+
+CHIP = {"vendor_id": "10de", "device_id": "2bb9", "class": "0302", "address": "0000:3b:00.0"}
+H200 = {"accelerator": "h200", "accelerator_count": 8, "cluster": "fra1", "site": "frankfurt"}
+AMD = {"accelerator": "mi300x", "accelerator_count": 8, "cluster": "hel1", "site": "helsinki"}
+SEEN = {"accelerator_detected": detected("h200", 8), "accelerator_discovered_at": "2026-11-21T14:40:00Z"}
+FLEET = {
+    "gpu-1": {**H200, **SEEN, "vllm_instances": {"chat": {"recipe": "openai/gpt-oss-120b"}}},
+    "gpu-2": {**H200, **SEEN, "accelerator_stale": "no answer within 10 s"},
+    "gpu-3": {**H200, "accelerator_detected": detected("h200", 7)},
+    "gpu-4": {**H200, "accelerators": {"h200": 4, "l40s": 2}},
+    "amd-1": {**AMD, "vllm_instances": {"embed": {"recipe": "BAAI/bge-m3"}}},
+    "amd-2": {**AMD, "accelerator_detected": {"model": "unknown", "count": 1, "models": {}, "unknown": [CHIP]}},
+    "odd-1": {"cluster": HOSTILE, "site": "frankfurt", "accelerator_stale": HOSTILE},
+    "mirror": {},
+    "<b>bold</b>": {**AMD, "vllm_instances": {"<i>x</i>": {"recipe": "a/<u>b</u>"}}},
+}
+STATES = {"conflict": 1, "unknown": 1, "stale": 2, "declared": 3, "seen": 1, "nothing": 1}
+
+
+def play(directory, hosts, *words):
+    """Run the playbook over hosts and return its output."""
+    # JSON is YAML; text that only looks like a template is marked as text.
+    text = json.dumps({"all": {"hosts": hosts}}).replace('"</script>', '!unsafe "</script>')
+    (directory / "hosts.yml").write_text(text, encoding="utf-8")
+    return run("-i", directory / "hosts.yml", *words)
+
+
+def run(*words):
+    done = subprocess.run(
+        [TOP / ".venv/bin/ansible-playbook", TOP / "playbooks/fleet.yml", *words],
+        cwd=TOP,
+        env={**os.environ, "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fleet") / "fleet.html"
+    output = play(path.parent, FLEET, "-e", f"fleet_page={path}", "-e", json.dumps({"fleet_title": f"Fleet {MARKUP}"}))
+    assert "changed=1" in output
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser with nothing of anybody's in it; the driver is the system's own, so that nothing is fetched."""
+    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    if not all(programs):
+        pytest.fail("this needs the packages chromium and chromium-driver (tools/bootstrap.sh installs them)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = programs[0]
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    with webdriver.Chrome(options=options, service=Service(programs[1])) as driver:
+        yield driver
+
+
+@pytest.fixture
+def shown(browser, page):
+    """The page, freshly opened; nothing that a test does with it may ask a network or complain."""
+    # What the browser shows at its start is its own, and all that was told until now.
+    browser.get("about:blank")
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    browser.get(page.as_uri())
+    yield Page(browser)
+    assert browser.get_log("browser") == []
+    assert requests_of(browser) == [page.as_uri()]
+
+
+def requests_of(browser):
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+
+class Page:
+    """What a user sees and does."""
+
+    def __init__(self, browser):
+        self.browser = browser
+
+    def all(self, selector):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def script(self, text):
+        return self.browser.execute_script(text)
+
+    def hosts(self):
+        """Return the names of the hosts that are to be seen, in their order."""
+        # The page works once per frame.
+        self.browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        return self.script(
+            "return [...document.querySelectorAll('main button.t')].filter((tile) => tile.offsetParent)"
+            ".map((tile) => tile.title.split('\\n')[0])"
+        )
+
+    def type(self, text):
+        field = self.one("#q")
+        field.clear()
+        field.send_keys(text)
+
+    def tile(self, name):
+        return self.browser.execute_script(
+            "return [...document.querySelectorAll('main button.t')]"
+            ".find((tile) => tile.title.startsWith(`${arguments[0]}\\n`))",
+            name,
+        )
+
+    def entry(self, kind, key):
+        return next(entry for entry in self.all(f"#{kind} .entry") if entry.get_attribute("data-key") == key)
+
+    def detail(self):
+        return self.one("#detail").text
+
+
+# The playbook.
+
+
+def test_a_second_run_changes_nothing_and_check_mode_only_tells(page, tmp_path):
+    path = tmp_path / "fleet.html"
+    words = ["-e", f"fleet_page={path}"]
+    assert "changed=1" in play(tmp_path, FLEET, *words, "--check") and not path.exists()
+    output = play(tmp_path, FLEET, *words)
+    assert "9 hosts, 54 chips, 3 clusters, 2 sites" in output and "gpu-3  declared h200 x 8, found h200 x 7" in output
+    before = path.read_bytes()
+    assert "changed=0" in play(tmp_path, dict(reversed(FLEET.items())), *words)
+    changed = {**FLEET, "gpu-1": {**FLEET["gpu-1"], "accelerator_discovered_at": "2026-11-21T16:00:00Z"}}
+    output = play(tmp_path, changed, *words, "--check", "--diff")
+    assert "changed=1" in output and '-["gpu-1",4,8,1795272000' in output and '+["gpu-1",4,8,1795276800' in output
+    assert path.read_bytes() == before
+
+
+def test_a_part_of_the_fleet(tmp_path):
+    path = tmp_path / "fleet.html"
+    output = play(tmp_path, FLEET, "-e", f"fleet_page={path}", "-l", "gpu-1,amd-1")
+    assert "2 hosts, 16 chips" in output and "gpu-2" not in path.read_text()
+
+
+def test_the_example_is_shown():
+    output = run("-i", "inventories/example")
+    assert "h200             3     20" in output and "changed=0" in output
+
+
+# The page.
+
+
+def test_every_host_is_there_with_its_state(shown):
+    assert sorted(shown.hosts()) == sorted(FLEET)
+    counts = {entry.get_attribute("data-key"): int(entry.find_element(By.CSS_SELECTOR, ".n").text)
+              for entry in shown.all("#states .entry")}  # fmt: skip
+    assert counts == STATES
+    models = {entry.get_attribute("data-key"): int(entry.find_element(By.CSS_SELECTOR, ".n").text)
+              for entry in shown.all("#models .entry")}  # fmt: skip
+    assert models == {"h200": 4, "l40s": 1, "mi300x": 3, "": 2}
+    assert shown.one("#sum").text.startswith("9 hosts · 54 chips · 3 clusters · 2 sites · newest answer ")
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("GPU-1", ["gpu-1"]),
+        ("gpu h200 seen", ["gpu-1"]),
+        ("seen gpu-2", []),
+        ("hel1", ["<b>bold</b>", "amd-1", "amd-2"]),
+        ("instinct declared", ["<b>bold</b>", "amd-1"]),
+        ("l40s", ["gpu-4"]),
+        ("embed", ["amd-1"]),
+        ("gpt-oss", ["gpu-1"]),
+        ("hopper conflict", ["gpu-3"]),
+    ],
+)
+def test_all_words_of_the_filter_have_to_fit(shown, text, hosts):
+    shown.type(text)
+    assert sorted(shown.hosts()) == hosts
+    assert shown.one("#shown").text.startswith(f"{len(hosts)} host{'' if len(hosts) == 1 else 's'} of 9 shown")
+    assert shown.one("p.none").is_displayed() == (not hosts)
+    shown.type(" ")
+    assert len(shown.hosts()) == len(FLEET)
+
+
+def test_a_click_on_the_legend_filters_and_a_second_one_does_not(shown):
+    shown.entry("states", "stale").click()
+    assert sorted(shown.hosts()) == ["gpu-2", "odd-1"]
+    shown.entry("models", "h200").click()
+    assert shown.hosts() == ["gpu-2"]
+    shown.entry("states", "conflict").click()
+    assert sorted(shown.hosts()) == ["gpu-2", "gpu-3"]
+    shown.type("gpu-3")
+    assert shown.hosts() == ["gpu-3"]
+    for kind, key in (("states", "stale"), ("states", "conflict"), ("models", "h200")):
+        assert shown.entry(kind, key).get_attribute("aria-pressed") == "true"
+        shown.entry(kind, key).click()
+        assert shown.entry(kind, key).get_attribute("aria-pressed") == "false"
+    shown.type(" ")
+    assert len(shown.hosts()) == len(FLEET)
+
+
+def test_a_click_shows_a_host(shown):
+    shown.tile("gpu-2").click()
+    text = shown.detail()
+    assert text.startswith("gpu-2\nstale: gave no answer")
+    for part in (
+        "no answer within 10 s",
+        "discover.yml",
+        "NVIDIA H200",
+        "141 GiB each",
+        "2026-11-21 14:40 UTC",
+        "fra1",
+    ):
+        assert part in text
+    shown.tile("gpu-1").click()
+    assert "chat openai/gpt-oss-120b" in shown.detail() and "gpu-2" not in shown.detail()
+    shown.one("body").send_keys(Keys.ESCAPE)
+    assert "gpu-1" not in shown.detail()
+
+
+def test_the_keyboard_reaches_every_host_with_one_stop_for_tab(shown):
+    assert len(shown.all("main button.t[tabindex='0']")) == 1
+    names = shown.hosts()
+    shown.all("#models .entry")[-1].send_keys(Keys.TAB)
+    for name in names:
+        assert shown.detail().startswith(f"{name}\n")
+        shown.browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    shown.browser.switch_to.active_element.send_keys(Keys.HOME)
+    assert shown.detail().startswith(f"{names[0]}\n")
+    shown.browser.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    assert shown.detail().split("\n")[0] in names[1:]
+    shown.one("body").send_keys("/")
+    assert shown.browser.switch_to.active_element.get_attribute("id") == "q"
+
+
+def test_what_hosts_and_variables_hold_stays_text(shown):
+    assert shown.browser.title == shown.one("h1").text == f"Fleet {MARKUP}"
+    assert any(title.text.startswith(HOSTILE) for title in shown.all("h3"))
+    shown.tile("odd-1").click()
+    assert shown.detail().count(HOSTILE) == 2
+    shown.tile("<b>bold</b>").click()
+    assert shown.detail().startswith("<b>bold</b>\n") and "<i>x</i> a/<u>b</u>" in shown.detail()
+    assert not shown.all("main :is(img, u, script), #detail :is(img, b, i, u)")
+
+
+def test_no_script_but_the_pages_own_runs(browser, page):
+    browser.get(page.as_uri())
+    browser.execute_script(
+        "const script = document.createElement('script'); script.textContent = 'window.ran = 1';"
+        "document.body.append(script); const image = new Image(); image.src = 'https://example.invalid/x.png';"
+    )
+    assert browser.execute_script("return window.ran") is None
+    assert len([entry for entry in browser.get_log("browser") if "Content Security Policy" in entry["message"]]) == 2
+
+
+def test_states_differ_without_colour(shown):
+    looks = shown.script(
+        "const look = (tile) => {const style = getComputedStyle(tile); return ["
+        "getComputedStyle(tile, '::before').content, style.backgroundImage.split('(')[0],"
+        "style.boxShadow !== 'none'];};"
+        "return Object.fromEntries([...document.querySelectorAll('#states .entry')].map((entry) => ["
+        "entry.dataset.key, look(entry.querySelector('.t')).join(' ')]));"
+    )
+    assert set(looks) == set(STATES) and len(set(looks.values())) == len(looks), looks
+
+
+def test_dark_light_and_print(shown):
+    papers = set()
+    for scheme in ("light", "dark"):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        papers.add(shown.script("return getComputedStyle(document.documentElement).backgroundColor"))
+    assert len(papers) == 2
+    shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
+    assert not shown.one("#q").is_displayed() and shown.tile("gpu-1").is_displayed()
+    shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+def test_ten_thousand_hosts(browser, tmp_path):
+    hosts = {f"gpu-{number:05}": {**H200, **SEEN, "cluster": f"c{number % 40}"} for number in range(10_000)}
+    path = tmp_path / "fleet.html"
+    # A script: Ansible takes a minute over as many hosts in YAML.
+    (tmp_path / "hosts.json").write_text(json.dumps({"_meta": {"hostvars": hosts}, "all": {"hosts": list(hosts)}}))
+    script = tmp_path / "hosts.sh"
+    script.write_text('#!/bin/sh\nexec cat "${0%.sh}.json"\n')
+    script.chmod(0o755)
+    start = time.monotonic()
+    output = run("-i", script, "-e", f"fleet_page={path}")
+    written = time.monotonic()
+    assert "10,000 hosts, 80,000 chips, 40 clusters, 1 site: 10,000 seen" in output
+    assert len(output.splitlines()) < 70 and path.stat().st_size < 1_500_000
+    browser.get(path.as_uri())
+    large = Page(browser)
+    assert len(large.hosts()) == 10_000
+    opened = time.monotonic()
+    large.type("c7 gpu-00")
+    assert len(large.hosts()) == 25
+    done = time.monotonic()
+    print(f"run {written - start:.1f} s, opened in {opened - written:.2f} s, filtered in {done - opened:.2f} s")
+    assert opened - written < 10 and done - opened < 10
+    assert large.tile("gpu-00007").text.startswith("gpu-00007")
