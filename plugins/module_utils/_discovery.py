@@ -11,7 +11,7 @@ from typing import Any, Collection, Mapping, Sequence, Union
 
 from ._accelerators import Catalogue, Detected, match
 from ._cpu import Cpu, CpuError, parse_cpu
-from ._drivers import _ASCEND, _NVRM, _found
+from ._drivers import ASCEND_VERSION, NVRM_VERSION, first_group
 from ._pci import PciFunction
 
 # The first and the last line that the probe prints (plugin_utils/probe.sh); a number of lines follows the last.
@@ -262,9 +262,9 @@ def _probed_drivers(said: Mapping[str, Sequence[str]]) -> dict[str, dict[str, An
     texts = {key: "\n".join(said.get(key, [])) for key in ("nvidia", "nvrm", "amdgpu", "ascend")}
     firmware = [int(text, 0) for text in said.get("mec", []) if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
     found: dict[str, dict[str, Any]] = {
-        "nvidia": {"version": texts["nvidia"].strip() or _found(_NVRM, texts["nvrm"] + "\n")},
+        "nvidia": {"version": texts["nvidia"].strip() or first_group(NVRM_VERSION, texts["nvrm"] + "\n")},
         "amd": {"version": texts["amdgpu"].strip(), "mec_firmware": min(firmware) if firmware else None},
-        "ascend": {"version": _found(_ASCEND, texts["ascend"])},
+        "ascend": {"version": first_group(ASCEND_VERSION, texts["ascend"])},
     }
     known = {vendor: {key: value for key, value in part.items() if value} for vendor, part in found.items()}
     return {vendor: part for vendor, part in known.items() if part}

@@ -13,8 +13,9 @@ from typing import Any
 # Where Huawei's driver package writes what it is.
 ASCEND_DRIVER = "/usr/local/Ascend/driver/version.info"
 
-_NVRM = re.compile(r"^NVRM version:.*?(\d+\.\d+(?:\.\d+)?)\s", re.MULTILINE)
-_ASCEND = re.compile(r"^\s*Version\s*=\s*(\S+)", re.MULTILINE | re.IGNORECASE)
+# In /proc/driver/nvidia/version, and in Huawei's file.
+NVRM_VERSION = re.compile(r"^NVRM version:.*?(\d+\.\d+(?:\.\d+)?)\s", re.MULTILINE)
+ASCEND_VERSION = re.compile(r"^\s*Version\s*=\s*(\S+)", re.MULTILINE | re.IGNORECASE)
 
 
 def read_drivers(
@@ -25,14 +26,18 @@ def read_drivers(
     An amdgpu of the kernel's own has no version. ``mec_firmware`` is the lowest of all cards: the number that rocm-smi
     shows (UNCONFIRMED on hardware: read where its library reads it).
     """
-    nvidia = _line(os.path.join(sysfs_root, "module", "nvidia", "version")) or _found(
-        _NVRM, _text(os.path.join(proc_root, "driver", "nvidia", "version"))
+    nvidia = _line(os.path.join(sysfs_root, "module", "nvidia", "version")) or first_group(
+        NVRM_VERSION, _text(os.path.join(proc_root, "driver", "nvidia", "version"))
     )
     amd: dict[str, Any] = {
         "version": _line(os.path.join(sysfs_root, "module", "amdgpu", "version")),
         "mec_firmware": _lowest(os.path.join(sysfs_root, "class", "drm", "card*", "device", "fw_version")),
     }
-    found = {"nvidia": {"version": nvidia}, "amd": amd, "ascend": {"version": _found(_ASCEND, _text(ascend_driver))}}
+    found = {
+        "nvidia": {"version": nvidia},
+        "amd": amd,
+        "ascend": {"version": first_group(ASCEND_VERSION, _text(ascend_driver))},
+    }
     known = {vendor: {key: value for key, value in part.items() if value} for vendor, part in found.items()}
     return {vendor: part for vendor, part in known.items() if part}
 
@@ -43,7 +48,8 @@ def _lowest(pattern: str) -> int | None:
     return min(numbers) if numbers else None
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str | None:
+def first_group(pattern: re.Pattern[str], text: str) -> str | None:
+    """Return the first group of the first match, None where there is none."""
     match = pattern.search(text)
     return match.group(1) if match else None
 

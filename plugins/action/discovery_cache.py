@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils._discovery import (
+    Answer,
+    DiscoveryError,
+    Entry,
+    merge,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._discovery_report import (
+    Discovery,
+    Reader,
+    bounded,
+    change_lines,
+    counts_of,
+    report,
+    timestamp,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import (
+    read_discovery,
+    write_discovery,
+)
+
+ARGUMENT_SPEC = {
+    "path": {"type": "path", "required": True},
+    "answers": {"type": "str", "required": True},
+    "catalog_path": {"type": "list", "elements": "path", "default": []},
+}
+_SSH = re.compile(r"\A(Failed to connect to the host via ssh: |Data could not be sent to remote host .* over ssh: )")
+# A diff is for looking closer, so it is longer than the summary.
+MOST_OF_A_DIFF = 500
+
+
+class ActionModule(ActionBase):
+    """Keeps the answers of all hosts of the play at once on the controller; no connection is made."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        variables = task_vars or {}
+        hosts, path = variables["ansible_play_hosts_all"], options["path"]
+        answers = _answers(hosts, variables["hostvars"], options["answers"])
+        if not answers:
+            raise AnsibleActionFail(f"answers: no host of the play has the variable {options['answers']!r}")
+        try:
+            reader = Reader(load_catalogue(options["catalog_path"]))
+            discovery, damage = self._keep(path, answers, {*variables["groups"]["all"], *hosts})
+        except (AcceleratorError, DiscoveryError) as exc:
+            raise AnsibleActionFail(str(exc)) from exc
+        if damage:
+            result["warnings"] = [f"{damage}; it is made anew from the answers of this run"]
+        # The text is shown here as it is: a callback would put it into quotes.
+        Display().display(report(discovery, path, reader))
+        if self._task.diff and discovery.changes:
+            lines = bounded(change_lines(discovery, reader), MOST_OF_A_DIFF)
+            result["diff"] = {"prepared": "\n".join(lines) + "\n"}
+        if len(discovery.silent) == len(answers):
+            first, reason = next(iter(discovery.silent.items()))
+            result.update(failed=True, msg=f"none of {len(answers)} hosts answered; {first}: {reason}")
+        return {**result, "changed": bool(discovery.changes), "path": path, **_returned(discovery, reader)}
+
+    def _keep(self, path: str, answers: Mapping[str, Answer], known_hosts: set[str]) -> tuple[Discovery, str | None]:
+        """Merge answers into the file; return what came of it, and what is wrong with a file that is damaged."""
+        now = timestamp(time.time())
+        try:
+            before, damage = read_discovery(path), None
+        except DiscoveryError as exc:
+            before, damage = {}, str(exc)
+        after, changes = merge(before, answers, now, known_hosts)
+        # A damaged file may hold more than nothing: it makes room for answers only.
+        if not self._task.check_mode and (after or not damage):
+            write_discovery(path, after)
+        return Discovery(answers, before, after, changes, now), damage
+
+
+def _answers(hosts: list[str], hostvars: Any, name: str) -> dict[str, Answer]:
+    """Return what each host registered under a name: its observation, or why there is none."""
+    answers: dict[str, Answer] = {}
+    for host in hosts:
+        # To read one variable this way is a hundred times cheaper than hostvars[host], which templates.
+        registered = hostvars.raw_get(host).get(name)
+        if not isinstance(registered, Mapping) or registered.get("skipped"):
+            continue
+        if "observation" in registered:
+            # Plain data: what comes out of Ansible may carry tags.
+            answers[host] = json.loads(json.dumps(registered["observation"]))
+        else:
+            answers[host] = _reason(host, str(registered.get("msg") or "no reason was given"))
+    return answers
+
+
+def _reason(host: str, message: str) -> str:
+    """Return why a host gave no answer without what Ansible puts before it."""
+    reason = " ".join(message.split()).removeprefix("Task failed: ").removeprefix(f"{host}: ")
+    return _SSH.sub("", reason)[:300]
+
+
+def _returned(discovery: Discovery, reader: Reader) -> dict[str, Any]:
+    """Return what a playbook may want to go on with."""
+    stale: dict[str, Entry] = {host: entry for host, entry in discovery.after.items() if entry.stale_since}
+    return {
+        "answered": len(discovery.answers) - len(discovery.silent),
+        "silent": discovery.silent,
+        "accelerators": counts_of(discovery.after, reader),
+        "stale": {host: {"at": entry.at, "reason": entry.stale_reason} for host, entry in stale.items()},
+        "changes": {kind: list(names) for kind, names in vars(discovery.changes).items() if names},
+    }

@@ -1,0 +1,86 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: accelerator_probe
+short_description: Ask a host with one command which accelerators it has
+version_added: 0.3.0
+description:
+  - Runs a small script in the shell of the host. It reads the PCI tree, the processor, the memory and the versions of
+    drivers from sysfs and procfs. The host needs a POSIX shell, C(sed) and C(uname), no Python and no tool of a vendor.
+  - The script goes over the connection with the command that runs it, so a host costs one round trip. It runs as the
+    user who logs in, privileges are not raised.
+  - Gives the same answer as M(baremetal.inference.accelerator_info), which is what the role
+    P(baremetal.inference.accelerator#role) compares with the inventory. Here nothing is compared and no fact is set.
+  - Where the kernel tells the memory of a chip (amdgpu), that goes before the nominal memory of the catalogue.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  catalog_path:
+    description:
+      - Directories on the controller with the site's own files, laid over C(catalog/accelerators) key by key. The first
+        directory wins.
+    type: list
+    elements: path
+    default: []
+  sysfs_root:
+    description:
+      - Where sysfs is mounted on the host. Tests show a tree of their own here.
+    type: path
+    default: /sys
+  proc_root:
+    description:
+      - Where procfs is mounted on the host. Tests show a tree of their own here.
+    type: path
+    default: /proc
+notes:
+  - Virtual functions beside the chip that they belong to are left out, and so are devices that every server has
+    (storage, network, bridges) unless the catalogue lists them.
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Ask each host what it has
+  baremetal.inference.accelerator_probe:
+  register: probe
+
+- name: Keep the answers
+  baremetal.inference.discovery_cache:
+    path: "{{ accelerator_discovery_cache }}"
+    answers: probe
+  run_once: true
+"""
+
+RETURN = r"""
+observation:
+  description: What the host showed, as M(baremetal.inference.discovery_cache) keeps it. Its form may change.
+  type: dict
+  returned: success
+  sample:
+    functions: ["0000:17:00.0 10de 2335 0302 10de 18be 0"]
+    cpu:
+      {arch: x86_64, model: AMD EPYC 9654 96-Core Processor, instruction_sets: [avx2, avx512f, avx512_bf16],
+       cores: 192, threads: 384, numa_nodes: 2, memory_mib: 1547642}
+    drivers: {nvidia: {version: 580.159.04}}
+    memory_mib: {}
+accelerator:
+  description:
+    - What the catalogue makes of it, as RV(baremetal.inference.accelerator_info#module:accelerator) without C(devices),
+      C(switches), C(cpu) and C(unsupported).
+  type: dict
+  returned: success
+  sample:
+    {model: h200, stack: cuda, generation: hopper, vendor: nvidia, count: 8, memory_mib: 144384,
+     compute_capability: "9.0", devices_per_card: 1, mixed: false, models: {h200: 8}, unknown: [],
+     driver_version: 580.159.04, mec_firmware: null}
+"""
