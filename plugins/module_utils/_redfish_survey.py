@@ -14,31 +14,34 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Dict, Generator, Iterable, List, Mapping, Optional, TypeVar
+from typing import Any, Generator, Iterable, List, Mapping, Optional, TypeVar
 
-from ._redfish import ACCELERATOR_CLASSES, MAX_NAME, Chips, RedfishError
+from ._redfish import ACCELERATOR_CLASSES, Chips, RedfishError
+from ._redfish_documents import (
+    KEYS,
+    MAX_LEVELS,
+    MAX_MEMBERS,
+    Document,
+    base_class,
+    embedded,
+    hex4,
+    is_absent,
+    is_there,
+    levels_of,
+    link_to,
+    links_of_all,
+    links_to,
+    name_of,
+    path_of,
+    text_of,
+)
 
 ROOT = "/redfish/v1/"
 
 # An honest service stays far below: a DGX H100 shows 133 PCI devices.
 MAX_DOCUMENTS = 500
-MAX_MEMBERS = 1000
-MAX_LEVELS = 3
-MAX_PATH = 300
 
 PROCESSOR_TYPES = ("GPU", "Accelerator", "NPU")
-NOT_THERE = ("Absent", "Disabled")
-
-# The classes that a PCIeFunction may name in words.
-CLASS_WORDS = {
-    "DisplayController": "03",
-    "Processor": "0b",
-    "ProcessingAccelerators": "12",
-    "Coprocessor": "40",
-    "UnclassifiedDevice": "",
-    "UnassignedClass": "",
-    "Other": "",
-}
 
 # Makers whose PCI devices are network, storage or console, never an accelerator: nobody asks for their functions.
 OTHER_MAKERS = re.compile(
@@ -46,16 +49,6 @@ OTHER_MAKERS = re.compile(
     r"|matrox|aspeed|microchip|lsi|avago|realtek|renesas|asmedia|texas instruments|toshiba|adaptec)\b",
     re.IGNORECASE,
 )
-
-# What is kept of a document.
-_KEYS = """
-    @odata.id Members Members@odata.nextLink Systems Chassis Processors PCIeDevices PCIeFunctions Links Status Id Name
-    Manufacturer Model PartNumber ProcessorType VendorId DeviceId ClassCode DeviceClass FunctionType
-    ProtocolFeaturesSupported
-"""
-KEYS = tuple(_KEYS.split())
-
-Document = Dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -79,13 +72,13 @@ def survey() -> Steps[Chips]:
     """
     reader = _Reader()
     (root,) = yield from reader.get([ROOT])
-    if not _link(root, "Systems") and not _link(root, "Chassis"):
+    if not link_to(root, "Systems") and not link_to(root, "Chassis"):
         raise RedfishError(f"no Redfish: {ROOT} names neither Systems nor Chassis")
-    reader.levels = _levels(root)
-    systems = list(filter(_is_there, (yield from reader.members(_links_of([root], "Systems")))))
-    if not all(_text(system, "Id") for system in systems):
-        raise RedfishError(f"{_link(root, 'Systems')} lists what is no system: it has no Id")
-    processors = yield from reader.members(_links_of(systems, "Processors"))
+    reader.levels = levels_of(root)
+    systems = list(filter(is_there, (yield from reader.members(links_of_all([root], "Systems")))))
+    if not all(text_of(system, "Id") for system in systems):
+        raise RedfishError(f"{link_to(root, 'Systems')} lists what is no system: it has no Id")
+    processors = yield from reader.members(links_of_all(systems, "Processors"))
     told: list[_Function] = []
     names: Counter[str] = Counter()
     silent = []
@@ -161,9 +154,9 @@ class _Reader:
             turned.update(pages)
             following = []
             for path, page in zip(pages, (yield from self.get(pages, levels))):
-                links += _links(page, "Members", path)
+                links += links_to(page, "Members", path)
                 more = page.get("Members@odata.nextLink")
-                following += [_path(more, path)] if more else []
+                following += [path_of(more, path)] if more else []
             if len(links) > MAX_MEMBERS:
                 raise RedfishError(f"{pages[0]} and others list more than {MAX_MEMBERS} members")
             pages = [path for path in dict.fromkeys(following) if path not in turned]
@@ -178,27 +171,27 @@ class _Reader:
         kept["@odata.id"] = path
         if not depth:
             return
-        for child in _embedded(kept):
+        for child in embedded(kept):
             place = child.get("@odata.id")
             if isinstance(place, str) and len(self.known) <= MAX_MEMBERS * 5:
-                self._keep(_path(place, path), child, depth - 1)
+                self._keep(path_of(place, path), child, depth - 1)
 
 
 def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function], list[str]]]:
     """Return the PCI functions of a system's accelerators, and the names of those that name no function."""
     linked: list[tuple[Any, str]] = []
     unlinked: list[str] = []
-    for processor in (yield from reader.members(_links_of([system], "Processors"))):
-        if processor.get("ProcessorType") not in PROCESSOR_TYPES or _is_absent(processor):
+    for processor in (yield from reader.members(links_of_all([system], "Processors"))):
+        if processor.get("ProcessorType") not in PROCESSOR_TYPES or is_absent(processor):
             continue
         links = processor.get("Links")
-        functions = _links(links, "PCIeFunctions", processor["@odata.id"]) if isinstance(links, dict) else []
-        model = _text(processor, "Model")
-        kind = (_text(processor, "Manufacturer"), model, _text(processor, "PartNumber")) if model else len(linked)
+        functions = links_to(links, "PCIeFunctions", processor["@odata.id"]) if isinstance(links, dict) else []
+        model = text_of(processor, "Model")
+        kind = (text_of(processor, "Manufacturer"), model, text_of(processor, "PartNumber")) if model else len(linked)
         if functions:
             linked.append((kind, functions[0]))
         else:
-            unlinked.append(_name(processor))
+            unlinked.append(name_of(processor))
     # One function tells for all processors of the same make, model and part: eight GPUs, one request.
     samples = dict(reversed(linked))
     documents = yield from reader.get(samples.values())
@@ -215,11 +208,11 @@ def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function
 
 def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Function]]:
     """Return the PCI functions that a system lists, or the enclosures that it is in."""
-    devices = _links(system, "PCIeDevices", system["@odata.id"])
-    functions = _links(system, "PCIeFunctions", system["@odata.id"])
+    devices = links_to(system, "PCIeDevices", system["@odata.id"])
+    functions = links_to(system, "PCIeFunctions", system["@odata.id"])
     if not devices and not functions:
         links = system.get("Links")
-        chassis = _links(links, "Chassis", system["@odata.id"]) if isinstance(links, dict) else []
+        chassis = links_to(links, "Chassis", system["@odata.id"]) if isinstance(links, dict) else []
         return (yield from _devices_of_enclosures(reader, (yield from reader.get(chassis))))
     parents = {path.rsplit("/", 1)[0] for path in devices}
     if reader.levels >= MAX_LEVELS and len(devices) > 2 and len(parents) == 1:
@@ -227,17 +220,17 @@ def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Functio
         yield from reader.get(parents, MAX_LEVELS)
     elif functions:
         documents = yield from reader.get(functions)
-        reader.devices += sum(map(_is_there, documents))
+        reader.devices += sum(map(is_there, documents))
         return _read_functions(documents)
     return (yield from _functions_of(reader, (yield from reader.get(devices))))
 
 
 def _devices_of_chassis(reader: _Reader, root: Document) -> Steps[list[_Function]]:
-    return (yield from _devices_of_enclosures(reader, (yield from reader.members(_links_of([root], "Chassis")))))
+    return (yield from _devices_of_enclosures(reader, (yield from reader.members(links_of_all([root], "Chassis")))))
 
 
 def _devices_of_enclosures(reader: _Reader, enclosures: Iterable[Document]) -> Steps[list[_Function]]:
-    devices = yield from reader.members(_links_of(enclosures, "PCIeDevices"), MAX_LEVELS)
+    devices = yield from reader.members(links_of_all(enclosures, "PCIeDevices"), MAX_LEVELS)
     return (yield from _functions_of(reader, devices))
 
 
@@ -246,12 +239,12 @@ def _functions_of(reader: _Reader, devices: Iterable[Document]) -> Steps[list[_F
     places: list[str] = []
     collections: list[str] = []
     for device in devices:
-        reader.devices += _is_there(device)
-        if _is_absent(device) or OTHER_MAKERS.search(_text(device, "Manufacturer") or ""):
+        reader.devices += is_there(device)
+        if is_absent(device) or OTHER_MAKERS.search(text_of(device, "Manufacturer") or ""):
             continue
         links = device.get("Links")
-        listed = _links(links, "PCIeFunctions", device["@odata.id"]) if isinstance(links, dict) else []
-        collection = None if listed else _link(device, "PCIeFunctions")
+        listed = links_to(links, "PCIeFunctions", device["@odata.id"]) if isinstance(links, dict) else []
+        collection = None if listed else link_to(device, "PCIeFunctions")
         places += listed
         collections += [collection] if collection else []
     documents = yield from reader.get(dict.fromkeys(places))
@@ -266,22 +259,10 @@ def _read_functions(documents: Iterable[Document]) -> list[_Function]:
 
 def _function(document: Document) -> _Function | None:
     """Return the PCI function of a document; None for a virtual or absent one, and without ids."""
-    vendor, device = _hex4(document, "VendorId"), _hex4(document, "DeviceId")
-    if not vendor or not device or _is_absent(document) or document.get("FunctionType") == "Virtual":
+    vendor, device = hex4(document, "VendorId"), hex4(document, "DeviceId")
+    if not vendor or not device or is_absent(document) or document.get("FunctionType") == "Virtual":
         return None
-    return _Function(document["@odata.id"], f"{vendor}:{device}", _base_class(document))
-
-
-def _base_class(document: Document) -> str:
-    """Return the base class, from the code or the word; empty where neither tells."""
-    code = (_text(document, "ClassCode") or "").lower()
-    digits = code[2:] if re.fullmatch(r"0x[0-9a-f]{6}", code) else "000000"
-    if digits[:2] != "00":
-        return digits[:2]
-    if digits[2:] != "0000":
-        return digits[4:]  # some BMCs write it the wrong way round
-    word = _text(document, "DeviceClass")
-    return CLASS_WORDS.get(word, "ff") if word else ""
+    return _Function(document["@odata.id"], f"{vendor}:{device}", base_class(document))
 
 
 def _is_candidate(function: _Function) -> bool:
@@ -297,102 +278,12 @@ def _chips(told: list[_Function], names: Mapping[str, int], listed: list[_Functi
     return Chips(ids=dict(from_processors | from_devices), names=dict(names), classes=classes)
 
 
-def _name(processor: Document) -> str:
-    """Return what a processor is called: its model, or its name where the model is a part number."""
-    model, part = _text(processor, "Model") or "", _text(processor, "PartNumber")
-    speaks = model and model != part and re.search(r"[A-Za-z]", model)
-    name = model if speaks else _text(processor, "Name") or model or _text(processor, "Id") or "processor"
-    maker = _text(processor, "Manufacturer") or ""
-    known = not maker or maker.split()[0].lower() in name.lower()
-    return (name if known else f"{maker} {name}").strip()[:MAX_NAME]
-
-
 def _kind_name(kind: Any) -> str:
     if not isinstance(kind, tuple):
         return "processor without a name"
     maker, model, part = kind
-    return _name({"Manufacturer": maker, "Model": model, "PartNumber": part, "Name": model})
-
-
-def _levels(root: Document) -> int:
-    """Return how many levels of ``$expand`` (of what lies below a document) the service says it can."""
-    features = root.get("ProtocolFeaturesSupported")
-    expand = features.get("ExpandQuery") if isinstance(features, dict) else None
-    if not isinstance(expand, dict) or expand.get("NoLinks") is not True or expand.get("Levels") is not True:
-        return 0
-    most = expand.get("MaxLevels", 1)
-    return min(most, MAX_LEVELS) if type(most) is int and most > 0 else 1
-
-
-def _embedded(document: Document) -> list[Document]:
-    """Return the documents that an expanded one holds in the places that the survey looks at."""
-    found: list[Document] = []
-    members = document.get("Members")
-    places = members if isinstance(members, list) else []
-    for place in [*places[: MAX_MEMBERS + 1], *(document.get(key) for key in ("PCIeDevices", "PCIeFunctions"))]:
-        if isinstance(place, dict) and (len(place) > 2 or "Members" in place):
-            found.append(place)
-    return found
-
-
-def _link(document: Document, key: str) -> str | None:
-    """Return the path of ``{key: {"@odata.id": path}}``, None where there is none."""
-    value = document.get(key)
-    if value is None or isinstance(value, list):
-        return None  # a system lists its PCI devices, an enclosure names a collection
-    if not isinstance(value, dict):
-        raise RedfishError(f"{document['@odata.id']}: {key} is no link")
-    return _path(value["@odata.id"], key) if value.get("@odata.id") is not None else None
-
-
-def _links_of(documents: Iterable[Document], key: str) -> list[str]:
-    return [path for path in (_link(document, key) for document in documents) if path]
-
-
-def _links(document: Document, key: str, place: str) -> list[str]:
-    """Return the paths of ``{key: [{"@odata.id": path}]}``."""
-    value = document.get(key)
-    if value is None or (isinstance(value, dict) and key != "Members"):
-        return []
-    if not isinstance(value, list):
-        raise RedfishError(f"{place}: {key} is no list")
-    if len(value) > MAX_MEMBERS:
-        raise RedfishError(f"{place} lists more than {MAX_MEMBERS} {key}")
-    if not all(isinstance(item, dict) for item in value):
-        raise RedfishError(f"{place}: {key} lists something that is no link")
-    return [_path(item.get("@odata.id"), place) for item in value]
-
-
-def _path(value: Any, place: str) -> str:
-    """Return a link's path. Raises RedfishError for what leads elsewhere."""
-    text = value.split("#")[0] if isinstance(value, str) else ""
-    if not text.startswith("/redfish/") or len(text) > MAX_PATH or ".." in text or re.search(r"[\x00-\x20\x7f]", text):
-        raise RedfishError(f"{place} has a link that is no path of the service")
-    return text
+    return name_of({"Manufacturer": maker, "Model": model, "PartNumber": part, "Name": model})
 
 
 def _key(path: str) -> str:
     return path.rstrip("/")
-
-
-def _text(document: Document, key: str) -> str | None:
-    value = document.get(key)
-    return value.strip() if isinstance(value, str) else None
-
-
-def _hex4(document: Document, key: str) -> str | None:
-    """Return ``10de`` for "0x10DE"; None for "N/A" and the like."""
-    value = document.get(key)
-    if value is not None and not isinstance(value, str):
-        raise RedfishError(f"{document['@odata.id']}: {key} is no text")
-    match = re.fullmatch(r"(?:0x)?0*([0-9a-f]{1,4})h?", (value or "").strip().lower())
-    return match.group(1).rjust(4, "0") if match and int(match.group(1), 16) not in (0, 0xFFFF) else None
-
-
-def _is_there(document: Document) -> bool:
-    return len(document) > 1  # more than its own path
-
-
-def _is_absent(document: Document) -> bool:
-    status = document.get("Status")
-    return isinstance(status, dict) and status.get("State") in NOT_THERE

@@ -89,7 +89,13 @@ class Seen:
     def by_bmc(self, chips: Chips) -> dict[str, Any]:
         """Return ``accelerator_detected`` of what a BMC shows, as far as it knows."""
         models, unknown = found(chips, self._catalogue)
-        return shown_by_bmc(models, unknown, self._catalogue)
+        # As on the host, one entry for each chip.
+        each = [
+            {key: value for key, value in chip.items() if key != "count"}
+            for chip in unknown
+            for _ in range(chip["count"])
+        ]
+        return shown_by_bmc(models, each, self._catalogue)
 
 
 def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
