@@ -23,7 +23,7 @@ lint: ready  ## ansible-lint (production), ruff, shellcheck
 	$(BIN)/ansible-lint --offline --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	shellcheck tools/*.sh tools/lab tests/*.sh .ci/run
+	shellcheck plugins/plugin_utils/*.sh tools/*.sh tools/lab tests/*.sh .ci/run
 
 types: ready  ## mypy, strict
 	$(BIN)/mypy
@@ -41,8 +41,10 @@ parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity
 
 integration: ready  ## Tests that need root and lab hosts of their own
-	$(BIN)/pytest -q tests/integration
+	NETBOX_REQUIRED=1 $(BIN)/pytest -q tests/integration
 
-bench: ready  ## Seconds and tasks of a first run and of one with nothing to do, with yardsticks
+bench: ready  ## How long things take, each beside a yardstick
 	$(BIN)/python tests/bench/site.py
 	$(BIN)/python tests/bench/render.py
+	$(BIN)/python tests/bench/inventory.py
+	$(BIN)/python tests/bench/discover.py
