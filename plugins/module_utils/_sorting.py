@@ -331,8 +331,7 @@ def regions(pairs: Iterable[tuple[str | None, str | None]]) -> Regions:
     ]
     torn = {cluster: [site for site in found if site] for cluster, found in sites.items() if len(found) > 1}
     warnings = [
-        f"cluster {cluster!r} has hosts of several sites ({', '.join(found)}), so its "
-        f"group is below none of theirs"
+        f"cluster {cluster!r} has hosts of several sites ({', '.join(found)}), so its group is below none of theirs"
         for cluster, found in torn.items()
         if len(found) > 1
     ]

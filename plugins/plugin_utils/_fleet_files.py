@@ -27,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._names import 
 from ansible_collections.baremetal.inference.plugins.plugin_utils._event_yaml import (
     DEEPEST,
     LARGEST_NUMBER,
+    LONG_TEXT,
     EventReader,
     EventYamlError,
 )
@@ -34,6 +35,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._event_yaml im
 # 100,000 hosts with ten variables each are 20 MB.
 LARGEST = 64 * 1024 * 1024
 LONGEST_TEXT = 64 * 1024
+# Values of one host, with what aliases stand for. Ansible copies and prints them all, again and again.
+MOST_VALUES = 10_000
 
 # How the column with the hosts' names may be called.
 NAME_COLUMNS = ("name", "host", "inventory_hostname")
@@ -195,11 +198,13 @@ class _Checker:
     def __init__(self) -> None:
         self.warnings: list[str] = []
         self._good: set[str] = set()
+        self._values = 0
 
     def check(self, host: FleetHost) -> None:
         """Raise FleetFileError for what cannot be a host or a variable of one."""
         if not is_host_name(host.name):
             _fail(host, f"found {host.name[:80]!r}, expected the name of a host")
+        self._values = 0
         for name, value in host.variables.items():
             if name not in self._good:
                 self._check_name(host, name)
@@ -227,6 +232,9 @@ class _Checker:
 
     def _check_value(self, host: FleetHost, name: str, value: Any, depth: int) -> None:
         """Check what is in a value; ``depth`` is how deep that is."""
+        self._values += 1 + (len(value) // LONG_TEXT if isinstance(value, str) else 0)
+        if self._values > MOST_VALUES:
+            _fail(host, f"host {host.name!r}: {name}: more than {MOST_VALUES:,} values, with those of aliases")
         if depth > DEEPEST:
             _fail(host, f"host {host.name!r}: {name}: nested deeper than {DEEPEST} levels")
         if isinstance(value, float) and not math.isfinite(value):

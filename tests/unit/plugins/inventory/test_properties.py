@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from tests.unit.fleets import (
     KINDS,
+    MANY,
     bmc_ids,
     discovery_document,
     file_text,
@@ -231,10 +232,11 @@ def check_input(name, content):
             assert text.isprintable() or text.replace("\ufeff", "").encode()
         else:
             # What is in the inventory can be printed, cached and handed to a play.
-            json.dumps(found.variables, allow_nan=False).encode()
+            json.dumps(found.variables, allow_nan=False, ensure_ascii=False).encode()
             assert all(isinstance(host, str) and host for host in found.groups["all"])
 
 
+@MANY
 @given(INPUTS)
 @example(("csv", b""))
 @example(("json", b'{"hosts": {"a": {"x": 1e999}}}'))
@@ -249,6 +251,7 @@ def _plain(value):
     return json.dumps(value, ensure_ascii=True)
 
 
+@MANY
 @given(DOCUMENTS, st.sampled_from(["json", "yml"]))
 def test_no_document_raises_anything_but_an_error_with_its_line(document, suffix):
     try:
@@ -259,6 +262,7 @@ def test_no_document_raises_anything_but_an_error_with_its_line(document, suffix
     check_input(f"fleet.{suffix}", text.encode())
 
 
+@MANY
 @given(DOCUMENTS)
 def test_no_answer_of_a_discovery_stops_the_inventory(document):
     with tempfile.TemporaryDirectory() as name:
@@ -269,6 +273,7 @@ def test_no_answer_of_a_discovery_stops_the_inventory(document):
         assert "a" in found.groups["accel_h200"]
 
 
+@MANY
 @given(st.dictionaries(KEYS, VALUES, max_size=4))
 def test_no_variable_of_an_earlier_source_raises_anything_but_a_parser_error(variables):
     with tempfile.TemporaryDirectory() as name:

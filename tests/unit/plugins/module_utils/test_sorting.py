@@ -235,6 +235,8 @@ def test_what_is_no_name_of_a_cluster(value):
         region_name("cluster", value)
 
 
-@pytest.mark.parametrize(("value", "name"), [(None, None), ("", None), ("fra1", "fra1"), (7, "7"), ("Köln 1", "Köln 1")])
+@pytest.mark.parametrize(
+    ("value", "name"), [(None, None), ("", None), ("fra1", "fra1"), (7, "7"), ("Köln 1", "Köln 1")]
+)
 def test_what_is_one(value, name):
     assert region_name("cluster", value) == name
