@@ -152,14 +152,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import B
 from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import read_discovery
 from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_files import (
-    FleetFileError,
-    FleetHost,
     find_files,
     kept_fleet,
     load_text,
     read_fleet,
     refuse_inventories,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_formats import FleetFileError, FleetHost
 from ansible_collections.baremetal.inference.plugins.plugin_utils._host_variables import CachedFacts, HostVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils._inventory_cache import Kept
 from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import (

@@ -84,7 +84,7 @@ class Chips:
         if not isinstance(data, Mapping) or not set(data) <= {"ids", "names", "classes"}:
             raise RedfishError("stored chips of a BMC are not a mapping of 'ids', 'names' and 'classes'")
         for key in ("ids", "names"):
-            _check_pairs(data.get(key, {}), key, lambda value: type(value) is int and value > 0, "a positive number")
+            _check_pairs(data.get(key, {}), key, _is_number, "a positive number")
         _check_pairs(data.get("classes", {}), "classes", lambda value: isinstance(value, str), "a text")
         return cls(dict(data.get("ids", {})), dict(data.get("names", {})), dict(data.get("classes", {})))
 
@@ -206,6 +206,10 @@ def _spoken(key: str, title: str) -> list[list[str]]:
 def _within(spoken: list[str], words: list[str]) -> bool:
     length = len(spoken)
     return any(words[start : start + length] == spoken for start in range(len(words) - length + 1))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 def _check_pairs(value: Any, key: str, fits: Any, expected: str) -> None:

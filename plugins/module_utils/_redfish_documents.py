@@ -48,7 +48,7 @@ def levels_of(root: Document) -> int:
     if not isinstance(expand, dict) or expand.get("NoLinks") is not True or expand.get("Levels") is not True:
         return 0
     most = expand.get("MaxLevels", 1)
-    return min(most, MAX_LEVELS) if type(most) is int and most > 0 else 1
+    return min(most, MAX_LEVELS) if isinstance(most, int) and not isinstance(most, bool) and most > 0 else 1
 
 
 def embedded(document: Document) -> list[Document]:

@@ -5,31 +5,29 @@
 
 from __future__ import annotations
 
-import csv
 import glob
-import hashlib
-import io
 import ipaddress
-import json
 import keyword
 import math
 import os
 import re
 import stat
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping, NoReturn, Sequence
+from typing import Any, NoReturn, Sequence
 
 from ansible import constants, context
 from ansible.inventory.manager import IGNORED
-from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt, nearest
+from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils._event_yaml import (
     DEEPEST,
     LARGEST_NUMBER,
     LONG_TEXT,
-    EventReader,
-    EventYamlError,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_formats import (
+    READERS,
+    FleetFileError,
+    FleetHost,
+    FleetText,
 )
 
 # 100,000 hosts with ten variables each are 20 MB.
@@ -38,15 +36,6 @@ LONGEST_TEXT = 64 * 1024
 # Values of one host, with what aliases stand for. Ansible copies and prints them all, again and again.
 MOST_VALUES = 10_000
 
-# How the column with the hosts' names may be called.
-NAME_COLUMNS = ("name", "host", "inventory_hostname")
-# A table holds nothing but texts: these variables are numbers.
-NUMBERS: Mapping[str, Callable[[str], Any]] = {
-    "accelerator_count": int,
-    "accelerator_memory_gib": float,
-    "accelerator_mec_firmware": int,
-    "ansible_port": int,
-}
 # Variables that the plugin reads, and what they are misspelt from.
 KNOWN = (
     "accelerator", "accelerator_bmc", "accelerator_count", "accelerator_cuda_version", "accelerator_driver_version",
@@ -64,44 +53,6 @@ REFUSED = {
 
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\Z")
 _GROUPS = ("all", "ungrouped")
-
-
-class FleetFileError(ValueError):
-    """A fleet file cannot be used; the message names the file and the line."""
-
-
-@dataclass(frozen=True)
-class FleetHost:
-    """A host of a fleet file; ``where`` is its line, or finds that when somebody asks."""
-
-    name: str
-    variables: dict[str, Any]
-    file: str
-    where: int | Callable[[], int]
-
-    @property
-    def line(self) -> int:
-        """Return the line, counted from 1."""
-        return self.where if isinstance(self.where, int) else self.where()
-
-    def __str__(self) -> str:
-        """Return the file and the line."""
-        return f"{self.file}:{self.line}"
-
-
-@dataclass(frozen=True)
-class FleetText:
-    """What a file holds; ``digest`` tells whether it has changed."""
-
-    path: str
-    data: bytes
-
-    @property
-    def digest(self) -> str:
-        """Return the BLAKE2 digest of path and content, 32 hex digits."""
-        return hashlib.blake2b(
-            self.path.encode("utf-8", "surrogateescape") + b"\0" + self.data, digest_size=16
-        ).hexdigest()
 
 
 def find_files(patterns: Sequence[str], directory: str) -> tuple[list[str], list[str]]:
@@ -149,9 +100,9 @@ def read_fleet(texts: Sequence[FleetText]) -> tuple[list[FleetHost], list[str]]:
     warnings: list[str] = []
     checker = _Checker()
     for text in texts:
-        reader = _READERS.get(Path(text.path).suffix.lower())
+        reader = READERS.get(Path(text.path).suffix.lower())
         if reader is None:
-            raise FleetFileError(f"{text.path}: expected a name that ends in {', '.join(sorted(_READERS))}")
+            raise FleetFileError(f"{text.path}: expected a name that ends in {', '.join(sorted(READERS))}")
         hosts = reader(text)
         if not hosts:
             warnings.append(f"{text.path}: no hosts in it")
@@ -263,197 +214,3 @@ def is_host_name(name: str) -> bool:
     except ValueError:
         return False
     return "%" not in name
-
-
-def _decoded(text: FleetText) -> str:
-    """Return a file's text without the mark of byte order that spreadsheets put before it."""
-    if text.data.startswith(b"$ANSIBLE_VAULT;"):
-        raise FleetFileError(
-            f"{text.path}:1: encrypted with ansible-vault, expected plain data; secrets belong into group_vars"
-        )
-    try:
-        return text.data.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        line = text.data.count(b"\n", 0, exc.start) + 1
-        raise FleetFileError(f"{text.path}:{line}: not UTF-8; save it as UTF-8 (spreadsheets: 'CSV UTF-8')") from None
-
-
-def _read_yaml(text: FleetText) -> list[FleetHost]:
-    reader = EventReader()
-    content = _decoded(text)
-    try:
-        document = reader.read(content)
-    except EventYamlError as exc:
-        raise FleetFileError(f"{text.path}:{exc.line}: {exc}") from None
-    return _hosts_of(text, document, lambda name: reader.lines.get(name, 1))
-
-
-def _read_json(text: FleetText) -> list[FleetHost]:
-    content = _decoded(text)
-    try:
-        document = json.loads(content, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
-    except json.JSONDecodeError as exc:
-        raise FleetFileError(f"{text.path}:{exc.lineno}: {exc.msg} (column {exc.colno})") from None
-    except _TwiceError as exc:
-        key = str(exc)
-        found = _JsonLines(content).of_twin(key)
-        shown = f", first in line {found[0]}" if len(found) > 1 else ""
-        raise FleetFileError(f"{text.path}:{found[-1]}: {key!r} is there twice{shown}") from None
-    except ValueError as exc:
-        raise FleetFileError(f"{text.path}:1: {exc}") from None
-    except RecursionError:
-        raise FleetFileError(f"{text.path}:1: nested deeper than {DEEPEST} levels") from None
-    lines = _JsonLines(content)
-    return _hosts_of(text, document, lines.of_host)
-
-
-class _TwiceError(ValueError):
-    """A key that an object has twice; the message is the key."""
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _value in pairs]
-        raise _TwiceError(next(name for name in names if names.count(name) > 1))
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"found {name}, expected a finite number")
-
-
-class _JsonLines:
-    """The lines in which the keys of a JSON text stand; the text is searched once, when the first is asked for."""
-
-    _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|[][{}]')
-
-    def __init__(self, content: str) -> None:
-        self._content = content
-        self._hosts: dict[str, list[int]] | None = None
-        self._others: dict[str, list[int]] = {}
-
-    def of_host(self, name: Any) -> int:
-        """Return the line of a host, counted from 1."""
-        self._read()
-        return (self._hosts or {}).get(name, [1])[0]
-
-    def of_twin(self, key: str) -> list[int]:
-        """Return the lines of a key that an object has twice: a host, or else any other."""
-        self._read()
-        hosts = (self._hosts or {}).get(key, [])
-        return hosts if len(hosts) > 1 else self._others.get(key, [1])
-
-    def _read(self) -> None:
-        if self._hosts is not None:
-            return
-        self._hosts = {}
-        line, seen, depth = 1, 0, 0
-        for token in self._TOKEN.finditer(self._content):
-            key, colon = token.groups()
-            if key is None:
-                depth += 1 if token.group() in "[{" else -1
-            elif colon:
-                line += self._content.count("\n", seen, token.start())
-                seen = token.start()
-                name = json.loads(key, strict=False) if "\\" in key else key[1:-1]
-                (self._hosts if depth == 2 else self._others).setdefault(name, []).append(line)
-
-
-def _hosts_of(text: FleetText, document: Any, line_of: Callable[[Any], int]) -> list[FleetHost]:
-    """Return the hosts of a document of YAML or JSON."""
-    if document is None or document == {}:
-        return []
-    if not isinstance(document, dict) or "hosts" not in document:
-        keys = f" the key {next(iter(document))!r}" if isinstance(document, dict) else ""
-        raise FleetFileError(f"{text.path}:1: found{keys or ' no mapping'}, expected 'hosts', a mapping of names")
-    for key in document:
-        if key != "hosts":
-            raise FleetFileError(f"{text.path}:1: unknown key {key!r}; {nearest(str(key), ['hosts'])}")
-    hosts = document["hosts"]
-    if hosts is None:
-        return []
-    if not isinstance(hosts, dict):
-        raise FleetFileError(f"{text.path}:1: hosts: expected a mapping of names to variables")
-    found = []
-    for name, variables in hosts.items():
-        if not isinstance(name, str):
-            raise FleetFileError(
-                f"{text.path}:{line_of(name)}: found {name!r} as the name of a host, expected a text; put it in quotes"
-            )
-        if variables is not None and not isinstance(variables, dict):
-            raise FleetFileError(
-                f"{text.path}:{line_of(name)}: host {name[:80]!r}: expected variables, like accelerator: h200"
-            )
-        found.append(FleetHost(name, variables or {}, text.path, partial(line_of, name)))
-    return found
-
-
-def _read_csv(text: FleetText) -> list[FleetHost]:
-    """Return the hosts of a table; an empty cell gives no variable."""
-    content = _decoded(text)
-    header, _newline, _rest = content.partition("\n")
-    # Spreadsheets of many countries separate with semicolons.
-    delimiter = max(",;\t", key=header.count)
-    rows = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
-    hosts: list[FleetHost] = []
-    columns: list[str] = []
-    try:
-        for row in rows:
-            line = rows.line_num
-            if not any(cell.strip() for cell in row):
-                continue
-            if columns:
-                hosts.append(_row(text, columns, row, line))
-            else:
-                columns = _columns(text, row, line)
-    except csv.Error as exc:
-        raise FleetFileError(f"{text.path}:{rows.line_num}: {exc}") from None
-    return hosts
-
-
-def _columns(text: FleetText, row: Sequence[str], line: int) -> list[str]:
-    columns = [cell.strip() for cell in row]
-    names = [column for column in columns if column in NAME_COLUMNS]
-    if len(names) != 1:
-        shown = ", ".join(columns)[:200]
-        raise FleetFileError(
-            f"{text.path}:{line}: found the columns {shown}; expected one of them to be 'name', the host's"
-        )
-    for column in columns:
-        if not column or columns.count(column) > 1:
-            what = f"the column {column!r} twice" if column else "a column without a name"
-            raise FleetFileError(f"{text.path}:{line}: found {what}")
-    return columns
-
-
-def _row(text: FleetText, columns: Sequence[str], row: Sequence[str], line: int) -> FleetHost:
-    if len(row) != len(columns):
-        raise FleetFileError(
-            f"{text.path}:{line}: found {len(row)} cells, expected {len(columns)} ({', '.join(columns)[:200]}); "
-            "a cell with a separator in it needs quotes"
-        )
-    cells = {column: cell.strip() for column, cell in zip(columns, row)}
-    name = next(cells.pop(column) for column in NAME_COLUMNS if column in cells)
-    if not name:
-        raise FleetFileError(f"{text.path}:{line}: no name in this row")
-    variables = {column: _typed(column, cell) for column, cell in cells.items() if cell}
-    return FleetHost(name, variables, text.path, line)
-
-
-def _typed(column: str, cell: str) -> Any:
-    """Return a cell as what its variable holds; a number that is none stays a text, and sorting says what is wrong."""
-    if column not in NUMBERS or not re.match(r"[-+0-9.]{1,15}\Z", cell):
-        return cell
-    try:
-        return NUMBERS[column](cell)
-    except ValueError:
-        return cell
-
-
-_READERS: Mapping[str, Callable[[FleetText], list[FleetHost]]] = {
-    ".yml": _read_yaml,
-    ".yaml": _read_yaml,
-    ".json": _read_json,
-    ".csv": _read_csv,
-}

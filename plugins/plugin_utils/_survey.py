@@ -93,7 +93,7 @@ class Seen:
         each = [
             {key: value for key, value in chip.items() if key != "count"}
             for chip in unknown
-            for _ in range(chip["count"])
+            for _one in range(chip["count"])
         ]
         return shown_by_bmc(models, each, self._catalogue)
 

@@ -55,7 +55,7 @@ REMEMBER = """
 
 def observed(**chips):
     """What a probe saw: so many functions of each model."""
-    ids = [IDS[model] for model, count in chips.items() for _ in range(count)]
+    ids = [IDS[model] for model, count in chips.items() for _one in range(count)]
     functions = tuple(
         PciFunction(f"0000:{number:02x}:00.0", *pci_id.split(":"), "0302") for number, pci_id in enumerate(ids, 16)
     )

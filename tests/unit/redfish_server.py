@@ -125,7 +125,9 @@ class RedfishServer:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 method, path, _version = head[0].split(" ")
-                headers = {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in head[1:])}
+                headers = {
+                    name.lower(): text.strip() for name, _colon, text in (line.partition(":") for line in head[1:])
+                }
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 machine.log.append((method, path))
                 if not await self._answer(machine, writer, method, path, headers, body):
@@ -174,7 +176,7 @@ class RedfishServer:
 
 def find(documents: dict[str, Any], path: str) -> Any:
     """Return a document with what ``$expand`` asks to be in it, as far as the service's root says that it can."""
-    plain, _, query = path.partition("?")
+    plain, _mark, query = path.partition("?")
     document = documents.get(plain.rstrip("/"))
     asked = re.search(r"\$expand=\.\(\$levels=(\d)\)", query.replace("%24", "$"))
     features = (documents.get(ROOT) or {}).get("ProtocolFeaturesSupported", {}).get("ExpandQuery", {})
