@@ -128,9 +128,9 @@ cache_connection: ~/.ansible/accelerators/cache
 import hashlib
 import os
 from dataclasses import replace
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable
 
-from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.release import __version__ as ansible_version
 from ansible.utils.unsafe_proxy import wrap_var
@@ -139,16 +139,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils._discovery imp
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips, RedfishError
 from ansible_collections.baremetal.inference.plugins.module_utils._sorting import (
     CONFLICT,
-    RegionError,
-    Regions,
     Sorter,
     SortingError,
     region_group,
     region_name,
-    regions,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._table import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Bmc, Limits, ask_bmcs
+from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Limits, ask_bmcs
 from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import read_discovery
 from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_files import (
@@ -161,11 +158,18 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_files i
 from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_formats import FleetFileError, FleetHost
 from ansible_collections.baremetal.inference.plugins.plugin_utils._host_variables import CachedFacts, HostVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils._inventory_cache import Kept
+from ansible_collections.baremetal.inference.plugins.plugin_utils._placing import (
+    add_groups,
+    add_hosts,
+    areas_of,
+    check_names,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import (
     BMC_NAMES,
     NAMES,
     Candidate,
     Seen,
+    bmc_of,
     hear,
     kept_chips,
 )
@@ -315,10 +319,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _ask_bmcs(self, candidates: list[Candidate]) -> dict[str, Chips]:
         """Return what the BMCs show of the hosts that have one; those that did not answer are in a warning."""
-        bmcs = [self._bmc(candidate) for candidate in candidates if candidate.variables.get("accelerator_bmc")]
+        login = {name: self.get_option(f"redfish_{name}") for name in ("username", "password")}
+        bmcs = [bmc_of(candidate, login) for candidate in candidates if candidate.variables.get("accelerator_bmc")]
         if not bmcs:
             return {}
-
         limits = Limits(
             parallel=self.get_option("redfish_parallel"),
             timeout=self.get_option("redfish_timeout"),
@@ -326,7 +330,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             verify=self.get_option("redfish_verify"),
             ca_file=self._resolved(self.get_option("redfish_ca_file")) if self.get_option("redfish_ca_file") else None,
         )
-
         key = self._kept.key("redfish", sorted(f"{bmc.host} {bmc.address}" for bmc in bmcs))
         known = self._kept.load(key, kept_chips) or {}
         silent: dict[str, list[str]] = {}
@@ -343,95 +346,28 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.display.warning(f"Redfish: {hosts_in_words(hosts)}: {reason}")
         return known
 
-    def _bmc(self, candidate: Candidate) -> Bmc:
-        found = {}
-        for name in ("username", "password"):
-            value = candidate.variables.get(f"accelerator_bmc_{name}") or self.get_option(f"redfish_{name}")
-            if not value:
-                raise SortingError(
-                    candidate.problem(
-                        f"no {name} for its BMC: set redfish_{name} in this file or REDFISH_{name.upper()} in the "
-                        f"environment, or accelerator_bmc_{name} for the host"
-                    )
-                )
-            found[name] = str(value)
-
-        return Bmc(host=candidate.name, address=str(candidate.variables["accelerator_bmc"]), **found)
-
     # Deciding and writing down.
 
     def _commit(self, candidates: list[Candidate], sorter: Sorter) -> None:
         """Add hosts, variables and groups to the inventory."""
-        places = [sorter.place(candidate.statements) for candidate in candidates]
-        areas = self._areas(candidates)
+        areas = areas_of(self.inventory, candidates)
         members: dict[str, list[str]] = {name: [] for name in sorter.tree.always}
         conflicts: dict[str, list[str]] = {}
-        for candidate, place in zip(candidates, places):
+        for candidate in candidates:
+            place = sorter.place(candidate.statements)
             for group in (*place.groups, *areas.groups[candidate.cluster, candidate.site]):
                 members.setdefault(group, []).append(candidate.name)
             if CONFLICT in place.variables:
                 conflicts.setdefault(place.variables[CONFLICT], []).append(candidate.name)
             candidate.new.update(place.variables)
-        self._check_names(candidates, members)
-        self._add_groups(members, [*sorter.tree.edges(members), *areas.edges])
-        self._add_hosts(candidates, members)
+        edges = [*sorter.tree.edges(members), *areas.edges]
+        check_names(self.inventory, candidates, {*members, *(name for edge in edges for name in edge)})
+        add_groups(self.inventory, members, edges)
+        add_hosts(self.inventory, candidates, members)
         self.inventory.set_variable("all", "accelerator_discovery_cache", self._discovery_cache)
         lines = [f"{hosts_in_words(names)}: {text}" for text, names in conflicts.items()]
         for warning in [*areas.warnings, *([f"{CONFLICT}: " + "; ".join(lines)] if lines else [])]:
             self.display.warning(warning)
-
-    def _areas(self, candidates: list[Candidate]) -> Regions:
-        """Return the groups of clusters and sites."""
-        try:
-            areas = regions((candidate.cluster, candidate.site) for candidate in candidates)
-        except RegionError as exc:
-            named = (candidate for candidate in candidates if getattr(candidate, exc.kind) == exc.value)
-            raise SortingError(next(named).problem(exc)) from exc
-        for cluster in areas.torn:
-            group = self.inventory.groups.get(region_group("cluster", cluster))
-            above = [parent.name for parent in group.parent_groups if parent.name.startswith("site_")] if group else []
-            strange = (
-                one
-                for one in candidates
-                if one.cluster == cluster and region_group("site", one.site or "") not in above
-            )
-            if above:
-                found = next(strange)
-                raise SortingError(
-                    found.problem(
-                        f"site: found {found.site!r}, but an earlier source has put its cluster {cluster!r} below "
-                        f"{', '.join(above)}; name the same site for all hosts of a cluster"
-                    )
-                )
-        return areas
-
-    def _check_names(self, candidates: list[Candidate], members: Mapping[str, Any]) -> None:
-        for candidate in candidates:
-            if candidate.name in members or candidate.name in self.inventory.groups:
-                raise SortingError(candidate.problem("a group has this name too; rename the host"))
-
-    def _add_groups(self, names: Iterable[str], edges: Iterable[tuple[str, str]]) -> None:
-        # Empty groups are put together in no time, full ones tell every host of each new parent.
-        edges = list(edges)
-        for name in sorted({*names, *(name for edge in edges for name in edge)}):
-            self.inventory.add_group(name)
-        for parent, child in edges:
-            try:
-                self.inventory.add_child(parent, child)
-            except AnsibleError as exc:
-                raise SortingError(f"group {child} cannot be put below {parent}: {exc}") from exc
-
-    def _add_hosts(self, candidates: list[Candidate], members: Mapping[str, list[str]]) -> None:
-        hosts, groups = self.inventory.hosts, self.inventory.groups
-        for candidate in candidates:
-            if candidate.name not in hosts:
-                self.inventory.add_host(candidate.name)
-            # set_variable would look at every name again, and merge a dictionary with the one of the last time.
-            hosts[candidate.name].vars.update(candidate.new)
-        for name in sorted(members):
-            group = groups[name]
-            for host in members[name]:
-                group.add_host(hosts[host])
 
     def _construct(self, candidates: list[Candidate]) -> None:
         """Do what every inventory plugin does with groups and keyed_groups."""

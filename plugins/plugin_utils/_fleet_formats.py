@@ -241,7 +241,7 @@ def _columns(text: FleetText, row: Sequence[str], line: int) -> list[str]:
         )
     for number, column in enumerate(columns):
         if not column or column in columns[:number]:
-            what = f"the column {_shown([column])} twice" if column else "a column without a name"
+            what = f"the column {_shown([column])!r} twice" if column else "a column without a name"
             raise FleetFileError(f"{text.path}:{line}: found {what}")
     return columns
 

@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._discovery imp
 from ansible_collections.baremetal.inference.plugins.module_utils._discovery import detected as recognise
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips, found
 from ansible_collections.baremetal.inference.plugins.module_utils._sorting import (
+    SortingError,
     Statement,
     declared,
     detected,
@@ -26,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._sorting impor
     models_of_groups,
     region_name,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Bmc
 
 # The variables of a host that its place depends on.
 NAMES = ("accelerator", "accelerator_count", "accelerators", "cluster", "site")
@@ -152,3 +154,19 @@ def hear(candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any],
 def kept_chips(data: Any) -> dict[str, Chips]:
     """Return what BMCs showed, by host, from the inventory cache. Raises ValueError for anything else."""
     return {str(host): Chips.from_dict(chips) for host, chips in data.items()}
+
+
+def bmc_of(candidate: Candidate, login: Mapping[str, Any]) -> Bmc:
+    """Return the BMC of a host; its own username and password come before those of ``login``. Raises SortingError."""
+    found = {}
+    for name in ("username", "password"):
+        value = candidate.variables.get(f"accelerator_bmc_{name}") or login[name]
+        if not value:
+            raise SortingError(
+                candidate.problem(
+                    f"no {name} for its BMC: set redfish_{name} in accelerators.yml or REDFISH_{name.upper()} in the "
+                    f"environment, or accelerator_bmc_{name} for the host"
+                )
+            )
+        found[name] = str(value)
+    return Bmc(host=candidate.name, address=str(candidate.variables["accelerator_bmc"]), **found)
