@@ -32,12 +32,12 @@ from tests.unit.redfish_server import (
     write_mockup,
 )
 
-# What is said of each fault, with answers within 1.5 s.
+# What is said of each fault, with answers within 5 s.
 REASONS = {
-    "hang": "no answer within 1.5 s",
-    "silent": "no answer within 1.5 s",
-    "trickle": "no answer within 1.5 s",
-    "trickle headers": "no answer within 1.5 s",
+    "hang": "no answer within 5 s",
+    "silent": "no answer within 5 s",
+    "trickle": "no answer within 5 s",
+    "trickle headers": "no answer within 5 s",
     "close": "closed the connection without an answer",
     "no http": "no TLS connection: ",
     "html": "no Redfish: /redfish/v1/ is no JSON object but text/html",
@@ -90,8 +90,8 @@ class TestFaults:
         machines["127.11.1.1"] = Machine(hgx())
         server, ca_file = serve(machines)
         began = time.monotonic()
-        answers = ask(server, ca_file, timeout=1.5, deadline=4)
-        assert time.monotonic() - began < 20
+        answers = ask(server, ca_file, timeout=5, deadline=10)
+        assert time.monotonic() - began < 40
         assert [answer.host for answer in answers] == list(machines)
         assert answers[-1].chips is not None
         assert answers[-1].chips.ids == {"10de:2335": 8}
