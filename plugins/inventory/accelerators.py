@@ -193,7 +193,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         self._path = os.path.abspath(path)
         self._kept = Kept(self, path, cache, self.display.warning)
-        sources = [*inventory.processed_sources, path]
+        # Of a directory Ansible notes the files, and then nothing.
+        sources = [source for source in (*inventory.processed_sources, path) if source]
         self._variables = HostVariables(loader, inventory, sources, self.get_option("use_vars_plugins"))
         self._wanted = NAMES + BMC_NAMES if self.get_option("redfish") else NAMES
         self._facts = CachedFacts(self.get_option("use_fact_cache"))

@@ -43,6 +43,14 @@ def test_a_role_has_a_readme_and_a_preflight(role):
     assert (TOP / "roles" / role / "tasks/preflight.yml").is_file()
 
 
+def test_no_role_takes_what_an_inventory_says_for_what_was_seen():
+    """The inventory plugin sets a short accelerator_detected; what a role needs is the fact of that name."""
+    for path in sorted((TOP / "roles").glob("*/tasks/*.yml")):
+        for line in path.read_text().splitlines():
+            named = line.count("accelerator_detected")
+            assert named == line.count("ansible_facts.accelerator_detected"), f"{path.relative_to(TOP)}: {line.strip()}"
+
+
 def test_every_module_is_in_the_action_group():
     group = load(TOP / "meta/runtime.yml")["action_groups"]["all"]
     assert group == sorted(path.stem for path in (TOP / "plugins/modules").glob("*.py"))

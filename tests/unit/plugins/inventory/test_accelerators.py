@@ -78,6 +78,13 @@ def test_hosts_of_earlier_sources_are_sorted_by_what_groups_files_and_they_thems
     assert found.groups_of("gpu-4") == {"accel_cuda", "accel_hopper", "accel_h100", "site_de"}
 
 
+def test_after_a_directory_of_sources(tmp_path):
+    inventory = inventory_of({"gpu-1": {"accelerator": "h200"}})
+    # What Ansible leaves there: the files of the directory, and then nothing for the directory itself.
+    inventory.processed_sources = [str(tmp_path / "hosts.yml"), None]
+    assert "accel_h200" in parse(write_source(tmp_path, {}), inventory).groups_of("gpu-1")
+
+
 def test_without_vars_plugins_only_the_sources_count(tmp_path):
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "all.yml").write_text("accelerator: h200\n")
