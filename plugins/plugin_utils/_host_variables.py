@@ -48,21 +48,14 @@ class HostVariables:
 
         A group that the inventory does not have yet is asked for by its name. Do not change the result.
         """
-        key = frozenset(names)
+        key = frozenset(names) - {"all"}
         if key not in self._of_groups:
-            groups = self._groups(key)
-            asked = get_vars_from_inventory_sources(self._loader, self._sources, groups, "all")
-            self._of_groups[key] = combine_vars(get_group_vars(groups), asked)
+            above = self._inventory.groups["all"]
+            groups = sort_groups([self._inventory.groups.get(name) or Group(name) for name in key])
+            told = combine_vars(above.get_vars(), get_group_vars(groups))
+            asked = get_vars_from_inventory_sources(self._loader, self._sources, [above, *groups], "all")
+            self._of_groups[key] = combine_vars(told, asked)
         return self._of_groups[key]
-
-    def _groups(self, names: Iterable[str]) -> list[Any]:
-        above = self._inventory.groups["all"]
-        groups = [above]
-        for name in sorted({*names} - {"all"}):
-            group = self._inventory.groups.get(name) or Group(name)
-            group.depth = group.depth or 1
-            groups.append(group)
-        return list(sort_groups(groups))
 
     def of_host(self, name: str, own: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a source says of a host (``own``) with what host_vars say of it. Do not change the result."""
