@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nvidia-smi, the kernel and DKMS say of NVIDIA's driver, taken apart. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from ansible_collections.baremetal.inference.plugins.module_utils._stack import DkmsBuild
+
+# What nvidia-smi --query-gpu is asked for, in the order of GpuAnswer.
+QUERY = (
+    "index",
+    "name",
+    "uuid",
+    "compute_cap",
+    "memory.total",
+    "driver_version",
+    "mig.mode.current",
+    "pci.bus_id",
+    "pci.device_id",
+)
+# "nvidia/580.95.05, 6.1.0-28-amd64, x86_64: installed"; before version 3 "nvidia, 580.95.05, ..."; "added" has no
+# kernel. Warnings may follow the state.
+_DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)?\s*: (added|built|installed)")
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+),?\s*(.*)")
+_NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
+
+
+@dataclass(frozen=True)
+class GpuAnswer:
+    """One line of nvidia-smi's query as it stands there; ``address`` is the kernel's form of the bus id."""
+
+    index: str
+    name: str
+    uuid: str
+    compute_capability: str
+    memory: str
+    driver_version: str
+    mig: str
+    address: str
+    device_id: str
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The values that are errors: ERR!, [Unknown Error], [GPU requires reset]."""
+        values = (self.name, self.uuid, self.compute_capability, self.memory, self.driver_version, self.mig)
+        return tuple(value for value in values if re.search(r"ERR!|error|reset|lost", value, re.IGNORECASE))
+
+
+@dataclass(frozen=True)
+class GpuReport:
+    """What ``nvidia-smi -q -x`` says of the state of one chip; empty where it says nothing.
+
+    ``mig`` and ``mig_pending`` are Enabled or Disabled, ``persistence`` too, ``fabric`` and ``fabric_status`` are those
+    of NVLink behind switches (Completed, Success), ``recovery`` is what the driver itself asks for.
+    """
+
+    address: str
+    mig: str
+    mig_pending: str
+    persistence: str
+    fabric: str
+    fabric_status: str
+    recovery: str
+    remapping_failed: bool
+
+
+@dataclass(frozen=True)
+class ModuleInfo:
+    """A module on disk, by modinfo; ``kernel`` is the one that it was built for."""
+
+    version: str
+    srcversion: str
+    kernel: str
+
+
+@dataclass(frozen=True)
+class Xid:
+    """A line of the kernel's log by which the driver reports an error of a chip."""
+
+    address: str
+    number: int
+    text: str
+
+
+def short_address(bus_id: str) -> str:
+    """Return the kernel's form of a bus id: 0000:00:06.0 of 00000000:00:06.0."""
+    return re.sub(r"^0000(?=[0-9a-f]{4}:)", "", bus_id.strip().lower())
+
+
+def parse_query(text: str) -> list[GpuAnswer]:
+    """Return the chips that nvidia-smi lists. Lines of another form, headers and errors, are no chips."""
+    rows = [[value.strip() for value in line.split(",")] for line in text.splitlines()]
+    full = [row for row in rows if len(row) == len(QUERY) and row[0].isdigit()]
+    return [GpuAnswer(*(short_address(value) if ":" in value else value for value in row)) for row in full]
+
+
+def parse_report(text: str) -> list[GpuReport]:
+    """Return the state of each chip of ``nvidia-smi -q -x``; nothing for what is no such document."""
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314 - the tool's own output, on the tool's own host
+    except ElementTree.ParseError:
+        return []
+    return [_report(gpu) for gpu in root.findall("gpu")]
+
+
+def _report(gpu: ElementTree.Element) -> GpuReport:
+    def value(path: str) -> str:
+        found = (gpu.findtext(path) or "").strip()
+        return "" if found in _NO_VALUE else found
+
+    return GpuReport(
+        short_address(gpu.get("id", "")),
+        value("mig_mode/current_mig"),
+        value("mig_mode/pending_mig"),
+        value("persistence_mode"),
+        value("fabric/state"),
+        value("fabric/status"),
+        value("gpu_recovery_action"),
+        value("remapped_rows/remapped_row_failure") == "Yes",
+    )
+
+
+def parse_module_info(text: str) -> ModuleInfo | None:
+    """Return what modinfo says of a module, None where it found none."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+    if "filename" not in fields:
+        return None
+    kernel = (fields.get("vermagic") or " ").split(" ")[0]
+    return ModuleInfo(fields.get("version", ""), fields.get("srcversion", ""), kernel)
+
+
+def parse_dkms(text: str) -> tuple[DkmsBuild, ...]:
+    """Return the builds of ``dkms status``."""
+    return tuple(DkmsBuild(name, version, kernel or "", state) for name, version, kernel, state in _DKMS.findall(text))
+
+
+def parse_xids(text: str) -> list[Xid]:
+    """Return the errors of chips in the kernel's log, the last of each kind."""
+    found = {}
+    for bus_id, number, words in _XID.findall(text):
+        address = bus_id.lower() if "." in bus_id else f"{bus_id.lower()}.0"
+        found[address, number] = Xid(short_address(address), int(number), words.strip())
+    return list(found.values())

@@ -1,0 +1,267 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cuda_state
+short_description: See whether NVIDIA's driver on a host is whole
+version_added: 0.3.0
+description:
+  - Reads the operating system, the kernels, the packages of NVIDIA's driver, the modules that are loaded and those on
+    disk, what C(nvidia-smi) lists, the services and the kernel's log.
+  - Says what is wrong with them, each with what to do. A host on which all is proven has no findings.
+  - Fails only where the host cannot be read; findings are for who asked to judge.
+  - Changes nothing. What it cannot see without root (the kernel's log, MOK keys) it takes for empty.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  minimum_driver:
+    description:
+      - The oldest driver that the release of vLLM works with. Any will do when empty.
+    type: str
+    default: ""
+  hold:
+    description:
+      - Whether packages of the driver that an upgrade may replace are a finding.
+    type: bool
+    default: true
+  fabric:
+    description:
+      - Over which switches the chips are connected, V(none) for none.
+      - By default it is what the host shows. Switches of NVLink 5 do not show where the ports that manage them cannot
+        be read.
+    type: str
+    choices: [nvswitch, nvlink5, none]
+  offered_of:
+    description:
+      - Names of packages; which versions of them the host's repositories have is returned.
+    type: list
+    elements: str
+    default: []
+  contents_of:
+    description:
+      - Paths of text files on the host whose contents are returned.
+    type: list
+    elements: path
+    default: []
+  root:
+    description:
+      - Where the host's files are. Tests show a tree of their own here.
+    type: path
+    default: /
+  sysfs_root:
+    description:
+      - Where sysfs is mounted on the host. Tests show a tree of their own here.
+    type: path
+    default: /sys
+  proc_root:
+    description:
+      - Where procfs is mounted on the host. Tests show a tree of their own here.
+    type: path
+    default: /proc
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: See whether the driver is whole
+  baremetal.inference.cuda_state:
+    minimum_driver: 580.65.06
+  become: true
+  register: driver
+
+- name: Stop where it is not
+  ansible.builtin.assert:
+    that: driver.findings | length == 0
+    fail_msg: "{{ driver.findings | map(attribute='what') | join('; ') }}"
+"""
+
+RETURN = r"""
+host:
+  description: What is known of the host.
+  type: dict
+  returned: success
+  contains:
+    distribution:
+      description: ID of C(/etc/os-release).
+      type: str
+      sample: ubuntu
+    version:
+      description: VERSION_ID of C(/etc/os-release).
+      type: str
+      sample: "24.04"
+    codename:
+      description: VERSION_CODENAME of C(/etc/os-release).
+      type: str
+    architecture:
+      description: The machine's architecture.
+      type: str
+      sample: x86_64
+    kernel:
+      description: Release of the kernel that runs.
+      type: str
+    next_kernel:
+      description: Release of the kernel that boots next.
+      type: str
+    secure_boot:
+      description: Whether Secure Boot is on; null where the firmware does not say.
+      type: bool
+    signing_key_enrolled:
+      description: Whether the firmware trusts a key that DKMS signs with; null where nobody can tell.
+      type: bool
+    packages:
+      description: Versions of installed packages of kernels, the driver and what it needs, by name.
+      type: dict
+    modules:
+      description: Version and srcversion of those of C(nvidia), C(nouveau), C(mlx5_core), C(ib_umad) that are loaded.
+      type: dict
+    dkms:
+      description: What DKMS has built, one entry for each module and kernel.
+      type: list
+      elements: dict
+    holds:
+      description: Names of packages that are held.
+      type: list
+      elements: str
+chips:
+  description: PCI addresses of NVIDIA's chips.
+  type: list
+  elements: str
+  returned: success
+gpus:
+  description: What nvidia-smi lists, one entry for each chip, C(mig) among it.
+  type: list
+  elements: dict
+  returned: success
+fabric:
+  description: Over which switches the chips are connected, empty for none.
+  type: str
+  returned: success
+driver:
+  description: The driver that is loaded.
+  type: dict
+  returned: success
+  contains:
+    version:
+      description: Its version, empty where none is loaded.
+      type: str
+      sample: 580.159.04
+    flavour:
+      description: V(open) or V(proprietary), empty where none is loaded or it does not say.
+      type: str
+offered:
+  description: Versions in the host's repositories of each package of O(offered_of).
+  type: dict
+  returned: success
+contents:
+  description: Contents of each file of O(contents_of), null for one that cannot be read.
+  type: dict
+  returned: success
+services:
+  description: What systemd says of the persistence daemon and the fabric manager, by name.
+  type: dict
+  returned: success
+  sample: {nvidia-persistenced: active, nvidia-fabricmanager: inactive}
+boot:
+  description: The identity that the kernel gave its boot.
+  type: str
+  returned: success
+ansible_facts:
+  description: Facts to add to the host.
+  type: dict
+  returned: success
+  contains:
+    accelerator_driver_version:
+      description: Version of the driver that is loaded. Not set where none is.
+      type: str
+      sample: 580.159.04
+findings:
+  description: What is wrong. Empty where all is proven.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    what:
+      description: What is wrong.
+      type: str
+      sample: nvidia-smi lists 7 of 8 chips on PCI; the driver has not taken it
+    where:
+      description: On what.
+      type: str
+      sample: chip 0000:5d:00.0
+    action:
+      description: What to do about it.
+      type: str
+"""
+
+import os
+from dataclasses import asdict, replace
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda_answers import parse_query
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda_hardware import NVLINK5, NVSWITCH
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import loaded_version, prove
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda_read import offered, read
+from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError
+
+NO_FABRIC = "none"
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "minimum_driver": {"type": "str", "default": ""},
+            "hold": {"type": "bool", "default": True},
+            "fabric": {"type": "str", "choices": [NVSWITCH, NVLINK5, NO_FABRIC]},
+            "offered_of": {"type": "list", "elements": "str", "default": []},
+            "contents_of": {"type": "list", "elements": "path", "default": []},
+            "root": {"type": "path", "default": "/"},
+            "sysfs_root": {"type": "path", "default": "/sys"},
+            "proc_root": {"type": "path", "default": "/proc"},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    try:
+        recording = read(options["root"], options["sysfs_root"], options["proc_root"])
+    except PciError as exc:
+        module.fail_json(msg=str(exc))
+    if options["fabric"]:
+        recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
+    findings = prove(recording, options["minimum_driver"], options["hold"])
+    version = loaded_version(recording.host)
+    module.exit_json(
+        changed=False,
+        ansible_facts={"accelerator_driver_version": version} if version else {},
+        host=recording.host.as_dict(),
+        chips=recording.chips,
+        gpus=[asdict(gpu) for gpu in parse_query(recording.query.out)],
+        fabric=recording.fabric,
+        driver={"version": version, "flavour": recording.flavour},
+        offered={name: offered(name, recording.host.manager) for name in options["offered_of"]},
+        contents={path: contents(os.path.join(options["root"], path.lstrip("/"))) for path in options["contents_of"]},
+        services=recording.services,
+        boot=(contents(os.path.join(options["proc_root"], "sys", "kernel", "random", "boot_id")) or "").strip(),
+        findings=[finding.as_dict() for finding in findings],
+    )
+
+
+def contents(path: str) -> str | None:
+    """Return the text of a file, None where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,271 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action plugin and modules as a user runs them, on this machine with trees and tools of other hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda import NOUVEAU, PERSISTENCE
+
+from tests.unit.fake_nvidia import DPKG, KERNEL, VERSION, add_switches, h200_host, tool, write
+from tests.unit.fake_sysfs import write_procfs
+
+ROOT = Path(__file__).parents[4]
+BOOT = "proc/sys/kernel/random/boot_id"
+HERE = Path("/proc/sys/kernel/random/boot_id").read_text()
+MARK = "var/lib/baremetal-cuda/rebooted"
+NOUVEAU_REASON = "nouveau is loaded and holds the chips"
+PLAYBOOK = """
+- hosts: all
+  gather_facts: false
+  environment:
+    PATH: "{{ tree }}/bin:/usr/bin:/bin"
+  tasks:
+    - block:
+        - baremetal.inference.accelerator_info:
+            sysfs_root: "{{ tree }}/sys"
+            proc_root: "{{ tree }}/proc"
+        - baremetal.inference.cuda_plan:
+            detected: "{{ accelerator_detected }}"
+            release: "{{ release | default('0.33.0') }}"
+            policy: "{{ policy | default('retain') }}"
+            version: "{{ version | default('') }}"
+            reboot_allowed: "{{ allowed | default(false) }}"
+            resolve: "{{ resolve | default(false) }}"
+            root: "{{ tree }}"
+            sysfs_root: "{{ tree }}/sys"
+            proc_root: "{{ tree }}/proc"
+          register: planned
+      rescue:
+        - ansible.builtin.set_fact:
+            failure: "{{ ansible_failed_result.msg }}"
+    - ansible.builtin.copy:
+        content: "{{ {'failure': failure | default(none), 'planned': planned | default(none)} | to_json }}"
+        dest: "{{ tree }}/result.json"
+        mode: "0600"
+      check_mode: false
+"""
+MADISON = "".join(
+    f" nvidia-dkms-580-open | {version}-0ubuntu1 | x\n" for version in ("580.95.05", "580.178.04", "575.57.08")
+)
+
+
+def fresh(tree):
+    """A host before the driver came."""
+    for path in ("module/nvidia/version", "module/nvidia/srcversion"):
+        (tree / "sys" / path).unlink()
+    (tree / "sys/module/nvidia").rmdir()
+    (tree / "proc/driver/nvidia/version").unlink()
+    kernel_only = "".join(line for line in DPKG.splitlines(True) if "linux-image" in line)
+    tool(tree / "bin", "dpkg-query", ("--show*", 0, kernel_only, ""))
+    tool(tree / "bin", "apt-mark", ("showhold", 0, "", ""))
+    tool(tree / "bin", "apt-cache", ("'madison nvidia-dkms-580-open'", 0, MADISON, ""))
+
+
+def with_nouveau(tree):
+    (tree / "sys/module/nvidia").rename(tree / "sys/module/nouveau")
+    (tree / "proc/driver/nvidia/version").unlink()
+
+
+def configured(tree):
+    """Write the files that the role leaves on a host."""
+    for file in (NOUVEAU, PERSISTENCE):
+        write(tree / file.path.lstrip("/"), file.content)
+
+
+def rebooted(tree):
+    with_nouveau(tree)
+    write(tree / MARK, f"the boot before\n{NOUVEAU_REASON}\n")
+
+
+def rebooted_for_something_else(tree):
+    with_nouveau(tree)
+    write(tree / MARK, "the boot before\nanother reason\n")
+
+
+def power_went(tree):
+    with_nouveau(tree)
+    write(tree / MARK, f"this boot\n{NOUVEAU_REASON}\n")
+
+
+def on_the_controllers_kernel(tree):
+    with_nouveau(tree)
+    write(tree / BOOT, HERE)
+
+
+def loosened(tree):
+    configured(tree)
+    tool(tree / "bin", "apt-mark", ("showhold", 0, "nvidia-open\n", ""))
+
+
+def upgradable(tree):
+    configured(tree)
+    madison = " nvidia-dkms-open | 595.45.04-0ubuntu1 | x\n"
+    tool(tree / "bin", "apt-cache", ("'madison nvidia-dkms-open'", 0, madison, ""))
+
+
+UPGRADE = {"policy": "install", "version": "595", "resolve": True}
+# Of each host: what makes it what it is, and what its inventory says.
+HOSTS = {
+    "settled": (configured, {}),
+    "bare": (lambda tree: None, {}),
+    "loosened": (loosened, {}),
+    "fresh": (fresh, {"resolve": True}),
+    "fresh_unresolved": (fresh, {}),
+    "switches": (lambda tree: (configured(tree), add_switches(tree)), {}),
+    "too_old": (configured, {"release": "next", "version": ""}),
+    "gone": (fresh, {"resolve": True, "version": "580.65.06"}),
+    "cpu_release": (configured, {"release": "0.32.0"}),
+    "upgrade": (upgradable, UPGRADE),
+    "upgrade_allowed": (upgradable, {**UPGRADE, "allowed": True}),
+    "nouveau": (with_nouveau, {}),
+    "nouveau_allowed": (with_nouveau, {"allowed": True}),
+    "nouveau_again": (rebooted, {"allowed": True}),
+    "nouveau_other": (rebooted_for_something_else, {"allowed": True}),
+    "nouveau_power": (power_went, {"allowed": True}),
+    "nouveau_here": (on_the_controllers_kernel, {"allowed": True}),
+}
+NEXT_RELEASE = """
+vllm: "0.99.0"
+stacks: {cuda: {runtime: container, image: "example/vllm:1", entrypoint: image, minimum_driver: "999.1"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """Plan for all hosts in one run; return what each got."""
+    root = tmp_path_factory.mktemp("fleet")
+    write(root / "releases/next.yml", NEXT_RELEASE)
+    hosts = {}
+    for name, (make, variables) in HOSTS.items():
+        tree = root / name
+        # The processor's files first, as their writer makes the directory.
+        write_procfs(tree / "proc")
+        h200_host(tree)
+        write(tree / BOOT, "this boot\n")
+        make(tree)
+        hosts[name] = {**variables, "tree": str(tree)}
+    connection = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (root / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": connection}}))
+    text = PLAYBOOK.replace(
+        "            policy:", f"            release_path: [{root / 'releases'}]\n            policy:"
+    )
+    (root / "play.yml").write_text(text)
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    program = Path(sys.executable).with_name("ansible-playbook")
+    command = [program, "-i", root / "hosts.json", "--forks=4", "--check", root / "play.yml"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: json.loads((root / name / "result.json").read_text()) for name in HOSTS}
+
+
+def planned(fleet, name):
+    assert fleet[name]["failure"] is None
+    return fleet[name]["planned"]
+
+
+def test_a_host_on_which_all_is_done_has_nothing_to_do(fleet):
+    result = planned(fleet, "settled")
+    assert result["changes"] is False
+    assert not any(result["plan"].values())
+    assert (result["driver"]["version"], result["fabric"], result["manager"]) == (VERSION, "none", "apt")
+    assert result["minimum_driver"] == "580.65.06"
+    assert result["no_reboot"] is None
+
+
+def test_only_what_is_missing_is_in_the_plan(fleet):
+    assert [file["path"] for file in planned(fleet, "bare")["plan"]["files"]] == [NOUVEAU.path, PERSISTENCE.path]
+    loosened_plan = planned(fleet, "loosened")["plan"]
+    assert {key: value for key, value in loosened_plan.items() if value} == {"hold": ["nvidia-dkms-580-open"]}
+
+
+def test_a_fresh_host_gets_exact_versions(fleet):
+    plan = planned(fleet, "fresh")["plan"]
+    assert plan["packages"] == [
+        f"linux-headers-{KERNEL}",
+        "dkms",
+        "nvidia-driver-pinning-580",
+        "nvidia-dkms-580-open=580.178.04-*",
+        "nvidia-open=580.178.04-*",
+    ]
+    assert plan["finish"] == [["update-initramfs", "-u", "-k", "all"], ["modprobe", "nvidia"]]
+    (repository,) = plan["repositories"]
+    base = "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/"
+    assert repository == {
+        "key": f"{base}3bf863cc.pub",
+        "key_path": "/etc/apt/keyrings/cuda-3bf863cc.asc",
+        "path": "/etc/apt/sources.list.d/cuda-ubuntu2404.sources",
+        "content": f"Types: deb\nURIs: {base}\nSuites: /\nSigned-By: /etc/apt/keyrings/cuda-3bf863cc.asc\n",
+    }
+    # Nothing of it is installed yet.
+    assert plan["hold"] == []
+    assert "nvidia-open=580.*" in planned(fleet, "fresh_unresolved")["plan"]["packages"]
+
+
+def test_switches_bring_the_fabric_manager_of_the_loaded_driver(fleet):
+    result = planned(fleet, "switches")
+    assert result["fabric"] == "nvswitch"
+    assert result["plan"]["packages"] == [f"nvidia-fabricmanager={VERSION}-*", f"libnvidia-nscq={VERSION}-*"]
+    assert result["plan"]["services"] == ["nvidia-fabricmanager"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("too_old", f"too_old: driver {VERSION} is on the host, release next needs 999.1 or newer, and cuda_policy is"),
+        ("gone", "gone: the repository has no driver 580.65.06; it has 575.57.08, 580.178.04, 580.95.05"),
+        (
+            "upgrade",
+            f"upgrade: driver {VERSION} is not replaced, as no reboot may follow: a reboot is needed (the loaded "
+            f"driver is {VERSION}, 595.45.04 takes its place), and cuda_reboot_allowed is false",
+        ),
+        ("cpu_release", "cpu_release: release '0.32.0' names no minimum_driver for cuda; set cuda_version or"),
+    ],
+)
+def test_what_cannot_be_had_is_an_error_of_the_host(fleet, name, sentence):
+    assert fleet[name]["failure"].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nouveau", f"a reboot is needed ({NOUVEAU_REASON}), and cuda_reboot_allowed is false"),
+        ("nouveau_again", f"the host was rebooted for it already, and still: {NOUVEAU_REASON}"),
+        (
+            "nouveau_here",
+            f"a reboot is needed ({NOUVEAU_REASON}), and this host is the controller or runs on its kernel",
+        ),
+    ],
+)
+def test_a_reboot_that_must_not_be_made(fleet, name, why):
+    result = planned(fleet, name)
+    assert result["plan"]["reboot"] == [NOUVEAU_REASON]
+    assert result["no_reboot"].startswith(why)
+
+
+@pytest.mark.parametrize("name", ["nouveau_allowed", "nouveau_other", "nouveau_power"])
+def test_a_reboot_that_may_be_made(fleet, name):
+    result = planned(fleet, name)
+    assert result["no_reboot"] is None
+    assert result["mark"] == {"path": f"/{MARK}", "content": f"this boot\n{NOUVEAU_REASON}\n"}
+    # What needs the driver cannot start before.
+    assert result["plan"]["services"] == []
+
+
+def test_a_driver_is_replaced_where_the_reboot_may_follow(fleet):
+    result = planned(fleet, "upgrade_allowed")
+    assert "nvidia-open=595.45.04-*" in result["plan"]["packages"]
+    assert result["plan"]["remove"] == ["nvidia-dkms-580-open"]
+    assert (len(result["plan"]["reboot"]), result["no_reboot"]) == (1, None)
