@@ -11,10 +11,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import CATALOG, read
 
-# What else has a role's prefix: its fact, and what people declare of a host for the plans.
+# What else has a role's prefix: facts, what people declare of a host for the plans, and what the inventory plugin sets.
 FACTS = (
-    "accelerator_cuda_version", "accelerator_detected", "accelerator_driver_version", "accelerator_mec_firmware",
-    "accelerator_memory_gib",
+    "accelerator_bmc", "accelerator_bmc_password", "accelerator_bmc_username", "accelerator_conflict",
+    "accelerator_container_runtime", "accelerator_cuda_version", "accelerator_detected", "accelerator_discovered_at",
+    "accelerator_discovery_cache", "accelerator_driver_version", "accelerator_mec_firmware", "accelerator_memory_gib",
+    "accelerator_mixed", "accelerator_stale",
 )  # fmt: skip
 
 

@@ -90,8 +90,7 @@ def choose_engine(wanted: str, there: Sequence[Found]) -> Found:
         )
         packages = PACKAGES[wanted] if wanted else " or ".join(PACKAGES[name] for name in ENGINES)
         raise ContainerError(
-            f"{what} on this host; install the package {packages} first (a role container_runtime comes with a later "
-            "release)"
+            f"{what} on this host; install the package {packages} first, or let the role container_runtime do it"
         )
     found = by_name[names[0]]
     if not found.version:

@@ -9,9 +9,11 @@ import json
 
 import pytest
 from ansible.errors import AnsibleParserError
+from ansible_collections.baremetal.inference.plugins.action.role_options import FACTS, options_of
 from ansible_collections.baremetal.inference.plugins.inventory import accelerators
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips
 from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Answer
+from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import BMC_NAMES
 
 from tests.unit.inventory_plugin import inventory_of, parse, write_source
 
@@ -261,6 +263,15 @@ def test_bmcs_are_asked_once_while_the_cache_lasts_and_no_password_is_in_it(tmp_
     parse(source, cache=True)
     assert len(seen) == 3
     assert seen[2][0][0].address == "10.0.0.9"
+
+
+def test_no_role_takes_the_plugins_variables_for_misspelt_options(tmp_path):
+    discover(tmp_path, stale={"stale_since": "2026-11-21T08:00:00Z", "stale_reason": "silent"}, gpu_1=H100)
+    found = parse(write_source(tmp_path, {"fleet.csv": "name,accelerators\ngpu-1,h200:4 l40s:2\n"}))
+    names = {*found.variables["gpu-1"], *found.inventory.groups["all"].vars, *BMC_NAMES}
+    of_the_role = {name for name in names if name.startswith("accelerator_")} - options_of("accelerator")
+    assert {"accelerator_mixed", "accelerator_stale", "accelerator_conflict"} <= of_the_role
+    assert of_the_role <= set(FACTS)
 
 
 def test_a_bmc_that_failed_is_asked_again_while_the_others_are_not(tmp_path, monkeypatch):

@@ -136,7 +136,7 @@ def test_a_host_without_the_engine_is_told_what_to_install(wanted, message):
     with pytest.raises(ContainerError) as caught:
         choose_engine(wanted, [docker()] if wanted else [])
     assert str(caught.value).startswith(message)
-    assert "container_runtime comes with a later release" in str(caught.value)
+    assert "let the role container_runtime do it" in str(caught.value)
 
 
 def test_nvidia_chips_are_asked_for_by_cdi_names_where_there_is_a_specification():
