@@ -1,0 +1,123 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra import get_host
+
+TOP = Path(__file__).resolve().parents[3]
+INVENTORY = TOP / ".config/molecule/inventory/role"
+
+
+def connect(name: str) -> Any:
+    """Return a host over plain SSH: through Ansible each command takes seconds."""
+    lab = Path(os.environ["LAB_HOME"], os.environ["LAB_NAME"], "inventory.json")
+    inventory = json.loads(lab.read_text())["lab"]
+    return get_host(
+        f"ssh://root@{inventory['hosts'][name]['ansible_host']}",
+        ssh_identity_file=inventory["vars"]["ansible_ssh_private_key_file"],
+        ssh_extra_args=inventory["vars"]["ansible_ssh_common_args"],
+    )
+
+
+@dataclass
+class Engine:
+    """One engine of one host."""
+
+    host: Any
+    where: str
+    name: str
+
+    def info(self) -> dict:
+        """Return what the engine says of itself."""
+        form = "{{json .}}" if self.name == "docker" else "json"
+        return json.loads(self.host.check_output("%s info --format %s", self.name, form))
+
+    def run(self, name: str, *words: str) -> str:
+        """Have a container that sleeps, and return its name."""
+        self.host.run("%s rm -f %s", self.name, name)
+        options = " ".join(words)
+        self.host.check_output(
+            f"{self.name} run -d --name {name} --network host {options} tiny:1 /bin/busybox sleep 3600"
+        )
+        return name
+
+    def started(self, name: str) -> tuple[str, int]:
+        """Return when a container started, and its process."""
+        state = json.loads(self.host.check_output("%s inspect %s", self.name, name))[0]["State"]
+        assert state["Running"], state
+        return state["StartedAt"], state["Pid"]
+
+    def opens(self, name: str, device: str) -> bool:
+        """Return whether a container may open a device node. Only that it may: what is behind it does not matter."""
+        done = self.host.run(f"{self.name} exec {name} /bin/busybox sh -c ': < {device}'")
+        return done.rc == 0
+
+
+@pytest.fixture(scope="session")
+def engines() -> dict[tuple[str, str], Engine]:
+    """The engines of the hosts, each with a tiny image."""
+    found = {}
+    for where in ("cpu-12", "cpu-13"):
+        host = connect(where)
+        host.check_output("apt-get -qq update && apt-get -qq install -y busybox-static >&2")
+        for name in ("docker", "podman"):
+            host.check_output(f"tar -C / -cf - bin/busybox | {name} import - tiny:1")
+            found[where, name] = Engine(host, where, name)
+    return found
+
+
+@pytest.fixture(
+    params=[("cpu-12", "docker"), ("cpu-13", "docker"), ("cpu-12", "podman"), ("cpu-13", "podman")], ids="-".join
+)
+def engine(engines, request):
+    """Each engine of each host, and no containers left behind."""
+    found = engines[request.param]
+    yield found
+    found.host.run(f"{found.name} rm -f $({found.name} ps -aq)")
+
+
+@dataclass
+class Run:
+    """What a run of the playbook has said."""
+
+    rc: int
+    output: str
+
+    @property
+    def changed(self) -> int:
+        """Return the number of changes on all hosts."""
+        found = [line.partition("changed=")[2].split()[0] for line in self.output.splitlines() if "changed=" in line]
+        assert found, self.output
+        return sum(map(int, found))
+
+    @property
+    def flat(self) -> str:
+        """Return the output with its line breaks as blanks."""
+        return " ".join(self.output.split())
+
+
+@pytest.fixture(scope="session")
+def playbook():
+    """Run the role for an engine of one host, with other variables, as a user does."""
+
+    def run(engine: Engine, *options: str, **variables: Any) -> Run:
+        given = {"container_runtime_engine": engine.name, **variables}
+        book = "molecule/role_container_runtime/engine.yml"
+        command = ["ansible-playbook", "-i", str(INVENTORY), book, "--limit", engine.where, "-e", json.dumps(given)]
+        environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
+        done = subprocess.run(
+            [*command, *options], cwd=TOP, env=environment, capture_output=True, text=True, check=False
+        )
+        return Run(done.returncode, done.stdout + done.stderr)
+
+    return run

@@ -1,0 +1,311 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Real docker and podman of Debian 12 and 13: what the role has made of them, and what it does not do to them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+# A device that no container has by itself.
+DEVICE = "/dev/fuse"
+
+MIRRORS = {
+    "container_runtime_registry_mirrors": ["other:5000"],
+    "container_runtime_insecure_registries": ["mirror:5000"],
+}
+# NVIDIA's chips, as the role accelerator would have found them. Its toolkit is not to be had in the lab.
+CUDA = {"pretended": {"stack": "cuda", "count": 1}, "container_runtime_toolkit": "none"}
+SPECIFICATION = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": DEVICE}]}}],
+}
+VERSIONS = {
+    ("cpu-12", "docker"): "20.10",
+    ("cpu-13", "docker"): "26.1",
+    ("cpu-12", "podman"): "4.3",
+    ("cpu-13", "podman"): "5.4",
+}
+
+
+def test_the_version_is_the_one_that_plans_count_on(engine):
+    info = engine.info()
+    version = info["ServerVersion"] if engine.name == "docker" else info["version"]["Version"]
+    assert version.startswith(VERSIONS[engine.where, engine.name])
+
+
+def test_docker_runs_now_and_at_boot_and_is_held(engines):
+    for where in ("cpu-12", "cpu-13"):
+        host = engines[where, "docker"].host
+        service = host.service("docker")
+        assert service.is_running, host.check_output("journalctl -u docker --no-pager -n 30")
+        assert service.is_enabled
+        assert "docker.io" in host.check_output("apt-mark showhold").split()
+
+
+def test_docker_has_read_its_file_and_the_site_keeps_its_own(engines):
+    for where in ("cpu-12", "cpu-13"):
+        engine = engines[where, "docker"]
+        registries = engine.info()["RegistryConfig"]
+        assert registries["Mirrors"] == ["http://mirror:5000/"]
+        assert registries["IndexConfigs"]["mirror:5000"]["Secure"] is False
+        assert json.loads(engine.host.file("/etc/docker/daemon.json").content_string) == {
+            "log-opts": {"max-size": "9m"},
+            "features": {"buildkit": True},
+            "registry-mirrors": ["http://mirror:5000"],
+            "insecure-registries": ["mirror:5000"],
+        }
+
+
+def test_podman_knows_the_mirror(engines):
+    for where in ("cpu-12", "cpu-13"):
+        registries = engines[where, "podman"].info()["registries"]
+        assert registries["docker.io"]["Mirrors"][0]["Location"] == "mirror:5000"
+        assert registries["mirror:5000"]["Insecure"] is True
+
+
+def test_the_role_vllm_finds_what_was_installed(engine, playbook):
+    found = engine.host.check_output("%s --version", engine.name)
+    assert engine.name in found.lower()
+    fact = playbook(engine, "-v")
+    assert fact.rc == 0, fact.output
+    assert f"engine: {engine.name}" in fact.output
+    told = "set vllm_engine: podman" in fact.flat
+    assert told is (engine.name == "podman")
+
+
+def test_a_container_and_its_device_survive_a_second_run_and_a_daemon_reload(engine, playbook):
+    name = engine.run("survivor", "--device", DEVICE)
+    engine.run("without")
+    before = engine.started(name)
+    assert engine.opens(name, DEVICE)
+    assert not engine.opens("without", DEVICE)
+    done = playbook(engine)
+    assert (done.rc, done.changed) == (0, 0), done.output
+    engine.host.check_output("systemctl daemon-reload")
+    assert engine.started(name) == before
+    assert engine.opens(name, DEVICE)
+
+
+def test_check_mode_announces_a_change_with_its_lines_and_makes_none(engine, playbook):
+    path = "/etc/docker/daemon.json" if engine.name == "docker" else "/etc/containers/registries.conf.d"
+    before = engine.host.check_output("find %s -type f | xargs sha256sum", path)
+    done = playbook(engine, "--check", "--diff", **MIRRORS)
+    assert done.rc == 0, done.output
+    assert done.changed > 0
+    assert "+" in done.output
+    assert "other:5000" in done.output
+    assert engine.host.check_output("find %s -type f | xargs sha256sum", path) == before
+
+
+def test_a_changed_mirror_reaches_the_engine_under_running_containers(engine, playbook):
+    name = engine.run("survivor")
+    before = engine.started(name)
+    daemon = engine.host.check_output("systemctl show -P MainPID docker.service")
+    done = playbook(engine, **MIRRORS)
+    assert done.rc == 0, done.output
+    assert done.changed > 0
+    info = engine.info()
+    if engine.name == "docker":
+        assert info["RegistryConfig"]["Mirrors"] == ["https://other:5000/"]
+    else:
+        assert info["registries"]["docker.io"]["Mirrors"][0]["Location"] == "other:5000"
+    assert engine.started(name) == before
+    assert engine.host.check_output("systemctl show -P MainPID docker.service") == daemon
+    again = playbook(engine, **MIRRORS)
+    assert (again.rc, again.changed) == (0, 0), again.output
+    assert playbook(engine).rc == 0
+
+
+def test_another_storage_is_halted_by_running_containers(engine, playbook):
+    name = engine.run("survivor")
+    before = engine.started(name)
+    root = engine.info()["DockerRootDir"] if engine.name == "docker" else engine.info()["store"]["graphRoot"]
+    done = playbook(engine, container_runtime_storage=f"{root}/moved")
+    assert done.rc != 0
+    assert "survivor" in done.flat
+    assert "stop them first" in done.flat
+    assert done.changed == 0
+    assert engine.started(name) == before
+    assert f"{root}/moved" not in engine.host.check_output(
+        "cat /etc/docker/daemon.json /etc/containers/storage.conf || true"
+    )
+
+
+def test_a_file_that_docker_could_not_read_is_left_alone(engines, playbook):
+    engine = engines["cpu-13", "docker"]
+    good = engine.host.check_output("cat /etc/docker/daemon.json")
+    engine.host.check_output("echo '{\"debug\": tru}' > /etc/docker/daemon.json")
+    done = playbook(engine)
+    assert done.rc != 0
+    assert "/etc/docker/daemon.json is no JSON" in done.flat
+    assert engine.host.check_output("cat /etc/docker/daemon.json") == '{"debug": tru}'
+    engine.host.check_output("printf '%%s\\n' %s > /etc/docker/daemon.json", good)
+    assert playbook(engine).changed == 0
+
+
+def test_an_installation_that_was_cut_off_is_ended(engines, playbook):
+    engine = engines["cpu-12", "docker"]
+    engine.host.check_output("cd /tmp && apt-get -qq download busybox-static && dpkg --unpack busybox-static_*.deb >&2")
+    done = playbook(engine)
+    assert done.rc == 0, done.output
+    assert done.changed == 1
+    state = engine.host.check_output("dpkg-query -W -f '${db:Status-Status}' busybox-static")
+    assert state == "installed"
+    assert playbook(engine).changed == 0
+
+
+def test_a_docker_that_was_switched_off_is_started(engines, playbook):
+    engine = engines["cpu-12", "docker"]
+    engine.host.check_output("systemctl disable --now docker.socket docker.service >&2")
+    done = playbook(engine)
+    assert done.rc == 0, done.output
+    assert engine.host.service("docker").is_running
+    assert engine.host.service("docker").is_enabled
+
+
+def test_devices_of_cdi_reach_containers_and_survive_a_daemon_reload(engines, playbook):
+    engine = engines["cpu-13", "docker"]
+    name = engine.run("survivor")
+    done = playbook(engine, **CUDA)
+    assert done.rc != 0
+    assert "docker must be restarted (features.cdi), which stops its containers: survivor" in done.flat
+    engine.host.check_output("docker rm -f %s", name)
+    engine.host.check_output("mkdir -p /etc/cdi && echo %s > /etc/cdi/lab.json", json.dumps(SPECIFICATION))
+    done = playbook(engine, **CUDA)
+    assert done.rc == 0, done.output
+    assert engine.info()["CDISpecDirs"]
+    assert playbook(engine, **CUDA).changed == 0
+    engine.run(name, "--device", "nvidia.com/gpu=0")
+    assert engine.opens(name, "/dev/nvidia0")
+    engine.host.check_output("systemctl daemon-reload")
+    assert engine.opens(name, "/dev/nvidia0")
+    more = playbook(engine, **{**CUDA, "pretended": {"stack": "cuda", "count": 2}})
+    assert more.rc != 0
+    assert (
+        "NVIDIA's CDI specification lists 1 of 2 chips; run systemctl restart nvidia-cdi-refresh.service" in more.flat
+    )
+    engine.host.check_output("docker rm -f %s && rm /etc/cdi/lab.json", name)
+
+
+def test_a_docker_without_cdi_keeps_cgroups_by_itself_and_says_what_is_missing(engines, playbook):
+    engine = engines["cpu-12", "docker"]
+    done = playbook(engine, **CUDA)
+    assert done.rc != 0
+    assert "NVIDIA's hook, is not there; install the package nvidia-container-toolkit" in done.flat
+    assert "the driver is not loaded" in done.flat
+    info = engine.info()
+    assert info["CgroupDriver"] == "cgroupfs"
+    assert "nvidia" in info["Runtimes"]
+
+
+def test_podman_before_quadlet_still_knows_cdi(engines, playbook):
+    engine = engines["cpu-12", "podman"]
+    engine.host.check_output("mkdir -p /etc/cdi && echo %s > /etc/cdi/lab.json", json.dumps(SPECIFICATION))
+    done = playbook(engine, "-v", **CUDA)
+    assert done.rc == 0, done.output
+    name = engine.run("survivor", "--device", "nvidia.com/gpu=0")
+    engine.host.check_output("systemctl daemon-reload")
+    assert engine.opens(name, "/dev/nvidia0")
+    engine.host.check_output("podman rm -f %s && rm /etc/cdi/lab.json", name)
+
+
+@pytest.fixture
+def vendor(engines):
+    """What a site says that has its own mirror of Docker's repository, which it signs itself."""
+    host = engines["cpu-12", "docker"].host
+    host.check_output("systemctl is-active vendors")
+    return {
+        "container_runtime_source": "mirror",
+        "container_runtime_policy": "install",
+        "container_runtime_mirror_url": "http://127.0.0.1:8099",
+        "container_runtime_mirror_fingerprints": [host.check_output("cat /srv/vendors/fingerprint")],
+    }
+
+
+def installed(host, *names):
+    """Return which of these packages are installed."""
+    form = "${Package} ${db:Status-Status}\n"
+    lines = [host.run("dpkg-query -W -f %s %s", form, name).stdout.split() for name in names]
+    return [line[0] for line in lines if line[1:] == ["installed"]]
+
+
+DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "docker-ce", "docker-ce-cli", "containerd.io")
+
+
+def test_an_engine_of_another_source_is_left_alone(engines, playbook, vendor):
+    done = playbook(engines["cpu-12", "docker"], **{**vendor, "container_runtime_policy": "retain"})
+    assert (done.rc, done.changed) == (0, 0), done.output
+    assert "it works and is left alone (container_runtime_policy: retain)" in done.flat
+
+
+def test_what_cannot_be_trusted_or_reached_leaves_the_engine_as_it_was(engines, playbook, vendor):
+    engine = engines["cpu-12", "docker"]
+    before = installed(engine.host, *DOCKER_PACKAGES)
+    daemon = engine.host.check_output("systemctl show -P MainPID docker.service")
+    wrong = playbook(engine, **{**vendor, "container_runtime_mirror_fingerprints": []})
+    assert wrong.rc != 0
+    assert "expected 9DC858229FC7DD38854AE2D88D81803C0EBFCD88; nothing was installed" in wrong.flat
+    gone = playbook(engine, **{**vendor, "container_runtime_mirror_url": "http://127.0.0.1:8098"})
+    assert gone.rc != 0
+    assert "the key at http://127.0.0.1:8098/download.docker.com/linux/debian/gpg cannot be had" in gone.flat
+    engine.host.check_output(
+        "cd /srv/vendors && mkdir -p empty && cp --parents download.docker.com/linux/debian/gpg empty"
+    )
+    empty = playbook(engine, **{**vendor, "container_runtime_mirror_url": "http://127.0.0.1:8099/empty"})
+    assert empty.rc != 0
+    assert "packages cannot be read, and nothing was installed: " in empty.flat
+    assert "http://127.0.0.1:8099/empty/download.docker.com/linux/debian bookworm" in empty.flat
+    engine.run("victim")
+    running = playbook(engine, **vendor)
+    assert running.rc != 0
+    assert "must go before docker-ce comes, and containers run: victim; stop them first" in running.flat
+    assert installed(engine.host, *DOCKER_PACKAGES) == before
+    assert engine.host.check_output("systemctl show -P MainPID docker.service") == daemon
+    assert not engine.host.file("/etc/apt/sources.list.d/docker.sources").exists
+    engine.host.check_output("docker rm -f victim")
+
+
+def test_an_engine_of_another_source_is_replaced_in_one_step(engines, playbook, vendor):
+    engine = engines["cpu-12", "docker"]
+    told = playbook(engine, "--check", **vendor)
+    assert told.rc == 0, told.output
+    assert "Would be installed: docker-ce, docker-ce-cli, containerd.io" in told.flat
+    assert "docker.io" in installed(engine.host, *DOCKER_PACKAGES)
+    done = playbook(engine, **vendor)
+    assert done.rc == 0, done.output
+    assert installed(engine.host, *DOCKER_PACKAGES) == ["docker-ce", "docker-ce-cli", "containerd.io"]
+    assert "docker-ce" in engine.host.check_output("apt-mark showhold").split()
+    assert engine.info()["RegistryConfig"]["Mirrors"] == ["http://mirror:5000/"]
+    again = playbook(engine, **vendor)
+    assert (again.rc, again.changed) == (0, 0), again.output
+
+
+# Last: the images stay where they were.
+
+
+@pytest.mark.parametrize("where", ["cpu-12", "cpu-13"])
+def test_with_leave_docker_moves_under_running_containers(engines, playbook, where):
+    engine = engines[where, "docker"]
+    engine.run("victim")
+    wish = {"container_runtime_storage": "/var/lib/docker/moved", "container_runtime_restart_allowed": True}
+    done = playbook(engine, **wish)
+    assert done.rc == 0, done.output
+    assert engine.info()["DockerRootDir"] == "/var/lib/docker/moved"
+    assert "images of /var/lib/docker stay there" in done.flat
+    again = playbook(engine, **wish)
+    assert (again.rc, again.changed) == (0, 0), again.output
+
+
+@pytest.mark.parametrize("where", ["cpu-12", "cpu-13"])
+def test_podmans_storage_moves(engines, playbook, where):
+    engine = engines[where, "podman"]
+    wish = {"container_runtime_storage": "/var/lib/containers/moved"}
+    done = playbook(engine, **wish)
+    assert done.rc == 0, done.output
+    assert engine.info()["store"]["graphRoot"] == "/var/lib/containers/moved"
+    again = playbook(engine, **wish)
+    assert (again.rc, again.changed) == (0, 0), again.output

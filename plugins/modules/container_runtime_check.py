@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_runtime_check
+short_description: Prove that a container engine works and sees the accelerators
+version_added: 0.3.0
+description:
+  - Asks the engine for its version and looks whether it can give the host's accelerators to containers.
+  - Fails with what to do where it cannot. Changes nothing and starts no container.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  engine:
+    description:
+      - The engine that is to work.
+    type: str
+    choices: [docker, podman]
+    required: true
+  packager:
+    description:
+      - What manages the packages of this system.
+    type: str
+    choices: [deb, rpm]
+    required: true
+  stack:
+    description:
+      - The stack of the host's accelerators, as C(cuda), C(rocm), C(cann) or C(cpu).
+    type: str
+    default: cpu
+  count:
+    description:
+      - Number of accelerators that containers must be able to have.
+    type: int
+    default: 0
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: See that docker works and has eight chips to give
+  baremetal.inference.container_runtime_check:
+    engine: docker
+    packager: deb
+    stack: cuda
+    count: 8
+  become: true
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: The engine, as a fact of the host.
+  type: dict
+  returned: success
+  contains:
+    accelerator_container_runtime:
+      description: What runs containers, and what it can do.
+      type: dict
+      contains:
+        engine:
+          description: The engine.
+          type: str
+        version:
+          description: Its version.
+          type: str
+        toolkit:
+          description: Version of the vendor's container toolkit; empty without one.
+          type: str
+        gpus:
+          description: How NVIDIA's devices are asked for, C(cdi) or docker's C(flag) --gpus; empty on other stacks.
+          type: str
+        quadlet:
+          description: Whether podman makes units from quadlets.
+          type: bool
+        storage:
+          description: Directory of its images.
+          type: str
+"""
+
+import platform
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._container import ENGINES
+from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_check import check
+from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_host import read_host
+from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_state import (
+    RuntimePlanError,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "engine": {"type": "str", "choices": list(ENGINES), "required": True},
+            "packager": {"type": "str", "choices": ["deb", "rpm"], "required": True},
+            "stack": {"type": "str", "default": "cpu"},
+            "count": {"type": "int", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    module.run_command_environ_update = {"LC_ALL": "C"}
+
+    def run(words: Any) -> tuple[int, str, str]:
+        result: tuple[int, str, str] = module.run_command(list(words), handle_exceptions=True)
+        return result
+
+    host = read_host(module.params["packager"], run, module.get_bin_path)
+    engine, stack, count = (module.params[key] for key in ("engine", "stack", "count"))
+    try:
+        fact, warnings = check(engine, stack, count, host, module.get_bin_path, run)
+    except RuntimePlanError as exc:
+        module.fail_json(msg=f"{platform.node()}: {exc}")
+    for warning in warnings:
+        module.warn(warning)
+    module.exit_json(changed=False, ansible_facts={"accelerator_container_runtime": fact})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_runtime_key
+short_description: Have the key of a package repository, and no other
+version_added: 0.3.0
+description:
+  - Fetches the OpenPGP key of a package repository and installs it as a keyring file, if it is the key that is known
+    by its fingerprint. With another key in it, nothing is written.
+  - A keyring file that has the key already is left alone, and nothing is fetched.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The key is fetched and looked at.
+  diff_mode:
+    support: full
+options:
+  url:
+    description:
+      - Where the key is, with or without ASCII armour.
+    type: str
+    required: true
+  path:
+    description:
+      - The keyring file. Its directory is made where it is not there.
+    type: path
+    required: true
+  fingerprints:
+    description:
+      - Fingerprints of the primary keys that it has to hold, in capitals and without blanks.
+    type: list
+    elements: str
+    required: true
+  timeout:
+    description:
+      - Seconds to wait for an answer.
+    type: int
+    default: 20
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Have Docker's key
+  baremetal.inference.container_runtime_key:
+    url: https://download.docker.com/linux/debian/gpg
+    path: /etc/apt/keyrings/docker.asc
+    fingerprints: [9DC858229FC7DD38854AE2D88D81803C0EBFCD88]
+  become: true
+"""
+
+RETURN = r"""
+fingerprints:
+  description: Fingerprints of the primary keys that the file holds.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import os
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import fetch_url
+from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_keys import (
+    KeyFileError,
+    armoured,
+    fingerprints,
+)
+
+# Far more than any vendor's key; what is longer is some other page.
+LARGEST = 1 << 20
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "path": {"type": "path", "required": True},
+            "fingerprints": {"type": "list", "elements": "str", "required": True, "no_log": False},
+            "timeout": {"type": "int", "default": 20},
+        },
+        supports_check_mode=True,
+    )
+    path, wanted = module.params["path"], sorted(module.params["fingerprints"])
+    there = present(path)
+    if there != wanted:
+        data = fetched(module)
+        if not module.check_mode:
+            write(module, path, armoured(data))
+    lines = ["".join(f"{name}\n" for name in names) for names in (there, wanted)]
+    module.exit_json(
+        changed=there != wanted,
+        fingerprints=wanted,
+        diff={"before": lines[0], "after": lines[1], "before_header": path, "after_header": path},
+    )
+
+
+def present(path: str) -> list[str]:
+    """Return the fingerprints of a keyring file, none for a file that is not there or holds no keys."""
+    try:
+        with open(path, "rb") as file:
+            return fingerprints(file.read())
+    except (OSError, KeyFileError):
+        return []
+
+
+def fetched(module: AnsibleModule) -> bytes:
+    """Return the key; fails for one that is not the wanted one."""
+    url, wanted = module.params["url"], sorted(module.params["fingerprints"])
+    response, info = fetch_url(module, url, timeout=module.params["timeout"])
+    if response is None or info["status"] != 200:
+        module.fail_json(
+            msg=f"the key at {url} cannot be had: {info['msg']}; see that this host reaches it, or name a "
+            "mirror of the site (container_runtime_source: mirror)"
+        )
+    data: bytes = response.read(LARGEST)
+    try:
+        found = fingerprints(data)
+    except KeyFileError as exc:
+        module.fail_json(msg=f"{url}: found {exc}, expected the key {', '.join(wanted)}; nothing was installed")
+    if found != wanted:
+        module.fail_json(
+            msg=f"{url}: found the key {', '.join(found)}, expected {', '.join(wanted)}; nothing was installed. Ask "
+            "the vendor before a new key is trusted"
+        )
+    return data
+
+
+def write(module: AnsibleModule, path: str, data: bytes) -> None:
+    """Put the file there at once and whole, for everyone to read."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".")
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(temporary, 0o644)
+    module.atomic_move(temporary, path)
+
+
+if __name__ == "__main__":
+    main()
