@@ -23,7 +23,7 @@ description:
 author:
   - the baremetal.inference authors (@baremetal-inference)
 requirements:
-  - for O(redfish), the Python package C(redfish) on the controller
+  - for O(redfish), the Python package C(redfish[aiohttp]) on the controller
 extends_documentation_fragment:
   - ansible.builtin.constructed
   - ansible.builtin.inventory_cache
@@ -175,7 +175,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import
 )
 
 # From 2.19 on Ansible templates only what somebody vouches for.
-TEXT_IS_TEXT = not ansible_version.startswith(("2.16.", "2.17.", "2.18."))
+TEXT_IS_TEXT = not ansible_version.startswith("2.18.")
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -197,7 +197,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         sources = [source for source in (*inventory.processed_sources, path) if source]
         self._variables = HostVariables(loader, inventory, sources, self.get_option("use_vars_plugins"))
         self._wanted = NAMES + BMC_NAMES if self.get_option("redfish") else NAMES
-        self._facts = CachedFacts(self.get_option("use_fact_cache"))
+        self._facts = CachedFacts(self.get_option("use_fact_cache"), self.display.warning)
         try:
             catalogue = load_catalogue([self._resolved(name) for name in self.get_option("catalog_path")])
             candidates = self._candidates(catalogue)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from functools import reduce
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from ansible import constants
 from ansible.inventory.group import Group
@@ -106,8 +106,9 @@ def _hosts_with_files(sources: Sequence[str]) -> set[str] | None:
 class CachedFacts:
     """The facts that Ansible keeps between runs; nothing where it keeps none."""
 
-    def __init__(self, enabled: bool) -> None:
+    def __init__(self, enabled: bool, warn: Callable[[str], None]) -> None:
         self._cache = None
+        self._warn = warn
         if enabled and constants.CACHE_PLUGIN not in _MEMORY:
             self._cache = cache_loader.get(constants.CACHE_PLUGIN)
 
@@ -117,6 +118,7 @@ class CachedFacts:
             return {}
         try:
             facts = self._cache.get(host)
-        except Exception:  # a cache that is damaged is for the plays to complain about
+        except Exception as exc:  # cache plugins raise what they like; one host's damaged facts stop no inventory
+            self._warn(f"the fact cache of {host} cannot be read, nothing is taken from it: {exc}")
             return {}
         return facts if isinstance(facts, Mapping) else {}

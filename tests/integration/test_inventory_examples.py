@@ -189,7 +189,6 @@ def test_3_netbox_with_a_type_that_nobody_mapped(site, netbox):
 @pytest.fixture
 def bmcs(site, tmp_path):
     """BMCs in place of those of the page, by its addresses; and what an administrator has: an authority, a password."""
-    pytest.importorskip("redfish.aio", reason="the Python package redfish is not installed")
     shown = {
         "10.1.0.1": hgx(), "10.1.0.2": hgx(), "10.2.0.1": idrac(), "10.2.0.2": ibmc(), "10.2.0.3": plain(),
     }  # fmt: skip

@@ -19,10 +19,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import bcrypt
 import pytest
-
-pytest.importorskip("redfish.aio.client")
-
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish import RedfishError, found
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish_survey import read_documents
 from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Bmc, Limits, ask_bmcs
@@ -196,8 +194,6 @@ def test_the_inventory_of_200_bmcs(tmp_path, capsys):
 
 def test_openstacks_emulator(tmp_path):
     """A service that others wrote; it shows no PCI devices, so what is proved is the way there: TLS, account, paths."""
-    pytest.importorskip("sushy_tools")
-    bcrypt = pytest.importorskip("bcrypt")
     authority(tmp_path, ["127.0.0.1"])
     key, certificate = (tmp_path / "server.pem").read_text().split("-----BEGIN CERTIFICATE", 1)
     (tmp_path / "key.pem").write_text(key)

@@ -12,10 +12,6 @@ import copy
 import json
 import os
 
-import pytest
-
-pytest.importorskip("hypothesis")
-
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips, RedfishError, found, model_of
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish_survey import (
     MAX_DOCUMENTS,

@@ -11,9 +11,6 @@ import sys
 import time
 
 import pytest
-
-pytest.importorskip("redfish.aio.client")
-
 from ansible_collections.baremetal.inference.plugins.module_utils._redfish import RedfishError
 from ansible_collections.baremetal.inference.plugins.plugin_utils import _bmcs, _redfish_http
 from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Bmc, Limits, ask_bmcs
