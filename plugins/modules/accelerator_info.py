@@ -16,6 +16,7 @@ description:
     that they belong to, and a partitioned chip (MIG) counts as one.
 extends_documentation_fragment:
   - baremetal.inference.attributes
+  - baremetal.inference.kernel_trees
 attributes:
   check_mode:
     support: full
@@ -51,16 +52,6 @@ options:
     type: list
     elements: str
     default: []
-  sysfs_root:
-    description:
-      - Where sysfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /sys
-  proc_root:
-    description:
-      - Where procfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /proc
 notes:
   - Memory is in MiB, as drivers count it. It is the nominal memory that the catalogue gives in GiB. Nothing is asked of
     the chip itself, so a driver may report one or two percent less.

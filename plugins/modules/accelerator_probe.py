@@ -19,6 +19,7 @@ description:
   - Where the kernel tells the memory of a chip (amdgpu), that goes before the nominal memory of the catalogue.
 extends_documentation_fragment:
   - baremetal.inference.attributes
+  - baremetal.inference.kernel_trees
 attributes:
   check_mode:
     support: full
@@ -32,16 +33,6 @@ options:
     type: list
     elements: path
     default: []
-  sysfs_root:
-    description:
-      - Where sysfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /sys
-  proc_root:
-    description:
-      - Where procfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /proc
 notes:
   - Virtual functions beside the chip that they belong to are left out, and so are devices that every server has
     (storage, network, bridges) unless the catalogue lists them.

@@ -17,6 +17,7 @@ description:
   - A host that cannot get what it needs is an error that says why, before anything is changed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
+  - baremetal.inference.kernel_trees
 attributes:
   check_mode:
     support: full
@@ -94,16 +95,6 @@ options:
       - Where the host's files are. Tests show a tree of their own here.
     type: path
     default: /
-  sysfs_root:
-    description:
-      - Where sysfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /sys
-  proc_root:
-    description:
-      - Where procfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /proc
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -17,6 +17,7 @@ description:
   - Changes nothing. What it cannot see without root (the kernel's log, MOK keys) it takes for empty.
 extends_documentation_fragment:
   - baremetal.inference.attributes
+  - baremetal.inference.kernel_trees
 attributes:
   check_mode:
     support: full
@@ -57,16 +58,6 @@ options:
       - Where the host's files are. Tests show a tree of their own here.
     type: path
     default: /
-  sysfs_root:
-    description:
-      - Where sysfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /sys
-  proc_root:
-    description:
-      - Where procfs is mounted on the host. Tests show a tree of their own here.
-    type: path
-    default: /proc
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
