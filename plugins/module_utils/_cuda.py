@@ -14,10 +14,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._cuda_packages
     Driver,
     driver_packages,
     fabric_packages,
-    header_packages,
     is_driver,
     is_fabric,
-    is_installed,
     kernel_packages,
     on_disk,
     platform,
@@ -43,14 +41,23 @@ from ansible_collections.baremetal.inference.plugins.module_utils._stack import 
     newest,
     upstream_version,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_packages import (
+    check_secure_boot,
+    header_packages,
+    is_installed,
+    rebuild_initramfs,
+)
 
 NOUVEAU = File("/etc/modprobe.d/baremetal-nouveau.conf", "blacklist nouveau\noptions nouveau modeset=0\n")
 # Ubuntu's unit starts it with persistence mode off.
 PERSISTENCE = File(
     "/etc/systemd/system/nvidia-persistenced.service.d/baremetal.conf",
     "[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --persistence-mode --verbose\n",
+    restarts="nvidia-persistenced",
 )
 NVLINK5_MODULES = File("/etc/modules-load.d/baremetal-nvlink5.conf", "mlx5_core\nib_umad\n")
+# Those first that need the others.
+UNLOAD = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia", "nouveau")
 FILES = (NOUVEAU, PERSISTENCE, NVLINK5_MODULES)
 
 
@@ -107,7 +114,10 @@ def _plan(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | N
     _may(host, wish, missing, remove, change)
     needs = missing if wish.source != NONE else ()
     ours = any(is_driver(package.name) for package in needs)
+    reboot = _reboot(host, change)
     return Plan(
+        replaces=(_loaded(host) or "") if reboot else "",
+        unload=tuple(name for name in UNLOAD if name in host.modules) if reboot else (),
         remove_first=change.remove_first,
         repositories=repositories(host, wish.source, wish.mirror, wish.epel) if ours else (),
         prepare=change.prepare,
@@ -115,9 +125,9 @@ def _plan(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | N
         remove=remove,
         hold=_held(host, change.packages, remove) if wish.hold else (),
         files=(NOUVEAU, PERSISTENCE, *((NVLINK5_MODULES,) if hardware.fabric == NVLINK5 else ())),
-        finish=_finish(host, hardware, change),
+        finish=_finish(host, hardware, change, bool(reboot)),
         services=("nvidia-persistenced", *(("nvidia-fabricmanager",) if hardware.fabric else ())),
-        reboot=_reboot(host, change),
+        reboot=reboot,
         notes=(*change.notes, *_notes(hardware)),
     )
 
@@ -159,7 +169,7 @@ def _install(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] 
     packages = [*header_packages(host), *driver_packages(host, wish.source, driver)]
     if hardware.fabric:
         packages += fabric_packages(host, wish.source, version or f"{branch}.*", hardware.fabric == NVLINK5)
-    _check_secure_boot(host)
+    check_secure_boot(host)
     names = {package.name for package in packages}
     remove = tuple(name for name in sorted(kernel_packages(host)) if name not in names)
     remove_first: tuple[str, ...] = ()
@@ -239,16 +249,6 @@ def _may(host: Host, wish: Wish, missing: Sequence[Package], remove: Sequence[st
         raise StackError(f"cuda_policy is halt, and {what}: {', '.join(words)}")
 
 
-def _check_secure_boot(host: Host) -> None:
-    if host.secure_boot and not host.signing_key_enrolled:
-        key = "/var/lib/shim-signed/mok/MOK.der" if host.distribution == "ubuntu" else "/var/lib/dkms/mok.pub"
-        raise StackError(
-            f"Secure Boot is on and the key that DKMS signs modules with ({key}) is not enrolled, so that the kernel "
-            f"would refuse the driver; run 'mokutil --import {key}', reboot and confirm at the console, or switch "
-            "Secure Boot off in the firmware"
-        )
-
-
 def _held(host: Host, packages: Sequence[Package], remove: Sequence[str]) -> tuple[str, ...]:
     names = {*host.packages, *(package.name for package in packages)} - set(remove)
     return tuple(sorted(name for name in names if is_driver(name)))
@@ -258,7 +258,7 @@ def _loaded(host: Host) -> str | None:
     return host.modules["nvidia"].version if "nvidia" in host.modules else None
 
 
-def _finish(host: Host, hardware: Hardware, change: _Change) -> tuple[Command, ...]:
+def _finish(host: Host, hardware: Hardware, change: _Change, waits: bool) -> tuple[Command, ...]:
     commands = []
     if not change.is_new and kernel_packages(host):
         built = {
@@ -270,9 +270,8 @@ def _finish(host: Host, hardware: Hardware, change: _Change) -> tuple[Command, .
             if kernel not in built
         ]
     if change.is_new or "nouveau" in host.modules:
-        argv = ("update-initramfs", "-u", "-k", "all") if host.manager == APT else ("dracut", "--force")
-        commands.append(Command(argv, "nouveau must not come back from the initial file system"))
-    if not _reboot(host, change) and "nvidia" not in host.modules:
+        commands.append(rebuild_initramfs(host, "nouveau must not come back from the initial file system"))
+    if not waits and "nvidia" not in host.modules:
         commands.append(Command(("modprobe", "nvidia"), "nothing is in its way, so no reboot is needed"))
     if hardware.fabric == NVLINK5:
         lacking = [name for name in ("mlx5_core", "ib_umad") if name not in host.modules]

@@ -1,15 +1,13 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvidia-smi, the kernel and DKMS say of NVIDIA's driver, taken apart. No I/O."""
+"""What nvidia-smi and the kernel say of NVIDIA's driver, taken apart. No I/O."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
-
-from ansible_collections.baremetal.inference.plugins.module_utils._stack import DkmsBuild
 
 # What nvidia-smi --query-gpu is asked for, in the order of GpuAnswer.
 QUERY = (
@@ -23,9 +21,6 @@ QUERY = (
     "pci.bus_id",
     "pci.device_id",
 )
-# "nvidia/580.95.05, 6.1.0-28-amd64, x86_64: installed"; before version 3 "nvidia, 580.95.05, ..."; "added" has no
-# kernel. Warnings may follow the state.
-_DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)?\s*: (added|built|installed)")
 _XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+),?\s*(.*)")
 _NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
 
@@ -67,15 +62,6 @@ class GpuReport:
     fabric_status: str
     recovery: str
     remapping_failed: bool
-
-
-@dataclass(frozen=True)
-class ModuleInfo:
-    """A module on disk, by modinfo; ``kernel`` is the one that it was built for."""
-
-    version: str
-    srcversion: str
-    kernel: str
 
 
 @dataclass(frozen=True)
@@ -123,24 +109,6 @@ def _report(gpu: ElementTree.Element) -> GpuReport:
         value("gpu_recovery_action"),
         value("remapped_rows/remapped_row_failure") == "Yes",
     )
-
-
-def parse_module_info(text: str) -> ModuleInfo | None:
-    """Return what modinfo says of a module, None where it found none."""
-    fields: dict[str, str] = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(name.strip(), value.strip())
-    if "filename" not in fields:
-        return None
-    kernel = (fields.get("vermagic") or " ").split(" ")[0]
-    return ModuleInfo(fields.get("version", ""), fields.get("srcversion", ""), kernel)
-
-
-def parse_dkms(text: str) -> tuple[DkmsBuild, ...]:
-    """Return the builds of ``dkms status``."""
-    return tuple(DkmsBuild(name, version, kernel or "", state) for name, version, kernel, state in _DKMS.findall(text))
 
 
 def parse_xids(text: str) -> list[Xid]:

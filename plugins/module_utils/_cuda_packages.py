@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._stack import 
     newest,
     upstream_version,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_packages import debian_archive, epel, exact
 
 # What the vendor's repository calls the distributions that are supported here. UNCONFIRMED: ubuntu2204 and rhel9 were
 # seen in use, not asked for today.
@@ -49,10 +49,6 @@ KEYS = {
     "rhel9": "D42D0685",
     "rhel10": "CDF6BA43",
 }
-# DKMS of RHEL and its clones comes from there. UNCONFIRMED: paths are from general knowledge.
-EPEL_URL = "https://dl.fedoraproject.org/pub/epel"
-DEBIAN_URL = "http://deb.debian.org/debian"
-DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # The driver branch that each release of Debian carries itself.
 DEBIAN_BRANCHES = {"12": 535, "13": 550}
 
@@ -70,7 +66,6 @@ _OTHER = re.compile(r"nvidia-(container|docker|driver-pinning|cdi)|libnvidia-con
 _KERNEL = re.compile(r"(nvidia-dkms(-\d+)?(-server)?|nvidia-(open-)?kernel(-open)?-dkms|kmod-nvidia-.+-dkms)(-open)?$")
 _TOOLS = re.compile(r"nvidia-(smi|driver-cuda|utils(-\d+(-server)?)?)$")
 _FABRIC = re.compile(r"nvidia-fabric-?manager(-\d+)?$")
-_IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)([a-z][\w.-]*)$")
 
 
 @dataclass(frozen=True)
@@ -90,11 +85,6 @@ class Driver:
         return exact(self.version, manager) if self.version else f"{self.branch}.*"
 
 
-def exact(version: str, manager: str) -> str:
-    """Return what means one upstream version, whatever revision its packages have."""
-    return version if manager == DNF else f"{version}-*"
-
-
 def platform(host: Host) -> str:
     """Return what the vendor's repository calls the operating system. Raises StackError where it is not supported."""
     like = host.distribution in RHEL_LIKE
@@ -109,8 +99,8 @@ def platform(host: Host) -> str:
     return tag
 
 
-def repositories(host: Host, source: str, mirror: str, epel: str) -> tuple[Repository, ...]:
-    """Return the repositories that the driver needs; ``mirror`` and ``epel`` stand for their public addresses."""
+def repositories(host: Host, source: str, mirror: str, epel_mirror: str) -> tuple[Repository, ...]:
+    """Return the repositories that the driver needs; the mirrors stand for their public addresses."""
     tag = platform(host)
     if source == DISTRO:
         return () if host.distribution == "ubuntu" else (_debian(host, mirror),)
@@ -121,23 +111,13 @@ def repositories(host: Host, source: str, mirror: str, epel: str) -> tuple[Repos
         return (Repository(f"cuda-{tag}", base, Key(f"{base}{key}.pub", path, key), suites=("/",)),)
     path = f"/etc/pki/rpm-gpg/RPM-GPG-KEY-cuda-{key}"
     cuda = Repository(f"cuda-{tag}", base, Key(f"{base}{key}.pub", path, key))
-    return (cuda,) if "dkms" in host.packages else (_epel(host, epel), cuda)
+    return (cuda,) if "dkms" in host.packages else (epel(host, epel_mirror), cuda)
 
 
 def _debian(host: Host, mirror: str) -> Repository:
     if host.distribution != "debian":
         raise StackError(f"{host.title} has no NVIDIA driver of its own; set cuda_source to vendor or mirror")
-    suites = (host.codename, f"{host.codename}-updates")
-    key = Key("", DEBIAN_KEYRING, "")
-    components = ("contrib", "non-free", "non-free-firmware")
-    return Repository("debian-non-free", mirror or DEBIAN_URL, key, suites, components)
-
-
-def _epel(host: Host, epel: str) -> Repository:
-    base = epel.rstrip("/") or EPEL_URL
-    name = f"RPM-GPG-KEY-EPEL-{host.major}"
-    key = Key(f"{base}/{name}", f"/etc/pki/rpm-gpg/{name}", "")
-    return Repository("epel", f"{base}/{host.major}/Everything/{host.architecture}/", key)
+    return debian_archive(host, mirror, "debian-non-free", ("contrib", "non-free", "non-free-firmware"))
 
 
 def preparation(host: Host, source: str, driver: Driver) -> tuple[Command, ...]:
@@ -225,17 +205,6 @@ def fabric_packages(host: Host, source: str, version: str, nvlink5: bool) -> lis
     return [*(Package(name, at) for name in names), *more]
 
 
-def header_packages(host: Host) -> list[Package]:
-    """Return what DKMS needs: headers of the running kernel, of the next one, and those that follow upgrades."""
-    if host.manager == DNF:
-        names = [f"kernel-devel-{kernel}" for kernel in host.kernels]
-        return [Package(name) for name in [*names, f"kernel-devel-matched-{host.next_kernel}", "dkms"]]
-    found = (_IMAGE.match(name) for name in sorted(host.packages))
-    names = [f"linux-headers-{kernel}" for kernel in host.kernels]
-    names += [f"linux-headers-{match.group(1)}" for match in found if match]
-    return [Package(name) for name in [*names, "dkms"]]
-
-
 def is_driver(name: str) -> bool:
     """Return whether a package belongs to the driver or the fabric manager, so that it is held with them."""
     return bool(_DRIVER.match(name)) and not _OTHER.match(name)
@@ -264,12 +233,3 @@ def on_disk(host: Host) -> str | None:
     tools = [version for name, version in host.packages.items() if _TOOLS.match(name)]
     versions = list(map(upstream_version, list(kernel_packages(host).values()) or tools))
     return newest(versions) if versions else None
-
-
-def is_installed(host: Host, package: Package) -> bool:
-    """Return whether a package is there in the version that is wanted."""
-    found = host.packages.get(package.name)
-    if found is None or package.version is None:
-        return found is not None
-    bare = found.split(":", 1)[-1]
-    return any(fnmatch.fnmatchcase(text, package.version) for text in (bare, upstream_version(bare)))

@@ -6,24 +6,36 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils._cuda_answers import (
     GpuAnswer,
     GpuReport,
-    ModuleInfo,
-    parse_module_info,
     parse_query,
     parse_report,
     parse_xids,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._cuda_hardware import OPEN, PROPRIETARY
 from ansible_collections.baremetal.inference.plugins.module_utils._cuda_packages import is_driver, is_fabric
-from ansible_collections.baremetal.inference.plugins.module_utils._stack import APT, Host, at_least, upstream_version
+from ansible_collections.baremetal.inference.plugins.module_utils._stack import Host, upstream_version
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_answers import (
+    NOT_FOUND,
+    NOT_INSTALLED,
+    TIMED_OUT,
+    Answer,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_proof import (
+    Finding,
+    Kind,
+    loaded_version,
+    prove_holds,
+    prove_kernels,
+    prove_minimum,
+    prove_modules,
+)
 
-NOT_FOUND = 127
-TIMED_OUT = 124
+KIND = Kind("cuda", "nvidia", "nvidia", is_driver, "nvrm")
 PERSISTENCED = "nvidia-persistenced"
 FABRIC_MANAGER = "nvidia-fabricmanager"
 
@@ -85,15 +97,6 @@ XIDS = {
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a command answered; ``rc`` is 127 where it is not installed and 124 where it did not come to an end."""
-
-    rc: int
-    out: str = ""
-    err: str = ""
-
-
-@dataclass(frozen=True)
 class Recording:
     """What was read on a host, as texts.
 
@@ -106,8 +109,8 @@ class Recording:
     host: Host
     chips: tuple[str, ...]
     fabric: str = ""
-    query: Answer = Answer(NOT_FOUND)
-    report: Answer = Answer(NOT_FOUND)
+    query: Answer = NOT_INSTALLED
+    report: Answer = NOT_INSTALLED
     information: Mapping[str, str] = field(default_factory=dict)
     disk: Mapping[str, str] = field(default_factory=dict)
     services: Mapping[str, str] = field(default_factory=dict)
@@ -123,30 +126,19 @@ class Recording:
         return OPEN if "Open Kernel Module" in self.nvrm else PROPRIETARY
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is wrong, on what, and what to do about it."""
-
-    what: str
-    where: str
-    action: str
-
-    def as_dict(self) -> dict[str, str]:
-        """Return the finding as plain data, JSON-serialisable."""
-        return asdict(self)
-
-
 def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Finding]:
     """Return what is wrong with the driver, nothing where all is proven.
 
     ``minimum`` is the oldest driver that the release works with, empty for any.
     """
     gpus, reports = parse_query(recording.query.out), parse_report(recording.report.out)
+    host, disk = recording.host, recording.disk
     return [
-        *_modules(recording),
-        *_next_kernel(recording),
-        *_version(recording, minimum),
-        *(_holds(recording.host) if hold else ()),
+        *_nouveau(host),
+        *prove_modules(KIND, host, disk, recording.build_log),
+        *prove_kernels(KIND, host, disk, recording.build_log),
+        *prove_minimum(KIND, host, minimum),
+        *(prove_holds(KIND, host) if hold else ()),
         *_tool(recording, gpus),
         *_states(reports, recording.fabric),
         *_services(recording),
@@ -155,99 +147,9 @@ def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Fi
     ]
 
 
-def loaded_version(host: Host) -> str:
-    """Return the version of the module that is loaded, empty where none is."""
-    return host.modules["nvidia"].version or "" if "nvidia" in host.modules else ""
-
-
-def _modules(recording: Recording) -> Iterator[Finding]:
-    """Yield where the module that is loaded is not the one on disk for this kernel."""
-    host = recording.host
-    disk = parse_module_info(recording.disk.get(host.kernel, ""))
+def _nouveau(host: Host) -> Iterator[Finding]:
     if "nouveau" in host.modules:
         yield Finding("nouveau is loaded and holds the chips", "module nouveau", "keep it from loading and reboot")
-    if "nvidia" not in host.modules:
-        yield _not_loaded(recording, disk)
-        return
-    loaded = host.modules["nvidia"]
-    if disk is None:
-        yield _not_built(recording, host.kernel, "the next load of the driver fails: ")
-    elif disk.version != loaded.version:
-        yield Finding(
-            f"driver {loaded.version} is loaded, {disk.version} is on disk",
-            "module nvidia",
-            "reboot, or stop what uses the chips and load the module again",
-        )
-    elif loaded.srcversion and disk.srcversion != loaded.srcversion:
-        yield Finding(
-            f"the driver that is loaded (srcversion {loaded.srcversion}) is another build of {disk.version} than the "
-            f"one on disk (srcversion {disk.srcversion})",
-            "module nvidia",
-            "reboot, or stop what uses the chips and load the module again",
-        )
-
-
-def _not_loaded(recording: Recording, disk: ModuleInfo | None) -> Finding:
-    host = recording.host
-    if disk is None:
-        return _not_built(recording, host.kernel, "no driver is loaded: ")
-    if host.secure_boot and not host.signing_key_enrolled:
-        return Finding(
-            f"driver {disk.version} is on disk and not loaded: Secure Boot is on and the key that DKMS signs with is "
-            "not enrolled",
-            "module nvidia",
-            "enrol the key with 'mokutil --import' and confirm at the console, or switch Secure Boot off",
-        )
-    return Finding(
-        f"driver {disk.version} is on disk and not loaded",
-        "module nvidia",
-        "run 'modprobe nvidia' and read what the kernel says with 'dmesg | grep -i nvrm'",
-    )
-
-
-def _not_built(recording: Recording, kernel: str, before: str) -> Finding:
-    host = recording.host
-    headers = f"{'linux-headers' if host.manager == APT else 'kernel-devel'}-{kernel}"
-    builds = [build for build in host.dkms if build.module.startswith("nvidia")]
-    lacks = "" if headers in host.packages else f"install {headers}, then "
-    action = f"{lacks}run 'dkms autoinstall -k {kernel}'" if builds else "install the driver for this kernel"
-    if recording.build_log:
-        action += f"; the last build ended with: {recording.build_log}"
-    elif builds:
-        action += f"; if that fails, read /var/lib/dkms/{builds[0].module}/{builds[0].version}/build/make.log"
-    return Finding(f"{before}there is no module for kernel {kernel}", f"kernel {kernel}", action)
-
-
-def _next_kernel(recording: Recording) -> Iterator[Finding]:
-    host = recording.host
-    for kernel in host.kernels:
-        disk = parse_module_info(recording.disk.get(kernel, ""))
-        if disk is None:
-            if kernel != host.kernel:
-                yield _not_built(recording, kernel, "the machine boots next without a driver: ")
-        elif disk.kernel != kernel:
-            yield Finding(
-                f"the module for kernel {kernel} was built for {disk.kernel or 'an unknown one'}",
-                f"kernel {kernel}",
-                f"run 'dkms autoinstall --force -k {kernel}'",
-            )
-
-
-def _version(recording: Recording, minimum: str) -> Iterator[Finding]:
-    loaded = loaded_version(recording.host)
-    if loaded and minimum and not at_least(loaded, minimum):
-        yield Finding(
-            f"driver {loaded} is loaded, the release needs {minimum} or newer",
-            "module nvidia",
-            "set cuda_policy to install, or choose a release that does with it",
-        )
-
-
-def _holds(host: Host) -> Iterator[Finding]:
-    free = sorted(name for name in host.packages if is_driver(name) and name not in host.holds)
-    if free:
-        how = "apt-mark hold" if host.manager == APT else "dnf versionlock add"
-        yield Finding("an upgrade may replace parts of the driver", ", ".join(free), f"run '{how} {' '.join(free)}'")
 
 
 def _tool(recording: Recording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
@@ -312,7 +214,7 @@ def _services(recording: Recording) -> Iterator[Finding]:
 def _fabric(recording: Recording) -> Iterator[Finding]:
     """Yield fabric managers of another version than the driver, and those that have nothing to manage."""
     host = recording.host
-    loaded = loaded_version(host)
+    loaded = loaded_version(KIND, host)
     for name, version in sorted(host.packages.items()):
         if not is_fabric(name):
             continue

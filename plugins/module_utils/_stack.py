@@ -26,6 +26,8 @@ SOURCES = (VENDOR, DISTRO, MIRROR, NONE)
 
 # Clones by the names that /etc/os-release gives them: they take RHEL's packages.
 RHEL_LIKE = ("rhel", "almalinux", "rocky", "centos", "ol")
+# Systems with dnf that take packages of their own.
+OPENEULER_LIKE = ("openeuler", "kylin", "uos", "bclinux", "ctyunos", "euleros")
 APT = "apt"
 DNF = "dnf"
 
@@ -59,7 +61,9 @@ class Host:
     ``distribution`` and ``version`` are ID and VERSION_ID of /etc/os-release (ubuntu, 24.04), ``architecture`` is that
     of uname. ``next_kernel`` is the release that boots next. ``secure_boot`` is None where the firmware does not say,
     ``signing_key_enrolled`` where nobody can tell. ``packages`` are those of kernels, drivers and what they need, with
-    their full versions, ``holds`` the names of those that no upgrade touches.
+    their full versions, ``holds`` the names of those that no upgrade touches. ``groups`` are those that the stack needs
+    and that are there, with their members, ``users`` the like with the names of their groups. ``unfinished`` are
+    packages whose installation was cut off.
     """
 
     distribution: str
@@ -74,6 +78,9 @@ class Host:
     modules: Mapping[str, Module] = field(default_factory=dict)
     dkms: tuple[DkmsBuild, ...] = ()
     holds: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    users: Mapping[str, str] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
 
     @property
     def major(self) -> str:
@@ -83,7 +90,7 @@ class Host:
     @property
     def manager(self) -> str:
         """The package manager, apt or dnf."""
-        return DNF if self.distribution in RHEL_LIKE else APT
+        return manager_of(self.distribution)
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -104,12 +111,23 @@ class Host:
         """Return the facts that as_dict made plain."""
         modules = {name: Module(**module) for name, module in data["modules"].items()}
         dkms = tuple(DkmsBuild(**build) for build in data["dkms"])
-        return cls(**{**data, "modules": modules, "dkms": dkms, "holds": tuple(data["holds"])})
+        return cls(
+            **{
+                **data,
+                "modules": modules,
+                "dkms": dkms,
+                "holds": tuple(data["holds"]),
+                "unfinished": tuple(data["unfinished"]),
+            }
+        )
 
 
 @dataclass(frozen=True)
 class Key:
-    """A signing key: where it is had from, the file that keeps it, the end of its fingerprint."""
+    """A signing key: where it is had from, the file that keeps it, the end of its fingerprint.
+
+    A ``url`` that ends in .deb is that of a package which has the file in it.
+    """
 
     url: str
     path: str
@@ -155,10 +173,11 @@ class Package:
 
 @dataclass(frozen=True)
 class File:
-    """A file of the plan's own, whole."""
+    """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any."""
 
     path: str
     content: str
+    restarts: str = ""
 
 
 @dataclass(frozen=True)
@@ -170,20 +189,66 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Group:
+    """A group of the host; ``gid`` None for the next free one."""
+
+    name: str
+    gid: int | None = None
+    system: bool = True
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of the host, with its primary group, and groups that it is in besides."""
+
+    name: str
+    group: str
+    groups: tuple[str, ...] = ()
+    home: str = ""
+    shell: str = ""
+
+
+@dataclass(frozen=True)
+class Installer:
+    """A vendor's .run file: fetched from ``url`` to ``path``, and run as ``argv`` once its sha256 is the given one.
+
+    Status 0 means installed, 2 installed and a reboot is needed; ``log`` is the file whose end says why it failed.
+    ``stdin`` is what it is answered where it asks.
+    """
+
+    name: str
+    url: str
+    path: str
+    sha256: str
+    argv: tuple[str, ...]
+    why: str
+    log: str = ""
+    stdin: str = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is to be done on a host, in the order of the fields.
 
+    ``replaces`` is the version of the loaded driver that another one replaces: what uses the chips is stopped first, in
+    order, and started again. ``unload`` are its modules, those first that others need.
     ``remove_first`` are packages in the way of the repositories, ``remove`` those that nothing needs once the others
     are there: a host is never without a driver that it had. ``prepare`` runs between repositories and packages,
     ``finish`` after the files. ``hold`` are packages that no upgrade shall touch. ``reboot`` says why one is needed,
-    empty where none is. ``halt`` is why nothing may be done, and then nothing else is in the plan. ``notes`` are what
-    the user should know.
+    empty where none is. ``in_order`` says that packages are installed one after the other. ``halt`` is why nothing may
+    be done, and then nothing else is in the plan. ``notes`` are what the user should know.
     """
 
+    groups: tuple[Group, ...] = ()
+    users: tuple[User, ...] = ()
+    replaces: str = ""
+    unload: tuple[str, ...] = ()
     remove_first: tuple[str, ...] = ()
     repositories: tuple[Repository, ...] = ()
     prepare: tuple[Command, ...] = ()
     packages: tuple[Package, ...] = ()
+    in_order: bool = False
+    installers: tuple[Installer, ...] = ()
     remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
@@ -196,6 +261,11 @@ class Plan:
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, JSON-serialisable."""
         return asdict(self)
+
+
+def manager_of(distribution: str) -> str:
+    """Return the package manager of a distribution, by its ID in /etc/os-release; apt where none is known."""
+    return DNF if distribution in (*RHEL_LIKE, *OPENEULER_LIKE) else APT
 
 
 def boot_mark(boot: str, reasons: Sequence[str]) -> str:

@@ -18,22 +18,13 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
+  - baremetal.inference.stack_state
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
 options:
-  minimum_driver:
-    description:
-      - The oldest driver that the release of vLLM works with. Any will do when empty.
-    type: str
-    default: ""
-  hold:
-    description:
-      - Whether packages of the driver that an upgrade may replace are a finding.
-    type: bool
-    default: true
   fabric:
     description:
       - Over which switches the chips are connected, V(none) for none.
@@ -41,23 +32,6 @@ options:
         be read.
     type: str
     choices: [nvswitch, nvlink5, none]
-  offered_of:
-    description:
-      - Names of packages; which versions of them the host's repositories have is returned.
-    type: list
-    elements: str
-    default: []
-  contents_of:
-    description:
-      - Paths of text files on the host whose contents are returned.
-    type: list
-    elements: path
-    default: []
-  root:
-    description:
-      - Where the host's files are. Tests show a tree of their own here.
-    type: path
-    default: /
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -174,6 +148,17 @@ ansible_facts:
       description: Version of the driver that is loaded. Not set where none is.
       type: str
       sample: 580.159.04
+active:
+  description: Units that run on the chips and are stopped before their driver is replaced.
+  type: list
+  elements: str
+  returned: success
+  sample: [vllm@chat.service, nvidia-persistenced.service]
+holders:
+  description: Processes that have a chip's device open, C(pid), C(command), C(unit) and C(path).
+  type: list
+  elements: dict
+  returned: success
 findings:
   description: What is wrong. Empty where all is proven.
   type: list
@@ -193,31 +178,25 @@ findings:
       type: str
 """
 
-import os
+import re
 from dataclasses import asdict, replace
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils._cuda_answers import parse_query
 from ansible_collections.baremetal.inference.plugins.module_utils._cuda_hardware import NVLINK5, NVSWITCH
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import loaded_version, prove
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_read import offered, read
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import KIND, prove
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda_read import read
 from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_proof import loaded_version
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_state import ARGUMENTS, common_state
 
 NO_FABRIC = "none"
+NODES = re.compile(r"/dev/nvidia")
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "minimum_driver": {"type": "str", "default": ""},
-            "hold": {"type": "bool", "default": True},
-            "fabric": {"type": "str", "choices": [NVSWITCH, NVLINK5, NO_FABRIC]},
-            "offered_of": {"type": "list", "elements": "str", "default": []},
-            "contents_of": {"type": "list", "elements": "path", "default": []},
-            "root": {"type": "path", "default": "/"},
-            "sysfs_root": {"type": "path", "default": "/sys"},
-            "proc_root": {"type": "path", "default": "/proc"},
-        },
+        argument_spec={**ARGUMENTS, "fabric": {"type": "str", "choices": [NVSWITCH, NVLINK5, NO_FABRIC]}},
         supports_check_mode=True,
     )
     options = module.params
@@ -228,30 +207,17 @@ def main() -> None:
     if options["fabric"]:
         recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
     findings = prove(recording, options["minimum_driver"], options["hold"])
-    version = loaded_version(recording.host)
+    version = loaded_version(KIND, recording.host)
     module.exit_json(
         changed=False,
         ansible_facts={"accelerator_driver_version": version} if version else {},
-        host=recording.host.as_dict(),
         chips=recording.chips,
         gpus=[asdict(gpu) for gpu in parse_query(recording.query.out)],
         fabric=recording.fabric,
         driver={"version": version, "flavour": recording.flavour},
-        offered={name: offered(name, recording.host.manager) for name in options["offered_of"]},
-        contents={path: contents(os.path.join(options["root"], path.lstrip("/"))) for path in options["contents_of"]},
         services=recording.services,
-        boot=(contents(os.path.join(options["proc_root"], "sys", "kernel", "random", "boot_id")) or "").strip(),
-        findings=[finding.as_dict() for finding in findings],
+        **common_state(options, recording.host, findings, NODES),
     )
-
-
-def contents(path: str) -> str | None:
-    """Return the text of a file, None where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return None
 
 
 if __name__ == "__main__":

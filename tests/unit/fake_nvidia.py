@@ -86,11 +86,21 @@ def h200_host(tmp_path):
         "systemctl",
         ("'is-active nvidia-persistenced.service'", 0, "active\n", ""),
         ("is-active*", 3, "inactive\n", ""),
+        ("list-units*", 0, "nvidia-persistenced.service loaded active running NVIDIA Persistence Daemon\n", ""),
     )
     tool(bin_directory, "journalctl", ("--dmesg*", 0, "kernel: Linux version 6.8.0\n", ""))
     tool(bin_directory, "dmesg", ("", 1, "", "dmesg: Operation not permitted\n"))
     tool(bin_directory, "grubby", ("*", 127, "", ""))
     return tmp_path
+
+
+def add_process(tmp_path, pid, command, unit, device="/dev/nvidia0"):
+    """Show a process that has a device open; ``unit`` is what systemd runs it in."""
+    directory = tmp_path / "proc" / str(pid)
+    write(directory / "comm", f"{command}\n")
+    write(directory / "cgroup", f"0::/system.slice/{unit}\n")
+    (directory / "fd").mkdir()
+    (directory / "fd" / "3").symlink_to(device)
 
 
 def add_switches(tmp_path):

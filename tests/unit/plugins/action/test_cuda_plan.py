@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._cuda import NOUVEAU, PERSISTENCE
 
-from tests.unit.fake_nvidia import DPKG, KERNEL, VERSION, add_switches, h200_host, tool, write
+from tests.unit.fake_nvidia import DPKG, KERNEL, VERSION, add_process, add_switches, h200_host, tool, write
 from tests.unit.fake_sysfs import write_procfs
 
 ROOT = Path(__file__).parents[4]
@@ -111,6 +111,29 @@ def upgradable(tree):
     tool(tree / "bin", "apt-cache", ("'madison nvidia-dkms-open'", 0, madison, ""))
 
 
+def serving(tree):
+    upgradable(tree)
+    units = [f"{unit} loaded active running x\n" for unit in ("nvidia-persistenced.service", "vllm@chat.service")]
+    tool(tree / "bin", "systemctl", ("is-active*", 0, "active\n", ""), ("list-units*", 0, "".join(units), ""))
+    add_process(tree, 900, "nvidia-persiste", "nvidia-persistenced.service")
+    add_process(tree, 4242, "VLLM::EngineCor", "docker-0a1b2c.scope")
+
+
+def training(tree):
+    serving(tree)
+    add_process(tree, 5000, "python3", "user@1000.service")
+
+
+def container_left_behind(tree):
+    upgradable(tree)
+    add_process(tree, 4242, "VLLM::EngineCor", "docker-0a1b2c.scope")
+
+
+def unfinished(tree):
+    upgradable(tree)
+    tool(tree / "bin", "dpkg-query", ("--show*", 0, DPKG + "iF \tnvidia-utils-580\t580.159.04-0ubuntu1\n", ""))
+
+
 UPGRADE = {"policy": "install", "version": "595", "resolve": True}
 # Of each host: what makes it what it is, and what its inventory says.
 HOSTS = {
@@ -124,6 +147,10 @@ HOSTS = {
     "gone": (fresh, {"resolve": True, "version": "580.65.06"}),
     "cpu_release": (configured, {"release": "0.32.0"}),
     "upgrade": (upgradable, UPGRADE),
+    "serving": (serving, UPGRADE),
+    "training": (training, UPGRADE),
+    "left_behind": (container_left_behind, UPGRADE),
+    "unfinished": (unfinished, UPGRADE),
     "upgrade_allowed": (upgradable, {**UPGRADE, "allowed": True}),
     "nouveau": (with_nouveau, {}),
     "nouveau_allowed": (with_nouveau, {"allowed": True}),
@@ -191,6 +218,22 @@ def test_only_what_is_missing_is_in_the_plan(fleet):
     assert {key: value for key, value in loosened_plan.items() if value} == {"hold": ["nvidia-dkms-580-open"]}
 
 
+def test_a_driver_is_taken_out_of_use_before_another_comes(fleet):
+    plan = planned(fleet, "upgrade")["plan"]
+    assert plan["stop"] == ["nvidia-persistenced.service"]
+    assert plan["unload"] == ["nvidia"]
+    assert plan["packages"]
+    assert "cuda_reboot_allowed is false" in planned(fleet, "upgrade")["no_reboot"]
+
+
+def test_instances_stop_before_the_daemons_that_they_need(fleet):
+    assert planned(fleet, "serving")["plan"]["stop"] == ["vllm@chat.service", "nvidia-persistenced.service"]
+
+
+def test_an_installation_that_was_cut_off_is_ended_first(fleet):
+    assert planned(fleet, "unfinished")["plan"]["recover"] == ["nvidia-utils-580"]
+
+
 def test_a_fresh_host_gets_exact_versions(fleet):
     plan = planned(fleet, "fresh")["plan"]
     assert plan["packages"] == [
@@ -227,9 +270,13 @@ def test_switches_bring_the_fabric_manager_of_the_loaded_driver(fleet):
         ("too_old", f"too_old: driver {VERSION} is on the host, release next needs 999.1 or newer, and cuda_policy is"),
         ("gone", "gone: the repository has no driver 580.65.06; it has 575.57.08, 580.178.04, 580.95.05"),
         (
-            "upgrade",
-            f"upgrade: driver {VERSION} is not replaced, as no reboot may follow: a reboot is needed (the loaded "
-            f"driver is {VERSION}, 595.45.04 takes its place), and cuda_reboot_allowed is false",
+            "training",
+            f"training: driver {VERSION} is to be replaced, and process 5000 (python3 of user@1000.service) has "
+            "/dev/nvidia0 open; end what is not an instance of vLLM, then run again",
+        ),
+        (
+            "left_behind",
+            f"left_behind: driver {VERSION} is to be replaced, and process 4242 (VLLM::EngineCor of docker-",
         ),
         ("cpu_release", "cpu_release: release '0.32.0' names no minimum_driver for cuda; set cuda_version or"),
     ],

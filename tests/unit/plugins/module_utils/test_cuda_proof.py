@@ -11,15 +11,18 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._cuda_answers import (
-    parse_dkms,
-    parse_module_info,
     parse_query,
     parse_report,
     parse_xids,
     short_address,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import Answer, Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import Recording, prove
 from ansible_collections.baremetal.inference.plugins.module_utils._stack import DkmsBuild, Host, Module
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_answers import (
+    Answer,
+    parse_dkms,
+    parse_module_info,
+)
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "h200"
 QUERY = (FIXTURES / "nvidia-smi-query.csv").read_text()

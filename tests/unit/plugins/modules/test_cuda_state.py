@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils import _cuda_read
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils import _stack_read
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_answers import Answer
 
 from tests.unit.fake_nvidia import (
     DPKG,
@@ -114,14 +114,14 @@ def test_an_nvidia_smi_that_is_not_there(host):
 def test_a_tool_that_hangs_is_given_up(tmp_path, monkeypatch):
     write(tmp_path / "nvidia-smi", "#!/bin/sh\nexec /bin/sleep 30\n").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(_cuda_read, "PATIENCE", 0.2)
-    assert _cuda_read.run_command(["nvidia-smi", "-q"]) == Answer(124)
+    monkeypatch.setattr(_stack_read, "PATIENCE", 0.2)
+    assert _stack_read.run_command(["nvidia-smi", "-q"]) == Answer(124)
 
 
 def test_a_tool_that_cannot_be_run(tmp_path, monkeypatch):
     write(tmp_path / "nvidia-smi", "#!/nowhere\n").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert _cuda_read.run_command(["nvidia-smi"]).rc == 126
+    assert _stack_read.run_command(["nvidia-smi"]).rc == 126
 
 
 def test_switches_need_a_fabric_manager(host):

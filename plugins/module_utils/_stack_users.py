@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs on a host's chips, and what is stopped, in which order, before their driver is replaced. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Sequence
+
+# Instances of the role vllm, whatever they run in.
+SERVING = "vllm@*.service"
+# What reads counters of the chips, and the vendors' own daemons: those first that need the others.
+EXPORTERS = (
+    "dcgm-exporter.service",
+    "nvidia-dcgm.service",
+    "amd-metrics-exporter.service",
+    "gpuagent.service",
+    "npu-exporter.service",  # UNCONFIRMED: the name of its unit
+)
+DAEMONS = ("nvidia-imex.service", "nvidia-fabricmanager.service", "nvidia-persistenced.service")
+
+_SERVING = re.compile(r"vllm@.+\.service$")
+# What an engine calls the unit of a container; which instance it belongs to shows only once that is stopped.
+_CONTAINER = re.compile(r"(docker|libpod|cri-containerd)-[0-9a-f]+\.scope$")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has a chip's device open; ``unit`` is its systemd unit, empty where it has none."""
+
+    pid: int
+    command: str
+    unit: str
+    path: str
+
+    def __str__(self) -> str:
+        unit = f" of {self.unit}" if self.unit else ""
+        return f"process {self.pid} ({self.command}{unit}) has {self.path} open"
+
+
+def to_stop(active: Sequence[str]) -> tuple[str, ...]:
+    """Return which of the units that run are stopped for a new driver, in order. The reverse starts them again."""
+    serving = sorted(unit for unit in active if _SERVING.match(unit))
+    return (*serving, *(unit for unit in (*EXPORTERS, *DAEMONS) if unit in active))
+
+
+def foreign(holders: Sequence[Holder], stopping: Sequence[str]) -> list[Holder]:
+    """Return the processes on the chips that are nobody's to stop.
+
+    Containers count as instances' as long as instances run; once these are stopped, none may be left.
+    """
+    serving = any(_SERVING.match(unit) for unit in stopping)
+    return [
+        holder for holder in holders if holder.unit not in stopping and not (serving and _CONTAINER.match(holder.unit))
+    ]
