@@ -169,7 +169,7 @@ def driver_packages(host: Host, source: str, driver: Driver) -> list[Package]:
         return [kernel, Package(f"{whole}-{driver.branch}", version)]
     # On Ubuntu a package that these need brings the persistence daemon.
     daemon = [Package("nvidia-persistenced", version)] if host.distribution == "debian" else []  # UNCONFIRMED
-    return [Package(f"nvidia-driver-pinning-{driver.pin}"), kernel, Package(whole, version), *daemon]
+    return [Package(f"nvidia-driver-pinning-{driver.pin}", ahead=True), kernel, Package(whole, version), *daemon]
 
 
 def _distro_packages(host: Host, driver: Driver, version: str) -> list[Package]:

@@ -159,10 +159,14 @@ class Repository:
 
 @dataclass(frozen=True)
 class Package:
-    """A package to install; ``version`` is exact or ends in ``*``, None for whatever is offered."""
+    """A package to install; ``version`` is exact or ends in ``*``, None for whatever is offered.
+
+    One that is ``ahead`` decides which versions of others there are to have: it is installed before them.
+    """
 
     name: str
     version: str | None = None
+    ahead: bool = False
 
     def spec(self, manager: str) -> str:
         """Return the word by which a package manager means it."""

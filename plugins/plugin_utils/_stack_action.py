@@ -174,7 +174,6 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
     files = [file for file in found.files if state["contents"].get(file.path) != file.content]
     services = [name for name in found.services if state["services"].get(name) != "active"]
     hold = [name for name in found.hold if name in host.packages and name not in host.holds]
-    packages = [package.spec(host.manager) for package in found.packages]
     steps = {
         "groups": [vars(group) for group in found.groups],
         "users": [vars(user) for user in found.users],
@@ -188,7 +187,7 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
         ],
         "recover": list(host.unfinished) if found.packages or found.installers else [],
         "prepare": [list(command.argv) for command in found.prepare],
-        "packages": packages,
+        "packages": [package.spec(host.manager) for package in found.packages],
         "installers": [{**vars(one), "argv": list(one.argv)} for one in found.installers],
         "remove": list(found.remove),
         "finish": [list(command.argv) for command in found.finish],
@@ -199,10 +198,17 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
     }
     return {
         "manager": host.manager,
-        # What is installed at once.
-        "batches": [[package] for package in packages] if found.in_order else [packages],
+        "batches": _batches(found, host.manager),
         "plan": steps,
         "changes": any(steps.values()),
         "mark": {"path": _mark(stack), "content": boot_mark(state["boot"], found.reboot)},
         "warnings": [*found.notes],
     }
+
+
+def _batches(found: Plan, manager: str) -> list[list[str]]:
+    """Return which packages are installed at once, in order."""
+    if found.in_order:
+        return [[package.spec(manager)] for package in found.packages]
+    parts = ([package.spec(manager) for package in found.packages if package.ahead is ahead] for ahead in (True, False))
+    return [part for part in parts if part]

@@ -13,6 +13,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._names import 
 
 TOP = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
+# Called by other roles, which have looked before.
+INTERNAL = {"vendor_stack"}
 # Declared in the inventory, by host; a default would declare something.
 DECLARED = {"accelerator", "accelerator_count"}
 
@@ -25,7 +27,8 @@ def load(path):
 def test_defaults_and_argument_spec_name_the_same_options(role):
     defaults = load(TOP / "roles" / role / "defaults/main.yml")
     options = load(TOP / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
-    assert set(defaults) == set(options) - DECLARED
+    optional = {name for name, option in options.items() if not option.get("required")}
+    assert set(defaults) == optional - DECLARED
     assert {name: value for name, value in defaults.items() if options[name].get("default") != value} == {}
 
 
@@ -40,7 +43,7 @@ def test_every_default_has_a_comment_above_it(role):
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_has_a_readme_and_a_preflight(role):
     assert (TOP / "roles" / role / "README.md").is_file()
-    assert (TOP / "roles" / role / "tasks/preflight.yml").is_file()
+    assert (TOP / "roles" / role / "tasks/preflight.yml").is_file() is (role not in INTERNAL)
 
 
 def test_no_role_takes_what_an_inventory_says_for_what_was_seen():

@@ -395,9 +395,9 @@ def test_each_error_of_a_chip_counts_once():
     ]
 
 
-def recorded():
-    """Return what was read on a real H200: a virtual machine whose driver came with its image."""
-    data = json.loads((FIXTURES / "cuda-recording.json").read_text())
+def recorded(name="cuda-recording.json"):
+    """Return what was read on real H200s: virtual machines whose driver came with their image."""
+    data = json.loads((FIXTURES / name).read_text())
     host = data.pop("host")
     modules = {name: Module(**module) for name, module in host.pop("modules").items()}
     host = Host(**{**host, "modules": modules, "dkms": (), "holds": tuple(host["holds"])})
@@ -405,12 +405,23 @@ def recorded():
     return Recording(host, tuple(chips), query=Answer(**query), report=Answer(**report), **data)
 
 
-def test_a_real_h200_is_whole_but_for_what_its_image_left_out():
-    sentences = [finding.what for finding in prove(recorded(), "580.65.06")]
+@pytest.mark.parametrize("name", ["cuda-recording.json", "cuda-recording-2.json"])
+def test_a_real_h200_is_whole_but_for_what_its_image_left_out(name):
+    sentences = [finding.what for finding in prove(recorded(name), "580.65.06")]
     assert sentences == [
         "the next load of the driver fails: there is no module for kernel 6.18.44-fc-v657-gpu",
         "nvidia-persistenced is not known to systemd",
     ]
+
+
+def test_of_two_real_chips_one_that_is_not_listed_is_named():
+    host = recorded("cuda-recording-2.json")
+    first, _second = host.query.out.splitlines(True)
+    (finding,) = (one for one in prove(replace(host, query=Answer(0, first))) if one.where.startswith("chip"))
+    assert (finding.where, finding.what) == (
+        "chip 0000:00:07.0",
+        "nvidia-smi lists 1 of 2 chips on PCI; the driver has it",
+    )
 
 
 def test_and_the_same_host_with_a_chip_more_and_a_release_that_wants_more():
