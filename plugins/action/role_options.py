@@ -13,10 +13,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._serving impor
 
 # What else has a role's prefix: facts, what people declare of a host for the plans, and what the inventory plugin sets.
 FACTS = (
-    "accelerator_bmc", "accelerator_bmc_password", "accelerator_bmc_username", "accelerator_conflict",
-    "accelerator_container_runtime", "accelerator_cuda_version", "accelerator_detected", "accelerator_discovered_at",
-    "accelerator_discovery_cache", "accelerator_driver_version", "accelerator_mec_firmware", "accelerator_memory_gib",
-    "accelerator_mixed", "accelerator_stale",
+    "accelerator_bmc", "accelerator_bmc_password", "accelerator_bmc_username", "accelerator_cann_version",
+    "accelerator_conflict", "accelerator_container_runtime", "accelerator_cuda_version", "accelerator_detected",
+    "accelerator_discovered_at", "accelerator_discovery_cache", "accelerator_driver_version",
+    "accelerator_firmware_version", "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_mixed",
+    "accelerator_rocm_version", "accelerator_stale",
 )  # fmt: skip
 
 

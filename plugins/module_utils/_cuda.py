@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._cuda_packages
     is_fabric,
     kernel_packages,
     on_disk,
+    pinning_packages,
     platform,
     preparation,
     repositories,
@@ -216,7 +217,8 @@ def _target(host: Host, wish: Wish, offered: Sequence[str] | None) -> tuple[int,
 def _keep(host: Host, hardware: Hardware, wish: Wish) -> _Change:
     """Return what a driver that stays still needs: headers for its modules, and the fabric manager of its version."""
     version = on_disk(host) or _loaded(host) or ""
-    packages = header_packages(host) if kernel_packages(host) else []
+    packages = [*pinning_packages(host, wish.source, version, wish.version)]
+    packages += header_packages(host) if kernel_packages(host) else []
     if hardware.fabric:
         fabric = fabric_packages(host, wish.source, version, hardware.fabric == NVLINK5)
         # Whatever source its package came from: it is the version that counts.

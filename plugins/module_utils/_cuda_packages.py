@@ -13,8 +13,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils._stack import 
     APT,
     DISTRO,
     DNF,
+    MIRROR,
     NONE,
     RHEL_LIKE,
+    VENDOR,
     Command,
     Host,
     Key,
@@ -59,6 +61,7 @@ FIRST_PLAIN = 590
 # From this branch on the fabric manager's names have none either.
 FIRST_PLAIN_FABRIC = 580
 
+_PINNING = "nvidia-driver-pinning-"
 _DRIVER = re.compile(
     r"(nvidia-|libnvidia-|libnvsdm|cuda-drivers|kmod-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|libcuda1$)"
 )
@@ -169,7 +172,19 @@ def driver_packages(host: Host, source: str, driver: Driver) -> list[Package]:
         return [kernel, Package(f"{whole}-{driver.branch}", version)]
     # On Ubuntu a package that these need brings the persistence daemon.
     daemon = [Package("nvidia-persistenced", version)] if host.distribution == "debian" else []  # UNCONFIRMED
-    return [Package(f"nvidia-driver-pinning-{driver.pin}", ahead=True), kernel, Package(whole, version), *daemon]
+    return [Package(f"{_PINNING}{driver.pin}", ahead=True), kernel, Package(whole, version), *daemon]
+
+
+def pinning_packages(host: Host, source: str, version: str, asked: str) -> list[Package]:
+    """Return the package that pins a driver which stays, where the one that is there pins another.
+
+    An upgrade that has failed leaves that behind. ``asked`` is the branch or version that the site asks for.
+    """
+    pins = [name[len(_PINNING) :] for name in host.packages if name.startswith(_PINNING)]
+    if source not in (VENDOR, MIRROR) or all(f"{version}.".startswith(f"{pin}.") for pin in pins):
+        return []
+    pin = asked if asked and f"{version}.".startswith(f"{asked}.") else version.split(".")[0]
+    return [Package(f"{_PINNING}{pin}", ahead=True)]
 
 
 def _distro_packages(host: Host, driver: Driver, version: str) -> list[Package]:

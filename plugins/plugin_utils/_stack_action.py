@@ -185,6 +185,9 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
             {"key": repository.key.url, "key_path": repository.key.path, "path": file.path, "content": file.content}
             for repository, file in ((one, one.file(host.manager)) for one in found.repositories)
         ],
+        "release": [name for name in (*found.hold, *found.remove) if name in host.holds]
+        if found.packages or found.remove
+        else [],
         "recover": list(host.unfinished) if found.packages or found.installers else [],
         "prepare": [list(command.argv) for command in found.prepare],
         "packages": [package.spec(host.manager) for package in found.packages],

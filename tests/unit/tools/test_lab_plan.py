@@ -57,6 +57,9 @@ def test_shipped_inventory_has_hosts_for_both_releases():
         "mirror": "bookworm",
         "cpu-12": "bookworm",
         "cpu-13": "trixie",
+        "cuda-12": "bookworm",
+        "rocm-13": "trixie",
+        "cann-12": "bookworm",
     }
     assert hosts["mirror"].mounts == (("mirror", "/srv/mirror"),)
 
