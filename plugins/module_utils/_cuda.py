@@ -49,7 +49,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils._stack_package
     rebuild_initramfs,
 )
 
-NOUVEAU = File("/etc/modprobe.d/baremetal-nouveau.conf", "blacklist nouveau\noptions nouveau modeset=0\n")
+NOUVEAU = File(
+    "/etc/modprobe.d/baremetal-nouveau.conf", "blacklist nouveau\noptions nouveau modeset=0\n", in_initramfs=True
+)
 # Ubuntu's unit starts it with persistence mode off.
 PERSISTENCE = File(
     "/etc/systemd/system/nvidia-persistenced.service.d/baremetal.conf",

@@ -26,7 +26,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils._stack import 
     newest,
     upstream_version,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_packages import debian_archive, epel, exact
+from ansible_collections.baremetal.inference.plugins.module_utils._stack_packages import (
+    debian_archive,
+    debian_security,
+    epel,
+    exact,
+)
 
 # What the vendor's repository calls the distributions that are supported here. UNCONFIRMED: ubuntu2204 and rhel9 were
 # seen in use, not asked for today.
@@ -106,7 +111,7 @@ def repositories(host: Host, source: str, mirror: str, epel_mirror: str) -> tupl
     """Return the repositories that the driver needs; the mirrors stand for their public addresses."""
     tag = platform(host)
     if source == DISTRO:
-        return () if host.distribution == "ubuntu" else (_debian(host, mirror),)
+        return () if host.distribution == "ubuntu" else _debian(host, mirror)
     base = f"{mirror.rstrip('/') or VENDOR_URL}/{tag}/{ARCHITECTURES[host.architecture]}/"
     key = KEYS[tag]
     if host.manager == APT:
@@ -117,10 +122,15 @@ def repositories(host: Host, source: str, mirror: str, epel_mirror: str) -> tupl
     return (cuda,) if "dkms" in host.packages else (epel(host, epel_mirror), cuda)
 
 
-def _debian(host: Host, mirror: str) -> Repository:
+def _debian(host: Host, mirror: str) -> tuple[Repository, ...]:
     if host.distribution != "debian":
         raise StackError(f"{host.title} has no NVIDIA driver of its own; set cuda_source to vendor or mirror")
-    return debian_archive(host, mirror, "debian-non-free", ("contrib", "non-free", "non-free-firmware"))
+    components = ("contrib", "non-free", "non-free-firmware")
+    # Drivers that mend holes come to the second one alone.
+    return (
+        debian_archive(host, mirror, "debian-non-free", components),
+        debian_security(host, mirror, "debian-non-free-security", components),
+    )
 
 
 def preparation(host: Host, source: str, driver: Driver) -> tuple[Command, ...]:

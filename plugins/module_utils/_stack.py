@@ -177,11 +177,15 @@ class Package:
 
 @dataclass(frozen=True)
 class File:
-    """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any."""
+    """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any.
+
+    One that is ``in_initramfs`` counts before the root file system is there, so that its initial ones are made anew.
+    """
 
     path: str
     content: str
     restarts: str = ""
+    in_initramfs: bool = False
 
 
 @dataclass(frozen=True)

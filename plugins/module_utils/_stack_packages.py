@@ -41,6 +41,12 @@ def debian_archive(host: Host, mirror: str, name: str, components: tuple[str, ..
     return Repository(name, mirror or DEBIAN_URL, key, suites, components)
 
 
+def debian_security(host: Host, mirror: str, name: str, components: tuple[str, ...]) -> Repository:
+    """Return the same of its security archive; a mirror has it at the same address with -security at the end."""
+    url = f"{(mirror or DEBIAN_URL).rstrip('/')}-security"
+    return Repository(name, url, Key("", DEBIAN_KEYRING, ""), (f"{host.codename}-security",), components)
+
+
 def epel(host: Host, mirror: str) -> Repository:
     """Return the repository that RHEL and its clones get DKMS from; ``mirror`` stands for its address."""
     base = mirror.rstrip("/") or EPEL_URL
@@ -90,5 +96,5 @@ def check_secure_boot(host: Host) -> None:
 
 def rebuild_initramfs(host: Host, why: str) -> Command:
     """Return what makes the initial file systems of all kernels anew."""
-    argv = ("update-initramfs", "-u", "-k", "all") if host.manager == APT else ("dracut", "--force")
+    argv = ("update-initramfs", "-u", "-k", "all") if host.manager == APT else ("dracut", "--force", "--regenerate-all")
     return Command(argv, why)

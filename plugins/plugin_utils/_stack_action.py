@@ -201,6 +201,8 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
     }
     return {
         "manager": host.manager,
+        # Also what comes only now: what fails later leaves it held.
+        "holds": list(found.hold),
         "batches": _batches(found, host.manager),
         "plan": steps,
         "changes": any(steps.values()),

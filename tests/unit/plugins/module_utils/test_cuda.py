@@ -49,7 +49,7 @@ RPM_NVLINK5 = [*RPM_FABRIC, "libnvsdm-580.*", "nvlsm", "infiniband-diags"]
 VERSIONLOCK = "dnf -y install python3-dnf-plugin-versionlock"
 EL9_PREPARE = [VERSIONLOCK, "dnf -y module reset nvidia-driver", "dnf -y module enable nvidia-driver:580-{}"]
 EL10_PREPARE = [VERSIONLOCK, "dnf -y versionlock add *nvidia*580*"]
-APT_REBUILD, DNF_REBUILD = "update-initramfs -u -k all", "dracut --force"
+APT_REBUILD, DNF_REBUILD = "update-initramfs -u -k all", "dracut --force --regenerate-all"
 
 
 def system(distribution, version, codename, kernel, packages=()):
