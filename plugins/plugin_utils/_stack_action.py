@@ -203,6 +203,7 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
         "manager": host.manager,
         # Also what comes only now: what fails later leaves it held.
         "holds": list(found.hold),
+        "ahead": [package.spec(host.manager) for package in found.packages if package.ahead],
         "batches": _batches(found, host.manager),
         "plan": steps,
         "changes": any(steps.values()),
@@ -212,8 +213,8 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
 
 
 def _batches(found: Plan, manager: str) -> list[list[str]]:
-    """Return which packages are installed at once, in order."""
+    """Return which packages are installed at once, in order; those that are ahead are there by then."""
+    packages = [package.spec(manager) for package in found.packages if not package.ahead]
     if found.in_order:
-        return [[package.spec(manager)] for package in found.packages]
-    parts = ([package.spec(manager) for package in found.packages if package.ahead is ahead] for ahead in (True, False))
-    return [part for part in parts if part]
+        return [[package] for package in packages]
+    return [packages] if packages else []
