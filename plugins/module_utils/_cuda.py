@@ -43,7 +43,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils._stack import 
     upstream_version,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._stack_packages import (
+    build_missing,
     check_secure_boot,
+    exact,
     header_packages,
     is_installed,
     rebuild_initramfs,
@@ -112,7 +114,8 @@ def _plan(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | N
     if wish.source != NONE:
         platform(host)
     change = _install(host, hardware, wish, offered) if _is_due(host, wish) else _keep(host, hardware, wish)
-    missing = tuple(package for package in change.packages if not is_installed(host, package))
+    wanted = (*change.packages, *_cut_off(host, wish, change))
+    missing = tuple(package for package in wanted if not is_installed(host, package))
     remove = (*change.remove, *_superfluous_fabric(host, hardware, change))
     _may(host, wish, missing, remove, change)
     needs = missing if wish.source != NONE else ()
@@ -231,6 +234,15 @@ def _keep(host: Host, hardware: Hardware, wish: Wish) -> _Change:
     return _Change(version, tuple(packages), notes=notes)
 
 
+def _cut_off(host: Host, wish: Wish, change: _Change) -> list[Package]:
+    """Return further packages of the driver that an installation which was cut off has left, at the right version."""
+    names = {package.name for package in change.packages}
+    version = exact(change.version, host.manager) if "." in change.version else f"{change.version}.*"
+    # A distribution's packages of one driver may have versions of their own.
+    at = None if wish.source == DISTRO else version
+    return [Package(name, at) for name in host.unfinished if is_driver(name) and name not in names]
+
+
 def _superfluous_fabric(host: Host, hardware: Hardware, change: _Change) -> tuple[str, ...]:
     """Return fabric managers that are installed where nothing is to be managed, or that another one replaces."""
     if hardware.fabric and not change.is_new:
@@ -263,16 +275,9 @@ def _loaded(host: Host) -> str | None:
 
 
 def _finish(host: Host, hardware: Hardware, change: _Change, waits: bool) -> tuple[Command, ...]:
-    commands = []
+    commands: list[Command] = []
     if not change.is_new and kernel_packages(host):
-        built = {
-            build.kernel for build in host.dkms if build.module.startswith("nvidia") and build.state == "installed"
-        }
-        commands += [
-            Command(("dkms", "autoinstall", "-k", kernel), f"kernel {kernel} has no module of the driver")
-            for kernel in host.kernels
-            if kernel not in built
-        ]
+        commands += build_missing(host, "nvidia", min(kernel_packages(host)))
     if change.is_new or "nouveau" in host.modules:
         commands.append(rebuild_initramfs(host, "nouveau must not come back from the initial file system"))
     if not waits and "nvidia" not in host.modules:

@@ -98,3 +98,22 @@ def rebuild_initramfs(host: Host, why: str) -> Command:
     """Return what makes the initial file systems of all kernels anew."""
     argv = ("update-initramfs", "-u", "-k", "all") if host.manager == APT else ("dracut", "--force", "--regenerate-all")
     return Command(argv, why)
+
+
+def build_missing(host: Host, dkms: str, package: str) -> list[Command]:
+    """Return what builds the driver's module for kernels that have none.
+
+    ``dkms`` is what the names of its DKMS modules begin with. After an upgrade that failed DKMS may not know the module
+    at all, and then does nothing for it: ``package``, the one that has its source, tells it again.
+    """
+    ours = [build for build in host.dkms if build.module.startswith(dkms)]
+    built = {build.kernel for build in ours if build.state == "installed"}
+    lacking = [kernel for kernel in host.kernels if kernel not in built]
+    if lacking and not ours:
+        argv = ("dpkg-reconfigure", "--frontend=noninteractive", package)
+        again = argv if host.manager == APT else ("dnf", "-y", "reinstall", package)
+        return [Command(again, "DKMS does not know the driver's module")]
+    return [
+        Command(("dkms", "autoinstall", "-k", kernel), f"kernel {kernel} has no module of the driver")
+        for kernel in lacking
+    ]

@@ -31,7 +31,7 @@ LOG_LINES = 8
 SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
 
-_KERNELS = re.compile(r"dkms$|linux-(image|headers)-|kernel(-core|-devel|-headers|-devel-matched)?-\d")
+_KERNELS = re.compile(r"dkms$|linux-(image|headers)-|kernel(-uek)?(-core|-devel|-headers|-devel-matched)?-\d")
 
 
 def run_command(argv: Sequence[str]) -> Answer:

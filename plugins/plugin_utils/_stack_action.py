@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._stack import 
     SOURCES,
     VENDOR,
     Host,
+    Package,
     Plan,
     StackError,
     boot_mark,
@@ -203,8 +204,11 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
         "manager": host.manager,
         # Also what comes only now: what fails later leaves it held.
         "holds": list(found.hold),
-        "ahead": [package.spec(host.manager) for package in found.packages if package.ahead],
-        "batches": _batches(found, host.manager),
+        **_batches(found, host),
+        # What a failed upgrade goes back to.
+        "installed": [
+            Package(name, host.packages[name]).spec(host.manager) for name in found.hold if name in host.packages
+        ],
         "plan": steps,
         "changes": any(steps.values()),
         "mark": {"path": _mark(stack), "content": boot_mark(state["boot"], found.reboot)},
@@ -212,9 +216,11 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
     }
 
 
-def _batches(found: Plan, manager: str) -> list[list[str]]:
-    """Return which packages are installed at once, in order; those that are ahead are there by then."""
-    packages = [package.spec(manager) for package in found.packages if not package.ahead]
-    if found.in_order:
-        return [[package] for package in packages]
-    return [packages] if packages else []
+def _batches(found: Plan, host: Host) -> dict[str, Any]:
+    """Return the packages that are ahead of others, and what is installed at once, in order."""
+    ahead, rest = ([one.spec(host.manager) for one in found.packages if one.ahead is flag] for flag in (True, False))
+    batches = [[one] for one in rest] if found.in_order else [rest] if rest else []
+    if host.unfinished and ahead:
+        # Half of one version and half of another: nothing can be pinned before they are one again.
+        return {"ahead": [], "batches": [*batches, ahead]}
+    return {"ahead": ahead, "batches": batches}
