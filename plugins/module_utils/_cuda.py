@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._cuda_packages
     fabric_packages,
     is_driver,
     is_fabric,
+    is_pinning,
     kernel_packages,
     on_disk,
     pinning_packages,
@@ -135,6 +136,7 @@ def _plan(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | N
         services=("nvidia-persistenced", *(("nvidia-fabricmanager",) if hardware.fabric else ())),
         reboot=reboot,
         notes=(*change.notes, *_notes(hardware)),
+        pins=tuple(name for name in host.packages if is_pinning(name)),
     )
 
 

@@ -190,7 +190,7 @@ def pinning_packages(host: Host, source: str, version: str, asked: str) -> list[
 
     An upgrade that has failed leaves that behind. ``asked`` is the branch or version that the site asks for.
     """
-    pins = [name[len(_PINNING) :] for name in host.packages if name.startswith(_PINNING)]
+    pins = [name[len(_PINNING) :] for name in host.packages if is_pinning(name)]
     if source not in (VENDOR, MIRROR) or all(f"{version}.".startswith(f"{pin}.") for pin in pins):
         return []
     pin = asked if asked and f"{version}.".startswith(f"{asked}.") else version.split(".")[0]
@@ -238,6 +238,11 @@ def is_driver(name: str) -> bool:
 def is_fabric(name: str) -> bool:
     """Return whether a package is the fabric manager."""
     return bool(_FABRIC.match(name))
+
+
+def is_pinning(name: str) -> bool:
+    """Return whether a package pins a branch or a version of the driver."""
+    return name.startswith(_PINNING)
 
 
 def is_kernel(name: str) -> bool:

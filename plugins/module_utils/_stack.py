@@ -244,7 +244,8 @@ class Plan:
     are there: a host is never without a driver that it had. ``prepare`` runs between repositories and packages,
     ``finish`` after the files. ``hold`` are packages that no upgrade shall touch. ``reboot`` says why one is needed,
     empty where none is. ``in_order`` says that packages are installed one after the other. ``halt`` is why nothing may
-    be done, and then nothing else is in the plan. ``notes`` are what the user should know.
+    be done, and then nothing else is in the plan. ``notes`` are what the user should know. ``pins`` are packages on the
+    host that decide on versions as those that are ahead will.
     """
 
     groups: tuple[Group, ...] = ()
@@ -265,6 +266,7 @@ class Plan:
     reboot: tuple[str, ...] = ()
     halt: str | None = None
     notes: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain data, JSON-serialisable."""

@@ -175,6 +175,7 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
     files = [file for file in found.files if state["contents"].get(file.path) != file.content]
     services = [name for name in found.services if state["services"].get(name) != "active"]
     hold = [name for name in found.hold if name in host.packages and name not in host.holds]
+    ahead = [package.name for package in found.packages if package.ahead]
     steps = {
         "groups": [vars(group) for group in found.groups],
         "users": [vars(user) for user in found.users],
@@ -190,6 +191,7 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
         if found.packages or found.remove
         else [],
         "recover": list(host.unfinished) if found.packages or found.installers else [],
+        "unpin": [name for name in found.pins if name not in ahead] if host.unfinished else [],
         "prepare": [list(command.argv) for command in found.prepare],
         "packages": [package.spec(host.manager) for package in found.packages],
         "installers": [{**vars(one), "argv": list(one.argv)} for one in found.installers],
@@ -205,9 +207,12 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
         # Also what comes only now: what fails later leaves it held.
         "holds": list(found.hold),
         **_batches(found, host),
+        "pinning": ahead,
         # What a failed upgrade goes back to.
         "installed": [
-            Package(name, host.packages[name]).spec(host.manager) for name in found.hold if name in host.packages
+            Package(name, host.packages[name]).spec(host.manager)
+            for name in (*found.hold, *found.pins)
+            if name in host.packages
         ],
         "plan": steps,
         "changes": any(steps.values()),
