@@ -14,16 +14,18 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.module_utils._drift import (
-    DriftError,
     Side,
-    Use,
-    command_uses,
-    config_uses,
     drift,
     drift_table,
     lost,
-    recipe_uses,
     table_drift,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._drift_uses import (
+    DriftError,
+    Use,
+    command_uses,
+    config_uses,
+    recipe_uses,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTableError

@@ -9,7 +9,8 @@ import itertools
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._drift import NOTHING, Side, command_uses, drift
+from ansible_collections.baremetal.inference.plugins.module_utils._drift import NOTHING, Side, drift
+from ansible_collections.baremetal.inference.plugins.module_utils._drift_uses import command_uses
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_foreign, load_table
 from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_manifest

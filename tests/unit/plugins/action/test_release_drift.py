@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.action.release_drift import report
-from ansible_collections.baremetal.inference.plugins.module_utils._drift import DriftError
+from ansible_collections.baremetal.inference.plugins.module_utils._drift_uses import DriftError
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTableError
 

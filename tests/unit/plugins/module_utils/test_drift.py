@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._drift import (
-    DriftError,
     Side,
-    Use,
-    command_uses,
-    config_uses,
     drift,
     drift_table,
     lost,
-    recipe_uses,
     table_drift,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._drift_uses import (
+    DriftError,
+    Use,
+    command_uses,
+    config_uses,
+    recipe_uses,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.module_utils._options import Foreign, OptionTable

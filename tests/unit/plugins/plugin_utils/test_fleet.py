@@ -96,6 +96,19 @@ def test_a_default_that_refers_to_another_variable_follows_it():
     assert settings["weights_root"] == "/data/models"
 
 
+@pytest.mark.parametrize(
+    ("variables", "engine"),
+    [
+        ({}, ""),
+        ({"container_runtime_engine": "podman"}, "podman"),
+        ({"container_runtime_engine": "podman", "vllm_engine": "docker"}, "docker"),
+    ],
+)
+def test_the_engine_is_the_one_that_the_role_container_runtime_is_told_to_install(variables, engine):
+    found, _planner = fleet_of({"a": {**HOST, **variables}})
+    assert found.groups[0].variables["vllm_engine"] == engine
+
+
 def test_templates_are_those_of_each_host():
     shared = {"chat": {"recipe": "x", "port": as_template("{{ base_port + 1 }}"), "host": as_template("{{ address }}")}}
     own = {"address": as_template("10.0.0.{{ index }}")}
