@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ._container import version_of
+from ._container_runtime_ascend import RUNTIME
 from ._container_runtime_files import (
     CGROUP_DRIVER,
     DAEMON_JSON,
@@ -25,7 +26,7 @@ from ._container_runtime_files import (
     registries_text,
     storage_text,
 )
-from ._container_runtime_packages import AMD_CDI, gpu_way, plan_engine, plan_toolkit, some, words
+from ._container_runtime_packages import AMD_CDI, gpu_way, mending, plan_engine, plan_toolkit, some, words
 from ._container_runtime_state import EngineState, HostState, Plan, RuntimePlanError, Wish
 
 DOCKER_UNIT = "docker.service"
@@ -55,6 +56,7 @@ def plan(wish: Wish, system: Mapping[str, Any], host: HostState) -> Plan:
     check_registries("container_runtime_insecure_registries", wish.insecure_registries)
     result = Plan(wish.engine, unit=DOCKER_UNIT if wish.engine == "docker" else "")
     result.recover = bool(host.unfinished)
+    result.mend = mending(host.unfinished)
     version = plan_engine(wish, system, host, result)
     plan_toolkit(wish, system, host, version, result)
     if wish.engine == "docker":
@@ -91,6 +93,8 @@ def docker_settings(wish: Wish, version: Sequence[int], before: str) -> dict[str
         settings["exec-opts"] = [f"{CGROUP_DRIVER}=cgroupfs"]
     if wish.stack == "rocm" and wish.toolkit == "vendor":
         settings["runtimes"] = {"amd": {"path": "amd-container-runtime", "runtimeArgs": []}}
+    if wish.stack == "cann" and wish.toolkit == "vendor":
+        settings["runtimes"] = dict(RUNTIME)
     return settings
 
 
@@ -127,7 +131,7 @@ def _plan_reread(there: EngineState, settings: Mapping[str, Any], result: Plan) 
         # --gpus goes by a hook that docker looks for when it starts.
         restart.append("runtimes.nvidia")
     elif runtimes:
-        reload.append("runtimes.amd")
+        reload += [f"runtimes.{name}" for name in runtimes]
     mirrors = [address.rstrip("/") for address in there.mirrors]
     if "registry-mirrors" in settings and mirrors != settings["registry-mirrors"]:
         reload.append("registry-mirrors")

@@ -11,15 +11,17 @@ from typing import Any, Sequence
 
 from ._container import CDI_DIRS, ENGINES, NVIDIA, ContainerError, gpus_by, has_quadlet
 from ._container_runtime import NODES, REFRESH_SERVICE
+from ._container_runtime_ascend import INFO, LOG, PROGRAM, TITLE
+from ._container_runtime_files import DAEMON_JSON
 from ._container_runtime_host import Find, Run, cdi_files, found_of, text_of
 from ._container_runtime_state import EngineState, HostState, RuntimePlanError
 
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-TOOLKITS = ("nvidia-container-toolkit-base", "nvidia-container-toolkit", "amd-container-toolkit")
+PACKAGES = ("nvidia-container-toolkit-base", "nvidia-container-toolkit", "amd-container-toolkit")
 
 
 def check(
-    engine: str, stack: str, count: int, host: HostState, find: Find, run: Run
+    engine: str, stack: str, count: int, toolkit: str, host: HostState, find: Find, run: Run
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the fact accelerator_container_runtime and warnings; raises RuntimePlanError with what to do."""
     state = host.engines.get(engine)
@@ -41,15 +43,18 @@ def check(
                 )
     for node in missing_nodes(stack, count):
         raise RuntimePlanError(f"{node} is not there, which containers need on {stack}; see that its driver is loaded")
+    if stack == "cann" and toolkit == "vendor":
+        _check_ascend(state, host)
     other = next((name for name in ENGINES if name in host.engines), engine)
     if other != engine:
         warnings.append(
-            f"{other} is on this host too, and the role vllm goes by it unless told: set vllm_engine: {engine}"
+            f"{other} is on this host too, and the role vllm goes by it unless told: have container_runtime_engine: "
+            f"{engine} in the inventory, which vllm_engine follows, or set vllm_engine: {engine}"
         )
     return {
         "engine": engine,
         "version": state.version,
-        "toolkit": next((host.packages[name] for name in TOOLKITS if name in host.packages), ""),
+        "toolkit": next((host.packages[name] for name in PACKAGES if name in host.packages), host.ascend),
         "gpus": gpus,
         "quadlet": has_quadlet(found),
         "storage": state.root,
@@ -78,6 +83,20 @@ def _check_devices(count: int, texts: Sequence[str]) -> None:
         raise RuntimePlanError(
             f"NVIDIA's CDI specification lists {listed} of {count} chips; run systemctl restart {REFRESH_SERVICE}, and "
             "see nvidia-smi -L where that changes nothing"
+        )
+
+
+def _check_ascend(state: EngineState, host: HostState) -> None:
+    """Raise RuntimePlanError where docker cannot start the Ascend Docker Runtime."""
+    if not host.ascend:
+        raise RuntimePlanError(
+            f"the {TITLE} is not whole ({INFO} or {PROGRAM} is missing); run the role container_runtime without "
+            f"--tags, or with its install, and see {LOG}"
+        )
+    if "ascend" not in state.runtimes:
+        raise RuntimePlanError(
+            f"docker knows the runtimes {', '.join(state.runtimes)}, and ascend is not among them though {DAEMON_JSON} "
+            "should name it; systemctl reload docker has it read the file again"
         )
 
 

@@ -10,10 +10,11 @@ import json
 import os
 import platform
 import re
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from ._container import CDI_DIRS, Found, cdi_kind
 from ._container_runtime import DOCKER_UNIT, FILES_OF_INTEREST, REFRESH_PATH
+from ._container_runtime_ascend import INFO, PROGRAM, installed_version
 from ._container_runtime_keys import KeyFileError, fingerprints
 from ._container_runtime_sources import DEB_KEYRINGS, RPM_KEYRINGS, packages_of_interest
 from ._container_runtime_state import EngineState, HostState
@@ -36,6 +37,8 @@ NVIDIA_NODES = (
 # A command's exit status, standard output and error output; and the path of a command, None where it is not there.
 Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 Find = Callable[[str], "str | None"]
+# Versions of those that are installed, what dpkg says of those that were cut off, and those that are held.
+Packages = Tuple[Dict[str, str], Dict[str, str], List[str]]
 
 
 def read_host(packager: str, run: Run, find: Find) -> HostState:
@@ -57,6 +60,7 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
         unlinked=_unlinked(),
         cdi_kinds=cdi_kinds(CDI_DIRS),
         apparmor=text_of("/sys/module/apparmor/parameters/enabled").strip() == "Y",
+        ascend=installed_version(text_of(INFO)) if os.path.isfile(PROGRAM) else "",
     )
 
 
@@ -160,8 +164,7 @@ def _runs_now_and_at_boot(unit: str, run: Run) -> bool:
     return run(["systemctl", "is-active", "--quiet", unit])[0] == 0 == run(["systemctl", "is-enabled", "-q", unit])[0]
 
 
-def _dpkg(names: Sequence[str], run: Run) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return versions of those that are installed, those whose installation was cut off, and those that are held."""
+def _dpkg(names: Sequence[str], run: Run) -> Packages:
     form = "${Package} ${Version} ${db:Status-Want} ${db:Status-Status}\n"
     _rc, out, _err = run(["dpkg-query", "--show", f"--showformat={form}", *names])
     rows = [line.split() for line in out.splitlines() if len(line.split()) == 4]
@@ -169,21 +172,18 @@ def _dpkg(names: Sequence[str], run: Run) -> tuple[dict[str, str], list[str], li
     # Of any package: one that was cut off stops apt whatever it is asked for.
     _rc, audit, _err = run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"])
     pairs = [line.split() for line in audit.splitlines() if len(line.split()) == 2]
-    cut = [name for name, status in pairs if status in ("unpacked", "half-installed", "half-configured")]
+    cut = {name: status for name, status in pairs if status in ("unpacked", "half-installed", "half-configured")}
     return installed, cut, [row[0] for row in rows if row[2] == "hold"]
 
 
-def _rpm(names: Sequence[str], run: Run) -> tuple[dict[str, str], list[str], list[str]]:
+def _rpm(names: Sequence[str], run: Run) -> Packages:
     form = "%{NAME} %{VERSION}-%{RELEASE}\n"
     _rc, out, _err = run(["rpm", "--query", f"--queryformat={form}", *names])
     pairs = [line.split() for line in out.splitlines() if len(line.split()) == 2]
-    return dict(pairs), [], []
+    return dict(pairs), {}, []
 
 
-_PACKAGERS: Mapping[str, Callable[[Sequence[str], Run], tuple[dict[str, str], list[str], list[str]]]] = {
-    "deb": _dpkg,
-    "rpm": _rpm,
-}
+_PACKAGERS: Mapping[str, Callable[[Sequence[str], Run], Packages]] = {"deb": _dpkg, "rpm": _rpm}
 
 
 def _fingerprints(path: str) -> list[str]:

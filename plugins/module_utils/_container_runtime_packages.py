@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Collection, Mapping, Sequence
 
 from ._container import CDI, version_of
+from ._container_runtime_ascend import plan_ascend
 from ._container_runtime_sources import (
     DOCKER_DISTRO_OTHERS,
     DOCKER_OTHERS,
@@ -28,6 +29,13 @@ NEWEST = (999,)
 # Packages whose upgrade restarts docker.
 HELD = ("docker-ce", "docker-ce-cli", "containerd.io", "docker.io", "docker-cli")
 
+# What ends an installation that was cut off. It removes nothing.
+MEND = (
+    "apt-get", "--yes", "--fix-broken", "--no-remove", "--reinstall", "--no-install-recommends",
+    "--allow-change-held-packages", "--option=DPkg::Lock::Timeout=60", "--option=Dpkg::Options::=--force-confdef",
+    "--option=Dpkg::Options::=--force-confold", "install",
+)  # fmt: skip
+
 _WHOSE = {"vendor": "Docker's own packages", "distro": "the distribution's packages", "other": "no package"}
 
 
@@ -46,6 +54,17 @@ def gpu_way(wish: Wish, version: Sequence[int], system_title: str) -> str:
         f"podman {words(version)} of {system_title} gives no NVIDIA devices to containers (4.1 and later do); set "
         "container_runtime_engine: docker"
     )
+
+
+def mending(unfinished: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the commands that end an installation of these packages, which was cut off; the values are dpkg's words.
+
+    apt brings what they lack only where it is given no names. A package that was cut off while it was unpacked, which
+    apt may rather remove or take for installed, comes anew once it is named.
+    """
+    half = sorted(name for name, status in unfinished.items() if status == "half-installed")
+    commands = [{"argv": list(MEND), "may_fail": bool(half)}] if unfinished else []
+    return commands + ([{"argv": [*MEND, *half], "may_fail": False}] if half else [])
 
 
 def plan_engine(wish: Wish, system: Mapping[str, Any], host: HostState, result: Plan) -> tuple[int, ...]:
@@ -189,11 +208,8 @@ def plan_toolkit(wish: Wish, system: Mapping[str, Any], host: HostState, version
     if wish.toolkit == "none" or (wish.toolkit == "auto" and wish.stack != "cuda"):
         return
     if wish.stack == "cann":
-        raise RuntimePlanError(
-            "container_runtime_toolkit is vendor, and for Ascend the role gives the plain devices to containers, as "
-            "vLLM Ascend's own instructions do; set it to auto"
-        )
-    if way:
+        plan_ascend(wish, host, version, result)
+    elif way:
         _nvidia_packages(way, wish, system, host, result)
     elif wish.stack == "rocm":
         _amd_packages(wish, system, host, version, result)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ._stack import Installer
+
 SOURCES = ("vendor", "distro", "mirror", "none")
 POLICIES = ("retain", "install", "halt")
 TOOLKITS = ("auto", "vendor", "none")
@@ -19,7 +21,10 @@ class RuntimePlanError(ValueError):
 
 @dataclass(frozen=True)
 class Wish:
-    """The variables of the role, without its prefix. ``stack`` is that of the host's accelerators."""
+    """The variables of the role, without its prefix. ``stack`` is that of the host's accelerators.
+
+    ``ascend_file`` has ``url`` and ``sha256`` of the installer of the Ascend Docker Runtime, or nothing.
+    """
 
     engine: str = "docker"
     source: str = "vendor"
@@ -28,6 +33,8 @@ class Wish:
     hold: bool = True
     toolkit: str = "auto"
     stack: str = "cpu"
+    ascend_file: Mapping[str, Any] = field(default_factory=dict)
+    ascend_licence_accepted: bool = False
     mirror_url: str = ""
     mirror_fingerprints: Sequence[str] = ()
     storage: str = ""
@@ -68,14 +75,15 @@ class HostState:
     """A host as it is. ``files`` holds text by path, of those that are there; ``sources`` the package sources.
 
     ``keys`` holds fingerprints of keyring files by path. ``unfinished`` are packages whose installation was cut off,
-    ``unlinked`` device nodes that systemd cannot name, ``active`` the units that run, ``drivers`` the stacks whose
-    driver is loaded.
+    with what dpkg says of them, ``unlinked`` device nodes that systemd cannot name, ``active`` the units that run,
+    ``drivers`` the stacks whose driver is loaded, ``ascend`` the version of the Ascend Docker Runtime, empty where it
+    is not whole.
     """
 
     architecture: str = "x86_64"
     engines: Mapping[str, EngineState] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
-    unfinished: Sequence[str] = ()
+    unfinished: Mapping[str, str] = field(default_factory=dict)
     held: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +93,7 @@ class HostState:
     unlinked: Sequence[str] = ()
     cdi_kinds: Sequence[str] = ()
     apparmor: bool = False
+    ascend: str = ""
 
     @property
     def running(self) -> list[str]:
@@ -96,21 +105,24 @@ class HostState:
 class Plan:
     """What the tasks of the role carry out, in this order; empty where there is nothing to do.
 
-    ``recover`` says that an installation was cut off and has to be ended first. Each of ``repositories`` has ``name``,
+    ``recover`` says that an installation was cut off and has to be ended first, each of ``mend`` how (``argv``), and
+    whether the next can do what it cannot (``may_fail``). Each of ``repositories`` has ``name``,
     ``path``, ``content`` and ``key`` (``path``, ``url``, ``fingerprints``); ``enable`` are those that are off between
-    runs. ``toolkit`` and ``packages`` are what the packager is asked for, ``remove`` cannot stay beside them
-    (``release`` are those of them that are held), ``hold`` is kept from upgrades. Each of ``files`` has ``path``,
-    ``content``, ``mode`` and ``validate`` (a command that judges it, or nothing). ``restart`` and ``reload`` are the
-    reasons for it.
+    runs. ``installers`` are files of a vendor's that are run. ``toolkit`` and ``packages`` are what the packager is
+    asked for, ``remove`` cannot stay beside them (``release`` are those of them that are held), ``hold`` is kept from
+    upgrades. Each of ``files`` has ``path``, ``content``, ``mode`` and ``validate`` (a command that judges it, or
+    nothing). ``restart`` and ``reload`` are the reasons for it.
     """
 
     engine: str
     unit: str = ""
     recover: bool = False
+    mend: list[dict[str, Any]] = field(default_factory=list)
     repositories: list[dict[str, Any]] = field(default_factory=list)
     enable: list[str] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
     release: list[str] = field(default_factory=list)
+    installers: list[Installer] = field(default_factory=list)
     toolkit: list[str] = field(default_factory=list)
     packages: list[str] = field(default_factory=list)
     hold: list[str] = field(default_factory=list)
@@ -130,5 +142,5 @@ class Plan:
     @property
     def changes(self) -> bool:
         """Return whether anything would be done."""
-        parts = (self.repositories, self.hold, self.files, self.absent, self.units, self.commands)
+        parts = (self.repositories, self.installers, self.hold, self.files, self.absent, self.units, self.commands)
         return self.installs or any(parts) or bool(self.restart or self.reload)

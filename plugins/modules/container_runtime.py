@@ -60,7 +60,7 @@ options:
   toolkit:
     description:
       - How accelerators reach containers. V(auto) is NVIDIA's container toolkit on C(cuda) and the plain devices on
-        other stacks; V(vendor) is AMD's container toolkit on C(rocm).
+        other stacks; V(vendor) is AMD's container toolkit on C(rocm) and the Ascend Docker Runtime on C(cann).
     type: str
     choices: [auto, vendor, none]
     default: auto
@@ -69,6 +69,25 @@ options:
       - The stack of the host's accelerators, as C(cuda), C(rocm), C(cann) or C(cpu).
     type: str
     default: cpu
+  ascend_file:
+    description:
+      - The installer of the Ascend Docker Runtime, for O(toolkit=vendor) on C(cann).
+    type: dict
+    default: {}
+    suboptions:
+      url:
+        description:
+          - Its address, C(http), C(https) or C(file) of the host, that ends with the vendor's name of the file.
+        type: str
+      sha256:
+        description:
+          - Its SHA-256. A file with another one is not run.
+        type: str
+  ascend_licence_accepted:
+    description:
+      - Whether Huawei's licence of it is accepted, without which it is not run.
+    type: bool
+    default: false
   mirror_url:
     description:
       - With O(source=mirror), the address below which the vendors' hosts are mirrored by their names.
@@ -141,6 +160,10 @@ plan:
     recover:
       description: Whether an installation was cut off and has to be ended first.
       type: bool
+    mend:
+      description: What ends it, each with C(argv), and C(may_fail) where the next one can do what it cannot.
+      type: list
+      elements: dict
     repositories:
       description: Package repositories with C(path), C(content) and C(key) (C(path), C(url), C(fingerprints)).
       type: list
@@ -157,6 +180,12 @@ plan:
       description: Those of them that are held.
       type: list
       elements: str
+    installers:
+      description:
+        - Files of a vendor's that are run, with C(name), C(url), C(path), C(sha256), C(argv), C(why),
+          C(log), C(stdin) and C(scratch).
+      type: list
+      elements: dict
     toolkit:
       description: Packages of the vendor's container toolkit.
       type: list
@@ -227,6 +256,12 @@ def main() -> None:
             "hold": {"type": "bool", "default": True},
             "toolkit": {"type": "str", "choices": list(TOOLKITS), "default": "auto"},
             "stack": {"type": "str", "default": "cpu"},
+            "ascend_file": {
+                "type": "dict",
+                "default": {},
+                "options": {"url": {"type": "str"}, "sha256": {"type": "str"}},
+            },
+            "ascend_licence_accepted": {"type": "bool", "default": False},
             "mirror_url": {"type": "str", "default": ""},
             "mirror_fingerprints": {"type": "list", "elements": "str", "default": [], "no_log": False},
             "storage": {"type": "str", "default": ""},

@@ -42,6 +42,13 @@ options:
       - Number of accelerators that containers must be able to have.
     type: int
     default: 0
+  toolkit:
+    description:
+      - How accelerators reach containers, as for M(baremetal.inference.container_runtime). With V(vendor) on C(cann)
+        docker must know the Ascend Docker Runtime.
+    type: str
+    choices: [auto, vendor, none]
+    default: auto
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -94,6 +101,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._container imp
 from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_check import check
 from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_host import read_host
 from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_state import (
+    TOOLKITS,
     RuntimePlanError,
 )
 
@@ -105,6 +113,7 @@ def main() -> None:
             "packager": {"type": "str", "choices": ["deb", "rpm"], "required": True},
             "stack": {"type": "str", "default": "cpu"},
             "count": {"type": "int", "default": 0},
+            "toolkit": {"type": "str", "choices": list(TOOLKITS), "default": "auto"},
         },
         supports_check_mode=True,
     )
@@ -115,9 +124,9 @@ def main() -> None:
         return result
 
     host = read_host(module.params["packager"], run, module.get_bin_path)
-    engine, stack, count = (module.params[key] for key in ("engine", "stack", "count"))
+    engine, stack, count, toolkit = (module.params[key] for key in ("engine", "stack", "count", "toolkit"))
     try:
-        fact, warnings = check(engine, stack, count, host, module.get_bin_path, run)
+        fact, warnings = check(engine, stack, count, toolkit, host, module.get_bin_path, run)
     except RuntimePlanError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     for warning in warnings:

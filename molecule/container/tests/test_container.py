@@ -109,9 +109,13 @@ def test_check_mode_announces_nothing_on_finished_hosts(serving, playbook):
     [
         ({"vllm_image": "mirror:5000/lab/vllm-gpu:0.32.0"}, ("mirror:5000/lab/vllm-gpu:0.32.0",)),
         ({"vllm_engine": "dokcer"}, ("vllm_engine", "dokcer")),
+        (
+            {"vllm_engine": "podman", "container_runtime_engine": "docker"},
+            ("vllm_engine is podman, and container_runtime_engine is docker; leave vllm_engine out",),
+        ),
         ({"vllm_runtime": "contaner"}, ("contaner", "container")),
     ],
-    ids=["image", "engine", "runtime"],
+    ids=["image", "engine", "engines", "runtime"],
 )
 def test_wrong_input_is_refused_before_anything_changes(serving, playbook, variables, parts):
     before = [instance.starts() for instance in serving]

@@ -152,7 +152,8 @@ def test_an_installation_that_was_cut_off_is_ended(engines, playbook):
     engine.host.check_output("cd /tmp && apt-get -qq download busybox-static && dpkg --unpack busybox-static_*.deb >&2")
     done = playbook(engine)
     assert done.rc == 0, done.output
-    assert done.changed == 1
+    # dpkg ends what it can, apt the rest.
+    assert done.changed == 2
     state = engine.host.check_output("dpkg-query -W -f '${db:Status-Status}' busybox-static")
     assert state == "installed"
     assert playbook(engine).changed == 0

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils import _container_runtime_check as checks
+from ansible_collections.baremetal.inference.plugins.module_utils import _container_runtime_host as host_module
 from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_host import read_host
 from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_state import (
     EngineState,
@@ -81,7 +82,7 @@ def test_a_host_of_debian():
     )
     assert (host.engines["podman"].version, host.engines["podman"].root) == ("5.4.2", "/var/lib/containers/storage")
     assert host.packages == {"docker.io": "26.1.5+dfsg1-9"}
-    assert (host.held, host.unfinished) == (["docker.io"], ["containerd", "zlib"])
+    assert (host.held, host.unfinished) == (["docker.io"], {"containerd": "half-configured", "zlib": "unpacked"})
 
 
 def test_a_host_of_rhel():
@@ -125,9 +126,9 @@ def specification(monkeypatch):
     return put
 
 
-def check(engine="docker", stack="cpu", count=0, engines=(DOCKER,), journal="", **state):
+def check(engine="docker", stack="cpu", count=0, engines=(DOCKER,), journal="", toolkit="auto", **state):
     host = HostState(engines={found.name: found for found in engines}, **state)
-    return checks.check(engine, stack, count, host, lambda _name: None, lambda _words: (0, journal, ""))
+    return checks.check(engine, stack, count, toolkit, host, lambda _name: None, lambda _words: (0, journal, ""))
 
 
 def test_the_fact_says_what_runs_containers():
@@ -147,7 +148,10 @@ def test_the_fact_says_what_runs_containers():
 
 def test_the_role_vllm_is_told_which_of_two_engines():
     _fact, warnings = check("podman", engines=(DOCKER, PODMAN))
-    assert warnings == ["docker is on this host too, and the role vllm goes by it unless told: set vllm_engine: podman"]
+    assert warnings == [
+        "docker is on this host too, and the role vllm goes by it unless told: have container_runtime_engine: podman "
+        "in the inventory, which vllm_engine follows, or set vllm_engine: podman"
+    ]
     assert check("docker", engines=(DOCKER, PODMAN))[1] == []
 
 
@@ -201,3 +205,30 @@ def test_every_card_of_ascend_has_its_node(monkeypatch):
     assert check(stack="cann", count=7)[1] == []
     with pytest.raises(RuntimePlanError, match="/dev/davinci7 is not there"):
         check(stack="cann", count=8)
+
+
+def test_docker_has_to_know_the_runtime_of_ascend_where_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(checks.os.path, "exists", lambda _path: True)
+    ascend = {"stack": "cann", "count": 8, "toolkit": "vendor"}
+    knows = replace(DOCKER, runtimes=["ascend", "runc"])
+    assert check(engines=(knows,), ascend="26.0.0", **ascend)[0]["toolkit"] == "26.0.0"
+    with pytest.raises(RuntimePlanError, match=r"docker knows the runtimes runc, and ascend is not among them"):
+        check(engines=(replace(DOCKER, runtimes=["runc"]),), ascend="26.0.0", **ascend)
+    with pytest.raises(
+        RuntimePlanError, match=r"the Ascend Docker Runtime is not whole \(/usr/local/Ascend/Ascend-Dock"
+    ):
+        check(engines=(knows,), **ascend)
+    # Plain devices need none of it.
+    assert check(engines=(DOCKER,), **{**ascend, "toolkit": "auto"})[0]["toolkit"] == ""
+
+
+def test_a_runtime_of_ascend_counts_with_its_program_and_what_its_installer_writes_last(tmp_path, monkeypatch):
+    info, program = tmp_path / "install.info", tmp_path / "ascend-docker-runtime"
+    monkeypatch.setattr(host_module, "INFO", str(info))
+    monkeypatch.setattr(host_module, "PROGRAM", str(program))
+    program.write_text("")
+    assert read_host("deb", *answers()).ascend == ""
+    info.write_text("version=v26.0.0\narch=aarch64\nos=linux\npath=/usr/local/Ascend/Ascend-Docker-Runtime\n")
+    assert read_host("deb", *answers()).ascend == "26.0.0"
+    program.unlink()
+    assert read_host("deb", *answers()).ascend == ""

@@ -1,0 +1,81 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Debian 13's own docker when its installation goes wrong: a full disk, power that is cut, a version that is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+PACKAGES = "docker.io docker-cli containerd runc"
+# A directory that docker.io alone has something in.
+OWN = "/usr/share/docker.io"
+# dpkg is killed as soon as it has begun to unpack.
+CUT = """
+dpkg --unpack /srv/cut/docker.io_*.deb & pid=$!
+while kill -0 $pid 2>/dev/null; do
+    dpkg-query -W -f '${db:Status-Status}' docker.io 2>/dev/null | grep -q half-installed && kill -9 $pid && break
+done
+wait
+"""
+
+
+def status(host, package="docker.io"):
+    """Return what dpkg thinks of a package: installed, unpacked, half-installed, or nothing."""
+    return host.run("dpkg-query -W -f '${db:Status-Status}' %s", package).stdout
+
+
+@pytest.fixture
+def bare(engines):
+    """A host without docker, and with its package in a file; the role has to bring it back."""
+    engine = engines["cpu-13", "docker"]
+    host = engine.host
+    host.check_output("mkdir -p /srv/cut && cd /srv/cut && (ls docker.io_*.deb || apt-get -qq download docker.io) >&2")
+    host.check_output(f"apt-mark unhold {PACKAGES} && apt-get -qq -y remove {PACKAGES} >&2")
+    assert status(host) != "installed"
+    yield engine
+    host.run("umount %s", OWN)
+
+
+def works_again(engine, playbook):
+    """See that one run brings docker back, and that the next has nothing to do."""
+    done = playbook(engine)
+    assert done.rc == 0, done.output
+    assert status(engine.host) == "installed"
+    assert engine.info()["ServerVersion"].startswith("26.1")
+    assert "docker.io" in engine.host.check_output("apt-mark showhold").split()
+    assert engine.host.check_output("dpkg --audit") == ""
+    again = playbook(engine)
+    assert (again.rc, again.changed) == (0, 0), again.output
+
+
+def test_power_that_is_cut_while_docker_is_unpacked(bare, playbook):
+    bare.host.run(CUT)
+    assert status(bare.host) == "half-installed"
+    works_again(bare, playbook)
+
+
+def test_power_that_is_cut_before_what_docker_needs_is_there(bare, playbook):
+    bare.host.check_output("dpkg --unpack /srv/cut/docker.io_*.deb >&2")
+    assert (status(bare.host), status(bare.host, "containerd")) == ("unpacked", "config-files")
+    works_again(bare, playbook)
+
+
+def test_a_disk_that_is_full_is_said_and_the_next_run_goes_on(bare, playbook):
+    bare.host.check_output("mkdir -p %s && mount -t tmpfs -o size=4k tmpfs %s", OWN, OWN)
+    full = playbook(bare)
+    assert full.rc != 0
+    assert "packages cannot be installed: docker.io, docker-cli; dpkg: error processing archive" in full.flat
+    assert "No space left on device" in full.flat
+    bare.host.check_output("umount %s", OWN)
+    works_again(bare, playbook)
+
+
+def test_a_version_that_is_gone_leaves_docker_running_and_held(engines, playbook):
+    engine = engines["cpu-13", "docker"]
+    daemon = engine.host.check_output("systemctl show -P MainPID docker.service")
+    gone = playbook(engine, container_runtime_version="99.9", container_runtime_policy="install")
+    assert gone.rc != 0
+    assert "for container_runtime_version see apt-cache madison; no available installation candidate for" in gone.flat
+    assert engine.host.check_output("systemctl show -P MainPID docker.service") == daemon
+    assert "docker.io" in engine.host.check_output("apt-mark showhold").split()

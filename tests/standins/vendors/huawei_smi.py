@@ -1,0 +1,124 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What npu-smi says of a machine, in the forms that hosts with such chips have shown."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from tests.standins.modules import loaded
+from tests.standins.place import Answer, Place
+from tests.standins.vendors import huawei_install
+
+FAILED = "DrvMngGetConsoleLogLevel failed. (ret=4)\ndcmi module initialize failed. ret is -8005\n"
+LINE = "+---------------------------+---------------+----------------------------------------------------+\n"
+DOUBLE = "+===========================+===============+====================================================+\n"
+HEAD = (
+    "+------------------------------------------------------------------------------------------------+\n"
+    "| npu-smi {version:<17} Version: {version:<59}|\n"
+    f"{LINE}"
+    "| NPU   Name                | Health        | Power(W)    Temp(C)           Hugepages-Usage(page)|\n"
+    "| Chip                      | Bus-Id        | AICore(%)   Memory-Usage(MB)  HBM-Usage(MB)        |\n"
+    f"{DOUBLE}"
+)
+ROW = (
+    "| {npu:<6}{name:<19} | {health:<13} | 86.0        40                0    / 0             |\n"
+    "| {die:<25} | {address:<13} | 0           0    / 0          3402 / {memory:<14}|\n"
+    f"{DOUBLE}"
+)
+TAIL = (
+    f"{LINE}| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |\n"
+    f"{DOUBLE}"
+    f"| {'No running processes found in NPU 0':<95}|\n{DOUBLE}"
+)
+FIELD = "\t{name:<30} : {value}\n"
+
+
+def answer(argv: Sequence[str], place: Place) -> Answer:
+    """Say what npu-smi says: ``info``, ``info -l``, ``info -m``, ``info -t board|health -i N [-c N]``."""
+    if not loaded(place, huawei_install.MODULE):
+        return Answer(255, FAILED)
+    words = list(argv)
+    if words == ["info"]:
+        return Answer(out=_table(place))
+    if words == ["info", "-l"]:
+        return Answer(out=_cards(place))
+    if words == ["info", "-m"]:
+        return Answer(out=_mapping(place))
+    if words[:3] == ["info", "-t", "board"]:
+        return Answer(out=_board(place, words[4]))
+    if words[:3] == ["info", "-t", "health"]:
+        return Answer(out=_fields({"Health": "Alarm", "Error Code": "0x80E01801"}))
+    return Answer(1, f"Error parameter of {words[-1]}\n")
+
+
+def _chips(place: Place) -> list[tuple[int, int, str]]:
+    """Return card, die and address of each chip that the driver has taken."""
+    machine = place.machine()
+    dies = machine.chip["chips_per_card"]
+    lost = place.fault("lost-chip")
+    numbered = [(number // dies, number % dies, address) for number, address in enumerate(machine.chips())]
+    return [chip for chip in numbered if chip[2] != lost]
+
+
+def _fields(values: dict[str, str]) -> str:
+    return "".join(FIELD.format(name=name, value=value) for name, value in values.items())
+
+
+def _version(place: Place) -> str:
+    return place.read(f"sys/module/{huawei_install.MODULE}/version")
+
+
+def _table(place: Place) -> str:
+    chip = place.machine().chip
+    ill = place.fault("alarm")
+    rows = [
+        ROW.format(
+            npu=npu,
+            die=die,
+            name=chip["name"],
+            health="Alarm" if address == ill else "OK",
+            address=address.upper(),
+            memory=chip["memory_mib"],
+        )
+        for npu, die, address in _chips(place)
+    ]
+    return HEAD.format(version=_version(place)) + "".join(rows) + TAIL
+
+
+def _cards(place: Place) -> str:
+    cards: dict[int, int] = {}
+    for npu, _die, _address in _chips(place):
+        cards[npu] = cards.get(npu, 0) + 1
+    whole = _fields({"Total Count": str(len(cards))})
+    return whole + "".join(f"\n{_fields({'NPU ID': str(npu), 'Chip Count': str(n)})}" for npu, n in cards.items())
+
+
+def _mapping(place: Place) -> str:
+    machine = place.machine()
+    dies = machine.chip["chips_per_card"]
+    head = f"\t{'NPU ID':<30} {'Chip ID':<30} {'Chip Logic ID':<30} Chip Name\n"
+    rows = []
+    for npu, die, _address in _chips(place):
+        rows.append((npu, die, str(npu * dies + die), f"Ascend {machine.chip['name']}"))
+        if die == dies - 1:
+            rows.append((npu, dies, "-", "Mcu"))
+    return head + "".join(f"\t{npu:<30} {die:<30} {logic:<30} {name}\n" for npu, die, logic, name in rows)
+
+
+def _board(place: Place, npu: str) -> str:
+    address = next((address for card, _die, address in _chips(place) if str(card) == npu), "")
+    runs = place.state / "firmware-runs"
+    firmware = place.fault("old-firmware") or (runs.read_text() if runs.exists() else "")
+    return _fields(
+        {
+            "NPU ID": npu,
+            "Software Version": _version(place),
+            "Firmware Version": firmware,
+            "Compatibility": "OK",
+            "Board ID": "0x32",
+            "PCIe Bus Info": address.upper(),
+            "PCI Vendor ID": "0x19e5",
+        }
+    )
