@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How Huawei counts versions of driver, firmware and CANN, and which driver takes which firmware. No I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import List, Tuple
+
+# Release candidates and betas come before the version that they lead to.
+_EARLY = 0
+_FINAL = 1
+_RANGE = re.compile(r"\[([^\],]+),([^\]]+)\]")
+
+Key = List[Tuple[int, int]]
+
+
+def order(version: str) -> Key:
+    """Return what versions are compared by: 26.0.rc1 is older than 26.0, 25.0.rc1 older than 25.0.rc1.1."""
+    found = []
+    for part in re.findall(r"[a-z]*\d+|[a-z]+", version.lower()):
+        number = re.search(r"\d+", part)
+        # A word of its own, as in 9.2.0-beta.2, stands before the number that it belongs to.
+        found.append((_EARLY if part[0].isalpha() else _FINAL, int(number.group()) if number else 0))
+    return found
+
+
+def is_older(version: str, other: str) -> bool:
+    """Return whether a version is older than another; what is missing counts as 0."""
+    left, right = order(version), order(other)
+    width = max(len(left), len(right))
+    fill = (_FINAL, 0)
+    return left + [fill] * (width - len(left)) < right + [fill] * (width - len(right))
+
+
+def is_same(version: str, other: str) -> bool:
+    """Return whether two texts mean one version: 26.0.RC1 and 26.0.rc1, 9.2.0-beta.2 and RPM's 9.2.0_beta.2."""
+    return _plain(version) == _plain(other)
+
+
+def _plain(version: str) -> str:
+    return version.lower().replace("_", "-")
+
+
+def takes(ranges: str, version: str) -> bool:
+    """Return whether ``[7.0.0,7.7.99]`` or ``[25.0,25.0.],[24.1,24.1.]`` has a version in it.
+
+    An end with a dot means everything that begins with it.
+    """
+    return any(_is_between(version, first, last) for first, last in _RANGE.findall(ranges))
+
+
+def _is_between(version: str, first: str, last: str) -> bool:
+    if last.endswith("."):
+        return is_same(version, first) or version.lower().startswith(last.lower())
+    return not is_older(version, first) and not is_older(last, version)

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What amd-smi, rocm-smi and the kernel say of AMD's chips, taken apart. No I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+AMD_SMI = ("amd-smi", "static", "--asic", "--bus", "--driver", "--json")
+ROCM_SMI = ("rocm-smi", "--showproductname", "--showbus", "--json")
+
+_AMD = 0x1002
+
+
+@dataclass(frozen=True)
+class GpuAnswer:
+    """One chip as a tool lists it; what the tool does not say is empty.
+
+    ``address`` is the kernel's form of the PCI address, with function 0: partitions of a chip have others.
+    """
+
+    address: str
+    name: str = ""
+    generation: str = ""
+    driver_version: str = ""
+
+
+def chip_address(text: str) -> str:
+    """Return the address of the chip that a device is, or is a partition of: 0000:0c:00.0 of 0000:0C:00.3."""
+    return re.sub(r"\.[0-7]$", ".0", text.strip().lower())
+
+
+def parse_amd_smi(text: str) -> list[GpuAnswer]:
+    """Return the chips that ``amd-smi static --json`` lists, each once; nothing for what is no such document.
+
+    Since ROCm 7 that is an object with the list in ``gpu_data``, before it the list itself. Lines may stand before it.
+    """
+    document = _json(text)
+    entries = document.get("gpu_data") if isinstance(document, dict) else document
+    if not isinstance(entries, list):
+        return []
+    found: dict[str, GpuAnswer] = {}
+    for entry in entries:
+        address = _text(entry, "bus", "bdf")
+        if address:
+            gpu = GpuAnswer(
+                chip_address(address),
+                _text(entry, "asic", "market_name"),
+                _text(entry, "asic", "target_graphics_version"),
+                _text(entry, "driver", "version"),
+            )
+            found.setdefault(gpu.address, gpu)
+    return list(found.values())
+
+
+def parse_rocm_smi(text: str) -> list[GpuAnswer]:
+    """Return the chips that ``rocm-smi --json`` lists, each once; nothing for what is no such document."""
+    document = _json(text)
+    if not isinstance(document, dict):
+        return []
+    found: dict[str, GpuAnswer] = {}
+    for name in sorted(document):
+        address = _text(document, name, "PCI Bus")
+        if name.startswith("card") and address:
+            series = _text(document, name, "Card Series") or _text(document, name, "Card series")
+            gpu = GpuAnswer(chip_address(address), series, _text(document, name, "GFX Version"))
+            found.setdefault(gpu.address, gpu)
+    return list(found.values())
+
+
+def parse_kfd(nodes: Sequence[str]) -> list[GpuAnswer]:
+    """Return the chips among the nodes of KFD, each once, by the texts of their ``properties``."""
+    found: dict[str, GpuAnswer] = {}
+    for text in nodes:
+        pairs = (line.split() for line in text.splitlines())
+        values = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+        # Processors are nodes too.
+        if values.get("vendor_id") == _AMD and values.get("simd_count"):
+            location = values.get("location_id", 0)
+            address = f"{values.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.0"
+            found.setdefault(address, GpuAnswer(address, generation=gfx_of(values.get("gfx_target_version", 0))))
+    return list(found.values())
+
+
+def gfx_of(number: int) -> str:
+    """Return the gfx target of KFD's number: gfx90a of 90010, gfx1201 of 120001; empty for 0."""
+    return f"gfx{number // 10000}{number // 100 % 100}{number % 100:x}" if number else ""
+
+
+def _json(text: str) -> Any:
+    """Return the document in an output, None where there is none."""
+    start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=-1)
+    try:
+        return json.loads(text[start:]) if start >= 0 else None
+    except ValueError:
+        return None
+
+
+def _text(entry: Any, *names: str) -> str:
+    """Return a text deep in a document, empty where it is not there or says that it is not known."""
+    for name in names:
+        entry = entry.get(name) if isinstance(entry, Mapping) else None
+    return entry.strip() if isinstance(entry, str) and entry.strip() not in ("N/A", "n/a") else ""

@@ -1,0 +1,216 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rocm_plan
+short_description: Decide what a host needs for AMD's driver
+version_added: 0.4.0
+description:
+  - Reads the host as M(baremetal.inference.rocm_state) does and returns what is to be done there, without what is there
+    already. A host on which nothing is to be done gets a plan of empty lists.
+  - The release of vLLM decides on ROCm and with it on the driver, the chips and the release on the oldest one that will
+    do.
+  - A host that cannot get what it needs is an error that says why, before anything is changed.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+  - baremetal.inference.kernel_trees
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  detected:
+    description:
+      - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
+    type: dict
+    required: true
+  release:
+    description:
+      - Name of a file in C(catalog/releases/) or in O(release_path); its C(rocm), C(amdgpu) and C(minimum_driver)
+        count.
+    type: str
+    required: true
+  release_path:
+    description:
+      - Directories on the controller with the site's own releases.
+    type: list
+    elements: path
+    default: []
+  catalog_path:
+    description:
+      - Directories on the controller with the site's own accelerators.
+    type: list
+    elements: path
+    default: []
+  version:
+    description:
+      - Release of ROCm (V(10.0.0)), whose driver is installed. By default that of the release of vLLM.
+    type: str
+    default: ""
+  source:
+    description:
+      - Where packages come from. V(distro) is the kernel's own driver with the distribution's firmware. With V(none),
+        none are installed.
+    type: str
+    choices: [vendor, distro, mirror, none]
+    default: vendor
+  policy:
+    description:
+      - What becomes of a driver that is there. V(retain) leaves one alone that the release works with, V(install)
+        brings it to O(version), V(halt) fails where anything is to be installed.
+    type: str
+    choices: [retain, install, halt]
+    default: retain
+  mirror:
+    description:
+      - What stands for the addresses of the vendor's three hosts, or of Debian's archive for O(source=distro).
+    type: str
+    default: ""
+  epel_mirror:
+    description:
+      - What stands for the address of EPEL, where RHEL and its clones get DKMS from.
+    type: str
+    default: ""
+  hold:
+    description:
+      - Whether packages of the driver are held against upgrades.
+    type: bool
+    default: true
+  userspace:
+    description:
+      - How much of ROCm is installed on the host itself, V(none) where images and virtual environments bring it.
+    type: str
+    choices: [none, runtime, full]
+    default: none
+  users:
+    description:
+      - Users of the host that are put into the groups C(render) and C(video).
+    type: list
+    elements: str
+    default: []
+  blacklist_remove:
+    description:
+      - Whether lines in C(modprobe.d) that keep C(amdgpu) from loading are taken out. Otherwise they are an error.
+    type: bool
+    default: false
+  iommu_pt:
+    description:
+      - Whether the kernel is told to leave the chips' memory alone (C(iommu=pt)), for which the host is rebooted.
+    type: bool
+    default: false
+  numa_balancing_off:
+    description:
+      - Whether the kernel is told not to move memory between NUMA nodes.
+    type: bool
+    default: false
+  reboot_allowed:
+    description:
+      - Whether the host may be rebooted where that is needed.
+    type: bool
+    default: false
+  resolve:
+    description:
+      - Whether the host's repositories are asked which versions they have. They have to be there for that.
+    type: bool
+    default: false
+  root:
+    description:
+      - Where the host's files are. Tests show a tree of their own here.
+    type: path
+    default: /
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Decide what the driver needs
+  baremetal.inference.rocm_plan:
+    detected: "{{ accelerator_detected }}"
+    release: "0.33.0"
+  become: true
+  register: rocm
+"""
+
+RETURN = r"""
+plan:
+  description: What is to be done, as M(baremetal.inference.cuda_plan) returns it.
+  type: dict
+  returned: success
+  contains:
+    groups:
+      description: Groups that are not there, with C(name) and C(gid).
+      type: list
+      elements: dict
+    users:
+      description: Users that are not in the groups, with C(name), C(group) and C(groups).
+      type: list
+      elements: dict
+    files:
+      description: Files that are not there like this, C(path) and C(content).
+      type: list
+      elements: dict
+    stop:
+      description: Units to stop before the driver is replaced, in order.
+      type: list
+      elements: str
+    unload:
+      description: Kernel modules to unload before that, in order.
+      type: list
+      elements: str
+    repositories:
+      description: Of each repository the C(path) and C(content) of its file, where its C(key) is and its C(key_path).
+      type: list
+      elements: dict
+    packages:
+      description: Packages in the package manager's words, with versions.
+      type: list
+      elements: str
+      sample: [dkms, "amdgpu-dkms=*.31500000-*", "amdgpu-dkms-firmware=*.31500000-*"]
+    finish:
+      description: Commands after the packages and files.
+      type: list
+      elements: list
+    hold:
+      description: Installed packages that are not held and have to be.
+      type: list
+      elements: str
+    reboot:
+      description: Why a reboot is needed, empty where none is.
+      type: list
+      elements: str
+changes:
+  description: Whether anything is to be done.
+  type: bool
+  returned: success
+no_reboot:
+  description: Why a reboot that is needed must not be made, null where it may or none is needed.
+  type: str
+  returned: success
+mark:
+  description: The C(path) and C(content) of the file that keeps a host from being rebooted twice for the same reason.
+  type: dict
+  returned: success
+manager:
+  description: The host's package manager, V(apt) or V(dnf).
+  type: str
+  returned: success
+chips:
+  description: PCI addresses of AMD's chips that are in the catalogue.
+  type: list
+  elements: str
+  returned: success
+minimum_driver:
+  description: The oldest driver that the release and the chips work with, empty for any.
+  type: str
+  returned: success
+driver:
+  description: The C(version) of the driver that is loaded, and whether one is C(loaded).
+  type: dict
+  returned: success
+"""
+# The action plugin of the same name does the work; on the host it runs the module rocm_state.
