@@ -1,7 +1,7 @@
 # The whole manual of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration bench
+.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration vm bench
 
 BIN := .venv/bin
 
@@ -42,6 +42,9 @@ parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 
 integration: ready  ## Tests that need root and lab hosts of their own
 	NETBOX_REQUIRED=1 $(BIN)/pytest -q tests/integration
+
+vm: ready  ## NVIDIA's driver out of Debian in a virtual machine, with a real reboot and a new kernel
+	$(BIN)/pytest -x tests/vm
 
 bench: ready  ## How long things take, each beside a yardstick
 	$(BIN)/python tests/bench/site.py

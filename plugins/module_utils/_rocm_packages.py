@@ -105,18 +105,20 @@ def driver_packages(host: Host, release: Release, offered: Mapping[str, Sequence
     """
     packages = []
     for name in (DRIVER, FIRMWARE):
-        found = list(map(upstream_version, (offered or {}).get(name, ())))
-        fit = [version for version in found if is_of(version, release) or (host.manager == DNF and not release.module)]
+        found = list((offered or {}).get(name, ()))
+        any_fits = host.manager == DNF and not release.module
+        fit = [version for version in found if any_fits or is_of(upstream_version(version), release)]
         if offered is not None and name == DRIVER and not fit:
             raise StackError(
                 f"the repository has no {DRIVER} of driver {release.driver} (ROCm {release.rocm}); it has "
-                f"{', '.join(sorted(set(found))) or 'none'}; correct rocm_version or rocm_mirror"
+                f"{', '.join(sorted(set(map(upstream_version, found)))) or 'none'}; correct rocm_version or rocm_mirror"
             )
-        version: str | None = f"*.{release.code}-*"
+        # apt-get itself knows no patterns: once the repositories are there, versions are exact.
+        version: str | None = newest(fit) if fit else f"*.{release.code}-*"
         if host.manager == DNF:
             # UNCONFIRMED: how the firmware's package counts there.
             wild = f"{release.module}*" if release.module and name == DRIVER else None
-            version = newest(fit) if fit else wild
+            version = upstream_version(newest(fit)) if fit else wild
         packages.append(Package(name, version))
     return packages
 

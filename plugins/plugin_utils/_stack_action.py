@@ -223,9 +223,17 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
 
 def _batches(found: Plan, host: Host) -> dict[str, Any]:
     """Return the packages that are ahead of others, and what is installed at once, in order."""
-    ahead, rest = ([one.spec(host.manager) for one in found.packages if one.ahead is flag] for flag in (True, False))
-    batches = [[one] for one in rest] if found.in_order else [rest] if rest else []
+    ahead = [package.spec(host.manager) for package in found.packages if package.ahead]
+    rest = [package for package in found.packages if not package.ahead]
+    batches = _in_order(rest, host) if found.in_order else [[package.spec(host.manager) for package in rest]]
+    batches = [batch for batch in batches if batch]
     if host.unfinished and ahead:
         # Half of one version and half of another: nothing can be pinned before they are one again.
         return {"ahead": [], "batches": [*batches, ahead]}
     return {"ahead": ahead, "batches": batches}
+
+
+def _in_order(packages: Sequence[Package], host: Host) -> list[list[str]]:
+    """Return packages one after the other; those of no version, which others are built with, come before them."""
+    tools = [package.spec(host.manager) for package in packages if package.version is None]
+    return [tools, *([package.spec(host.manager)] for package in packages if package.version is not None)]

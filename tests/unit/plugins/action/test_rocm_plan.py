@@ -63,8 +63,15 @@ PLAYBOOK = """
         mode: "0600"
       check_mode: false
 """
-MADISON = " amdgpu-dkms | 1:7.1.3.31500000-2390945.24.04 | https://repo.radeon.com/amdgpu/31.50/ubuntu noble/main\n"
+MADISON = " {} | {} | https://repo.radeon.com/amdgpu/31.50/ubuntu noble/main\n"
+EXACT = {"amdgpu-dkms": "1:7.1.3.31500000-2390945.24.04", "amdgpu-dkms-firmware": "31.50.0.0.31500000-2390945.24.04"}
 REPLACED = f"the loaded driver is {VERSION}, 31.50 (ROCm 10.0.0) takes its place"
+
+
+def repositories(tree):
+    """Have AMD's repository in reach."""
+    answers = [(f"'madison {name}'", 0, MADISON.format(name, version), "") for name, version in EXACT.items()]
+    tool(tree / "bin", "apt-cache", *answers)
 
 
 def without_driver(tree):
@@ -74,7 +81,7 @@ def without_driver(tree):
     (tree / "sys/module/amdgpu").rmdir()
     dpkg(tree, *KERNEL_PACKAGES)
     tool(tree / "bin", "apt-mark", ("showhold", 0, "", ""))
-    tool(tree / "bin", "apt-cache", ("'madison amdgpu-dkms'", 0, MADISON, ""), ("madison*", 0, "", ""))
+    repositories(tree)
     tool(tree / "bin", "dkms", ("status", 0, "", ""))
 
 
@@ -84,7 +91,7 @@ def with_the_kernels_own(tree):
 
 
 def upgradable(tree):
-    tool(tree / "bin", "apt-cache", ("'madison amdgpu-dkms'", 0, MADISON, ""), ("madison*", 0, "", ""))
+    repositories(tree)
 
 
 def under_programs(tree):
@@ -203,7 +210,7 @@ def test_only_what_is_missing_is_in_the_plan(fleet):
 def test_a_fresh_host(fleet):
     plan = steps(fleet, "fresh")
     assert set(plan) == {"repositories", "packages", "finish"}
-    assert plan["packages"] == ["amdgpu-dkms=*.31500000-*", "amdgpu-dkms-firmware=*.31500000-*"]
+    assert plan["packages"] == [f"{name}={version}" for name, version in EXACT.items()]
     assert plan["finish"] == [["update-initramfs", "-u", "-k", "all"], ["modprobe", "amdgpu"]]
     key = "/etc/apt/keyrings/baremetal-radeon.asc"
     url = "https://repo.radeon.com/amdgpu/31.50/ubuntu"
@@ -246,7 +253,7 @@ def test_what_cannot_be_had_is_an_error_of_the_host(fleet, name, sentence):
 
 def test_an_upgrade_unloads_the_driver_and_reboots_only_where_that_is_allowed(fleet):
     plan = steps(fleet, "upgrade_allowed")
-    assert plan["packages"] == ["amdgpu-dkms=*.31500000-*", "amdgpu-dkms-firmware=*.31500000-*"]
+    assert plan["packages"] == [f"{name}={version}" for name, version in EXACT.items()]
     assert (plan["unload"], plan["reboot"]) == (["amdgpu"], [REPLACED])
     assert planned(fleet, "upgrade_allowed")["no_reboot"] is None
     refused = planned(fleet, "upgrade")["no_reboot"]

@@ -194,8 +194,9 @@ OFFERED = ["1:6.16.13.30300300-2255209.24.04", "1:7.1.3.31500000-2390945.24.04"]
 
 def test_what_the_repository_offers():
     host = SYSTEMS["ubuntu2404"][0]
-    found = plan(host, MI300X, SHOWN, WISH, {"amdgpu-dkms": OFFERED})
-    assert specs(found, host)[-2:] == DEB_DRIVER
+    firmware = "31.50.0.0.31500000-2390945.24.04"
+    found = plan(host, MI300X, SHOWN, WISH, {"amdgpu-dkms": OFFERED, "amdgpu-dkms-firmware": [firmware]})
+    assert specs(found, host)[-2:] == [f"amdgpu-dkms={OFFERED[1]}", f"amdgpu-dkms-firmware={firmware}"]
     host = SYSTEMS["rhel9"][0]
     found = plan(host, MI300X, SHOWN, WISH, {"amdgpu-dkms": ["6.16.13", "7.1.3"], "amdgpu-dkms-firmware": ["7.1.3"]})
     assert specs(found, host)[-2:] == ["amdgpu-dkms-7.1.3", "amdgpu-dkms-firmware-7.1.3"]

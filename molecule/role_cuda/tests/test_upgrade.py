@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A driver is upgraded under a running instance: what uses it stops first, in order, and runs again afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+OLD, NEW = "580.95.05", "580.159.04"
+UPGRADE = {"cuda_version": NEW, "cuda_policy": "install"}
+RUNNING = "systemctl is-active vllm@chat nvidia-persistenced"
+
+
+@pytest.fixture
+def serving(fleet, cleaned):
+    """Have an instance that serves on the chips."""
+    cleaned.append("systemctl stop vllm@chat")
+    fleet.run("modprobe nvidia_uvm; systemctl start vllm@chat; sleep 1; : >/var/lib/standin/log")
+
+
+def test_a_process_that_is_not_an_instance_stops_the_upgrade(fleet, cleaned, serving):
+    fleet.run("systemctl start trainer")
+    cleaned.append("systemctl stop trainer")
+    assert fleet.play(**UPGRADE).fails_everywhere("trainer of trainer.service", "/dev/nvidia1")
+    assert set(fleet.run(RUNNING).values()) == {"active\nactive"}
+    assert all("stop" not in log for log in fleet.run("cat /var/lib/standin/log").values())
+
+
+def test_a_disk_that_is_full_leaves_the_old_driver_serving(fleet, serving):
+    place = f"/usr/src/nvidia-{NEW}"
+    fleet.run(f"mkdir -p {place} && mount -t tmpfs -o size=16k standin {place}")
+    try:
+        done = fleet.play(**UPGRADE)
+    finally:
+        fleet.run(f"umount {place}")
+    assert done.fails_everywhere("No space left on device")
+    assert set(fleet.run(RUNNING).values()) == {"active\nactive"}
+    assert all(f"Driver Version: {OLD}" in said for said in fleet.run("nvidia-smi").values())
+
+
+def test_the_instance_stops_first_and_starts_last(fleet, serving):
+    done = fleet.play(**UPGRADE)
+    assert done.rc == 0, done.output
+    for name, log in fleet.run("cat /var/lib/standin/log").items():
+        steps = [
+            line for line in log.splitlines() if line.startswith(("stop", "rmmod", "dkms standin", "modprobe", "start"))
+        ]
+        assert steps == [
+            "stop vllm@chat",
+            "stop nvidia-persistenced",
+            "rmmod nvidia_uvm",
+            "rmmod nvidia",
+            f"dkms standin-install nvidia {NEW}",
+            "modprobe nvidia",
+            "start nvidia-persistenced",
+            "start vllm@chat",
+        ], name
+    assert set(fleet.run(RUNNING).values()) == {"active\nactive"}
+    assert all(f"Driver Version: {NEW}" in said for said in fleet.run("nvidia-smi").values())
+
+
+def test_a_change_that_is_cut_off_is_ended_by_the_next_run(fleet, cleaned):
+    """The power goes while the kernel module of another driver is built, here on the way back."""
+    wanted = " ".join(f"{name}={OLD}-1" for name in ("nvidia-kernel-open-dkms", "nvidia-open", "nvidia-driver-cuda"))
+    options = "-q -y --allow-change-held-packages --allow-downgrades"
+    fleet.run(f"apt-get {options} install nvidia-driver-pinning-{OLD} && echo 100 >/var/lib/standin/slow-build")
+    fleet.run(f": >/var/lib/standin/log; systemd-run --unit=cut apt-get {options} install {wanted}")
+    fleet.run(f"timeout 60 sh -c 'until grep -q \"install nvidia {OLD}\" /var/lib/standin/log; do sleep 0.2; done'")
+    fleet.run("systemctl kill --signal=KILL cut; sleep 0.5; rm /var/lib/standin/slow-build")
+    assert all(fleet.run("dpkg --audit").values())
+    # The machine starts again: there is no module for it now.
+    fleet.run("systemctl reset-failed; systemctl stop nvidia-persistenced; standin boot")
+    assert not any(fleet.run("ls /standin/sys/module | grep nvidia || true").values())
+    done = fleet.play(cuda_policy="install")
+    assert done.rc == 0, done.output
+    assert set(fleet.run("dpkg --audit").values()) == {""}
+    assert all(f"Driver Version: {OLD}" in said for said in fleet.run("nvidia-smi").values())
