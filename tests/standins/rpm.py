@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -49,5 +50,8 @@ def spec_of(package: Package, files: Path) -> str:
 def sign_rpm(file: Path, gnupg: Path, fingerprint: str) -> None:
     """Sign an RPM with a key of this directory."""
     environment = {**os.environ, "GNUPGHOME": str(gnupg)}
-    command = ["rpmsign", "--define", f"_gpg_name {fingerprint}", "--addsign", str(file)]
+    # Debian 12's rpm looks for a gpg2 that Debian does not have.
+    macros = {"_gpg_name": fingerprint, "__gpg": shutil.which("gpg") or "gpg"}
+    define = [word for macro, value in macros.items() for word in ("--define", f"{macro} {value}")]
+    command = ["rpmsign", *define, "--addsign", str(file)]
     subprocess.run(command, check=True, capture_output=True, env=environment)
