@@ -84,6 +84,13 @@ options:
       - Whether the host may be rebooted where that is needed.
     type: bool
     default: false
+  keep:
+    description:
+      - Whether the driver that is there is to stay whatever else is asked for. That is for a host on which another one
+        could not be installed.
+    type: bool
+    default: false
+    version_added: 0.4.0
   resolve:
     description:
       - Whether the host's repositories are asked which versions they have, so that every version is exact. They have to

@@ -113,6 +113,12 @@ options:
       - Whether the host may be rebooted where that is needed.
     type: bool
     default: false
+  keep:
+    description:
+      - Whether the driver that is there is to stay whatever else is asked for. That is for a host on which another one
+        could not be installed.
+    type: bool
+    default: false
   resolve:
     description:
       - Whether the host's repositories are asked which versions they have. They have to be there for that.

@@ -42,6 +42,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "hold": {"type": "bool", "default": True},
     "reboot_allowed": {"type": "bool", "default": False},
     "resolve": {"type": "bool", "default": False},
+    "keep": {"type": "bool", "default": False},
     "root": {"type": "path", "default": "/"},
     "sysfs_root": {"type": "path", "default": "/sys"},
     "proc_root": {"type": "path", "default": "/proc"},
@@ -103,6 +104,8 @@ class StackAction(ActionBase):
 
     def _planned(self, options: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         release = load_release(options["release"], options["release_path"])["stacks"].get(self.stack, {})
+        if options["keep"]:
+            options, release = {**options, "version": "", "policy": RETAIN}, {**release, "minimum_driver": "0"}
         wish, catalogue = self.wish(options, release), load_catalogue(options["catalog_path"])
         state = self._state(options, [], task_vars)
         if state.get("failed"):

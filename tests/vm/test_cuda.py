@@ -83,7 +83,7 @@ def test_newer_kernel_without_headers_gets_them_and_a_module(guest):
     assert release not in guest.kernels(), "the archive has no newer kernel than the release's medium"
     said = guest.says(f"DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends {newest} 2>&1")
     # Debian's hook has nothing to compile with and leaves it at that.
-    assert "linux-headers" in said
+    assert "was skipped since the kernel headers for this kernel" in said
     assert guest.run(f"test -e /lib/modules/{release}/{MODULE}").returncode != 0
     outcome = guest.play("cuda.yml")
     assert "modprobe: FATAL" in outcome.failures[-1]
