@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils._cann_files import NNAL, OPS, TOOLKIT
 from ansible_collections.baremetal.inference.plugins.module_utils._cann_versions import is_same, takes
@@ -107,13 +107,12 @@ def parse_mapping(text: str) -> list[Device]:
 def parse_table(text: str) -> list[Row]:
     """Return the chips of ``npu-smi info``; nothing for what is no such table."""
     rows = []
-    first: tuple[str, str, str] | None = None
+    first: Sequence[str] = ()
     for line in text.splitlines():
         second = _SECOND_ROW.match(line)
         if second and first:
-            npu, name, health = first
-            rows.append(Row(npu, second.group(1), name, health, second.group(3).lower()))
-            first = None
+            rows.append(Row(first[0], second.group(1), first[1], first[2], second.group(3).lower()))
+            first = ()
             continue
         found = _FIRST_ROW.match(line)
         if found:

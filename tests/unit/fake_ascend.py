@@ -70,17 +70,17 @@ PROCESSES = """\
 +===========================+===============+====================================================+
 """
 BOARD = """\
-	NPU ID                         : {npu}
-	Software Version               : {version}
-	Firmware Version               : {firmware}
-	Compatibility                  : {compatibility}
-	Board ID                       : 0x32
-	PCB ID                         : A
-	BOM ID                         : 1
-	PCIe Bus Info                  : 0000:{npu:02x}:00.0
-	PCI Vendor ID                  : 0x19e5
-	PCI Device ID                  : 0xD802
-	Chip Count                     : 1
+\tNPU ID                         : {npu}
+\tSoftware Version               : {version}
+\tFirmware Version               : {firmware}
+\tCompatibility                  : {compatibility}
+\tBoard ID                       : 0x32
+\tPCB ID                         : A
+\tBOM ID                         : 1
+\tPCIe Bus Info                  : 0000:{npu:02x}:00.0
+\tPCI Vendor ID                  : 0x19e5
+\tPCI Device ID                  : 0xD802
+\tChip Count                     : 1
 """
 MODINFO = (
     f"filename:       /lib/modules/{{kernel}}/updates/dkms/{MODULE}.ko\nlicense:        GPL\n"

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Stands in for Huawei's Ascend-docker-runtime_VERSION_linux-ARCHITECTURE.run. What it asks, checks, writes and answers
 # is that of the vendor's installer of 2026-08; its runtime is the distribution's runc, told of the chips in a variable.
 # The version is that in the file's name. STANDIN_* in the environment make it fail as the vendor's would.

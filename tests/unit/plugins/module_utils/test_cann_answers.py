@@ -37,10 +37,10 @@ from tests.unit.fake_ascend import (
 
 # The 310P has large numbers and no column for HBM.
 DUO_MAPPING = """\
-	NPU ID                         Chip ID                        Chip Logic ID                  Chip Name
-	32896                          0                              0                              Ascend 310P3
-	32896                          1                              1                              Ascend 310P3
-	32896                          2                              -                              Mcu
+\tNPU ID                         Chip ID                        Chip Logic ID                  Chip Name
+\t32896                          0                              0                              Ascend 310P3
+\t32896                          1                              1                              Ascend 310P3
+\t32896                          2                              -                              Mcu
 """
 DUO_TABLE = """\
 +--------------------------------------------------------------------------------------------------------+
