@@ -51,3 +51,4 @@ bench: ready  ## How long things take, each beside a yardstick
 	$(BIN)/python tests/bench/render.py
 	$(BIN)/python tests/bench/inventory.py
 	$(BIN)/python tests/bench/discover.py
+	$(BIN)/python tests/bench/weights.py

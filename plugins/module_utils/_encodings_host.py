@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
+from ._connections import FetchError
 from ._encodings import (
     PROJECT,
     WHEEL_LIMIT,
@@ -20,7 +21,7 @@ from ._encodings import (
     from_wheel,
     newest_wheel,
 )
-from ._fetch import FetchError, Settings, check_location, check_size, fetch, is_url, join, probe, read, sync_directory
+from ._fetch import Settings, check_location, check_size, fetch, is_url, join, probe, read, sync_directory
 
 INDEX = "index:"
 

@@ -5,33 +5,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import hashlib
-import http.client
 import os
-import re
-import socket
 import ssl
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils._connections import (
+    Connections,
+    FetchError,
+    Site,
+    TransferError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._parallel import Fetch, Job, Pace, Stream
+from ansible_collections.baremetal.inference.plugins.module_utils._streams import DiskStream, HttpStream, path_of
 
 CHUNK = 1024 * 1024
-# What a server says when it may do better in a moment.
-RETRIED = (408, 425, 429, 500, 502, 503, 504)
-
-
-class FetchError(Exception):
-    """A file cannot be had; the message is the whole sentence for the user."""
-
-
-class _TransferError(Exception):
-    """The transfer broke off; another attempt may go further."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +36,19 @@ class Settings:
     attempts: int = 4
     # Seconds before the second attempt; doubles with each one after it.
     backoff: float = 1.0
+    # How many at once; a part's bytes; bytes per second for all together, 0 for no limit.
+    connections: int = 8
+    part: int = 8 * CHUNK
+    limit: int = 0
 
 
-class Source(NamedTuple):
-    """An opened file: its stream, its whole size in bytes where that is known, and the offset at which it starts."""
+class Wanted(NamedTuple):
+    """A file to fetch: from where, to where, its bytes and its sha256 in hex."""
 
-    stream: Any
-    size: int | None
-    offset: int
+    location: str
+    dest: str
+    size: int
+    sha256: str
 
 
 def join(base: str, *parts: str) -> str:
@@ -82,54 +80,175 @@ def check_location(location: str) -> None:
 def probe(location: str, settings: Settings) -> int | None:
     """Return the size in bytes that ``location`` says it has, None where it does not say. Raises FetchError."""
     check_location(location)
+    if not _is_http(location):
+        try:
+            return os.stat(path_of(location)).st_size
+        except OSError as exc:
+            raise FetchError(f"{location}: {exc.strerror}") from exc
+    connections = Connections(_site(settings))
     try:
-        source = _open(location, 0, settings, "HEAD")
-    except _TransferError as exc:
+        return connections.ask(location, 0, None, location, "HEAD").size
+    except FetchError as exc:
+        if exc.status not in (405, 501):
+            raise
+        return connections.ask(location, 0, None, location).size
+    except TransferError as exc:
         raise FetchError(f"{location}: {exc}") from exc
-    source.stream.close()
-    return source.size
+    finally:
+        connections.close()
 
 
 def read(location: str, limit: int, settings: Settings) -> bytes:
     """Return a whole small file, at most ``limit`` bytes. Raises FetchError."""
     check_location(location)
-    content = b""
+    if not _is_http(location):
+        try:
+            with open(path_of(location), "rb") as file:
+                return _limited(location, file.read(limit + 1), limit)
+        except OSError as exc:
+            raise FetchError(f"{location}: {exc.strerror}") from exc
+    connections, buffer, got = Connections(_site(settings)), bytearray(limit + 1), 0
     try:
-        source = _open(location, 0, settings, "GET")
-        with contextlib.closing(source.stream):
-            for chunk in _chunks(source, settings):
-                content += chunk
-                if len(content) > limit:
-                    raise FetchError(f"{location}: it is larger than {limit} bytes, so it is not what is expected here")
-    except _TransferError as exc:
+        answer = connections.ask(location, 0, None, location)
+        while got <= limit:
+            length = answer.read_into(memoryview(buffer)[got : got + CHUNK])
+            if not length:
+                break
+            got += length
+    except TransferError as exc:
         raise FetchError(f"{location}: {exc}") from exc
-    if source.size is not None and len(content) != source.size:
-        raise FetchError(f"{location}: broke off after {len(content)} of {source.size} bytes")
+    finally:
+        connections.close()
+    content = _limited(location, bytes(buffer[:got]), limit)
+    if answer.size is not None and got != answer.size:
+        raise FetchError(f"{location}: broke off after {got} of {answer.size} bytes")
+    return content
+
+
+def _limited(location: str, content: bytes, limit: int) -> bytes:
+    if len(content) > limit:
+        raise FetchError(f"{location}: it is larger than {limit} bytes, so it is not what is expected here")
     return content
 
 
 def fetch(location: str, dest: str, size: int, sha256: str, settings: Settings) -> int:
-    """Make ``dest`` the file at ``location``, of ``size`` bytes and this sha256 (hex); return the bytes transferred.
+    """Fetch one file as fetch_all does; return the bytes transferred."""
+    return fetch_all([Wanted(location, dest, size, sha256)], settings)
+
+
+def fetch_all(files: Sequence[Wanted], settings: Settings, progress: Callable[[Fetch], None] | None = None) -> int:
+    """Make each ``dest`` the file at its ``location``; return the bytes transferred.
 
     The bytes go to ``<dest>.partial``, which is renamed once they are right; one that an earlier run left is continued.
-    Raises FetchError, and leaves ``dest`` as it was.
+    Each is published as soon as it is whole. ``progress`` gets what knows how far it is, before it starts.
+    Raises FetchError, and leaves each ``dest`` that is not whole as it was.
     """
-    check_location(location)
-    with _Partial(dest + ".partial") as partial:
-        if partial.length > size:
-            partial.restart()
-        continued = partial.length > 0
-        transferred = _transfer(partial, location, size, settings)
-        if continued and partial.sha256 != sha256:
-            # What lay there may have been of another file; once more without it.
-            partial.restart()
-            transferred += _transfer(partial, location, size, settings)
-        if partial.sha256 != sha256:
-            found = partial.sha256
-            partial.discard()
-            raise FetchError(f"{location}: found sha256 {found}, expected {sha256}: it is not the file that is wanted")
-        partial.publish(dest)
+    for file in files:
+        check_location(file.location)
+    with ExitStack() as stack:
+        growing = [stack.enter_context(_Growing(file)) for file in files]
+        transferred = _run(growing, settings, progress)
+        # What lay there may have been of another file; once more without it.
+        again = [one for one in growing if one.begin_again()]
+        return transferred + (_run(again, settings, progress) if again else 0)
+
+
+def _run(growing: Sequence[_Growing], settings: Settings, progress: Callable[[Fetch], None] | None) -> int:
+    pace = Pace(settings.connections, settings.part, settings.attempts, settings.backoff, settings.limit)
+    http = _site(settings) if any(_is_http(one.file.location) for one in growing) else None
+
+    def open_stream() -> Stream:
+        return _Either(http)
+
+    work = Fetch([one.job for one in growing if one.job.target.length < one.file.size], open_stream, pace)
+    if progress:
+        progress(work)
+    transferred = work.run()
+    for one in growing:
+        one.end()
     return transferred
+
+
+class _Either:
+    """What one thread reads from, be it a server or a disk."""
+
+    def __init__(self, site: Site | None) -> None:
+        self._disk = DiskStream()
+        self._http = HttpStream(site) if site else None
+
+    def fill(self, part: Any, view: memoryview, count: Callable[[int], None]) -> None:
+        """Fill the buffer of a part."""
+        self._of(part.job).fill(part, view, count)
+
+    def pour(self, job: Job, buffer: bytearray, count: Callable[[int], None]) -> None:
+        """Append a whole file."""
+        self._of(job).pour(job, buffer, count)
+
+    def close(self) -> None:
+        """Close both."""
+        self._disk.close()
+        if self._http:
+            self._http.close()
+
+    def _of(self, job: Job) -> Stream:
+        return self._http if self._http and _is_http(job.location) else self._disk
+
+
+class _Growing:
+    """A file on its way: its partial file, which is published as soon as it is right."""
+
+    def __init__(self, file: Wanted) -> None:
+        self.file = file
+        self._partial = _Partial(file.dest + ".partial")
+        if self._partial.length > file.size:
+            self._partial.restart()
+        self._continued = self._partial.length > 0
+        self._ended = False
+        self.job = Job(file.location, file.size, self._partial, done=self.end)
+
+    def __enter__(self) -> _Growing:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._partial.close()
+
+    def end(self) -> None:
+        """Publish a file that is right. Raises FetchError for one that is wrong, and for no good reason is."""
+        if self._ended or self._partial.length < self.file.size:
+            return
+        found, expected = self._partial.sha256, self.file.sha256
+        if found == expected:
+            self._ended = True
+            self._partial.publish(self.file.dest)
+        elif not self._continued:
+            self._partial.discard()
+            raise FetchError(
+                f"{self.file.location}: found sha256 {found}, expected {expected}: it is not the file that is wanted"
+            )
+
+    def begin_again(self) -> bool:
+        """Return whether the file is wrong because of what lay there before; then that is forgotten."""
+        if self._ended:
+            return False
+        self._partial.restart()
+        self._continued = False
+        self.job = Job(self.file.location, self.file.size, self._partial, done=self.end)
+        return True
+
+
+def _is_http(location: str) -> bool:
+    return urllib.parse.urlsplit(location).scheme in ("http", "https")
+
+
+def _site(settings: Settings) -> Site:
+    """Return how servers are spoken to. Raises FetchError for a CA that cannot be read."""
+    context = ssl.create_default_context()
+    if settings.ca_file:
+        try:
+            context.load_verify_locations(settings.ca_file)
+        except OSError as exc:
+            raise FetchError(f"ca_file {settings.ca_file}: cannot be read as PEM certificates: {exc}") from exc
+    return Site(context, settings.stall_timeout, {})
 
 
 def check_size(location: str, found: int | None, expected: int) -> None:
@@ -161,10 +280,8 @@ class _Partial:
         except OSError as exc:
             raise self._error(exc) from exc
 
-    def __enter__(self) -> _Partial:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
+    def close(self) -> None:
+        """Close the file and let go of its lock. Raises FetchError."""
         try:
             self._file.close()
         except OSError as exc:
@@ -175,7 +292,7 @@ class _Partial:
         """Of the bytes written so far, in hex."""
         return self._hash.hexdigest()
 
-    def append(self, chunk: bytes) -> None:
+    def append(self, chunk: bytes | memoryview) -> None:
         """Write and hash. Raises FetchError when the file system refuses."""
         try:
             self._file.write(chunk)
@@ -218,7 +335,7 @@ class _Partial:
                 raise
             file.close()
 
-    def _count(self, chunk: bytes) -> None:
+    def _count(self, chunk: bytes | memoryview) -> None:
         self._hash.update(chunk)
         self.length += len(chunk)
 
@@ -226,135 +343,3 @@ class _Partial:
         if exc.errno == errno.EWOULDBLOCK:
             return FetchError(f"{self.path}: another process is writing it; wait for that one, then run again")
         return FetchError(f"{self.path}: cannot be written: {exc.strerror or exc}")
-
-
-def _transfer(partial: _Partial, location: str, size: int, settings: Settings) -> int:
-    """Bring ``partial`` to ``size`` bytes; return the bytes transferred. Raises FetchError."""
-    transferred, furthest, failures = 0, partial.length, 0
-    while partial.length < size:
-        try:
-            for chunk in _missing(partial, location, size, settings):
-                partial.append(chunk)
-                transferred += len(chunk)
-        except _TransferError as exc:
-            failures = 1 if partial.length > furthest else failures + 1
-            furthest = max(furthest, partial.length)
-            if failures >= settings.attempts:
-                raise FetchError(
-                    f"{location}: {exc} (attempt {failures} without progress; {partial.length} of {size} bytes came)"
-                ) from exc
-            time.sleep(settings.backoff * 2 ** (failures - 1))
-    return transferred
-
-
-def _missing(partial: _Partial, location: str, size: int, settings: Settings) -> Iterator[bytes]:
-    """Yield what ``partial`` lacks, up to ``size`` bytes in all; restart it where the source cannot continue."""
-    source = _open(location, partial.length, settings, "GET")
-    with contextlib.closing(source.stream):
-        check_size(location, source.size, size)
-        if source.offset not in (0, partial.length):
-            raise FetchError(f"{location}: asked for its bytes from {partial.length}, got those from {source.offset}")
-        if source.offset != partial.length:
-            partial.restart()
-        for chunk in _chunks(source, settings):
-            if partial.length + len(chunk) > size:
-                raise FetchError(f"{location}: it goes on after {size} bytes, the expected size")
-            yield chunk
-    if partial.length < size:
-        raise _TransferError(f"broke off after {partial.length} of {size} bytes")
-
-
-def _chunks(source: Source, settings: Settings) -> Iterator[bytes]:
-    while True:
-        try:
-            chunk = source.stream.read1(CHUNK)
-        except socket.timeout as exc:
-            raise _TransferError(f"no byte came for {settings.stall_timeout:g} s") from exc
-        except (OSError, http.client.HTTPException) as exc:
-            raise _TransferError(f"broke off: {exc}") from exc
-        if not chunk:
-            return
-        yield chunk
-
-
-def _open(location: str, offset: int, settings: Settings, method: str) -> Source:
-    """Open ``location`` at ``offset``, or at 0 where it cannot. Raises FetchError or _TransferError."""
-    url = urllib.parse.urlsplit(location)
-    if url.scheme in ("http", "https"):
-        return _open_url(location, offset, settings, method)
-    path = urllib.request.url2pathname(url.path) if is_url(location) else location
-    try:
-        file = open(path, "rb")  # noqa: SIM115
-        file.seek(offset)
-    except OSError as exc:
-        raise FetchError(f"{location}: {exc.strerror}") from exc
-    return Source(file, os.fstat(file.fileno()).st_size, offset)
-
-
-def _open_url(location: str, offset: int, settings: Settings, method: str) -> Source:
-    headers = {"Accept-Encoding": "identity", "User-Agent": "baremetal.inference"}
-    if offset:
-        headers["Range"] = f"bytes={offset}-"
-    # check_location has looked at the scheme.
-    request = urllib.request.Request(location, headers=headers, method=method)  # noqa: S310
-    try:
-        response = _opener(settings).open(request, timeout=settings.stall_timeout)
-    except urllib.error.HTTPError as exc:
-        return _after_status(exc, location, offset, settings, method)
-    except urllib.error.URLError as exc:
-        raise _after_failure(exc.reason, location, settings) from exc
-    except (OSError, http.client.HTTPException) as exc:
-        raise _after_failure(exc, location, settings) from exc
-    part = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-    if response.status == 206 and part:
-        return Source(response, int(part.group(2)) if part.group(2) != "*" else None, int(part.group(1)))
-    length = response.headers.get("Content-Length")
-    return Source(response, int(length) if length else None, 0)
-
-
-def _after_status(error: urllib.error.HTTPError, location: str, offset: int, settings: Settings, method: str) -> Source:
-    """Ask once more where another request may do, or raise."""
-    error.close()
-    if error.code == 416 and offset:
-        return _open_url(location, 0, settings, method)
-    if error.code in (405, 501) and method == "HEAD":
-        return _open_url(location, offset, settings, "GET")
-    answer = f"HTTP {error.code} {error.reason}"
-    if error.code in RETRIED:
-        raise _TransferError(answer)
-    raise FetchError(f"{location}: {answer}")
-
-
-def _after_failure(reason: Any, location: str, settings: Settings) -> Exception:
-    """Return what to raise when no answer came."""
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return FetchError(
-            f"{location}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
-        )
-    if isinstance(reason, socket.timeout):
-        return _TransferError(f"no answer within {settings.stall_timeout:g} s")
-    if isinstance(reason, OSError) and reason.strerror:
-        return _TransferError(reason.strerror)
-    return _TransferError(str(reason))
-
-
-def _opener(settings: Settings) -> urllib.request.OpenerDirector:
-    """Return an opener of http and https alone, so that no redirect leads elsewhere; proxies are the environment's."""
-    context = ssl.create_default_context()
-    if settings.ca_file:
-        try:
-            context.load_verify_locations(settings.ca_file)
-        except OSError as exc:
-            raise FetchError(f"ca_file {settings.ca_file}: cannot be read as PEM certificates: {exc}") from exc
-    director = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(context=context),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPRedirectHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.UnknownHandler(),
-    ):
-        director.add_handler(handler)
-    return director

@@ -15,7 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
-from ._fetch import FetchError, Settings, check_location, check_size, fetch, join, probe, sync_directory
+from ._connections import FetchError
+from ._fetch import Settings, Wanted, check_location, check_size, fetch_all, join, probe, sync_directory
 from ._weights import (
     STAMP_NAME,
     File,
@@ -161,8 +162,7 @@ def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None]) -> Outco
     state, skipped, transferred = chosen.state, list(chosen.skipped), 0
     for source in site.sources[site.sources.index(chosen.source) :]:
         try:
-            for file in state.missing:
-                transferred += _fetch_one(state, file, source, site.settings, log)
+            transferred += fetch_all(_wanted(state, source, log), site.settings)
         except FetchError as exc:
             skipped.append(str(exc))
         else:
@@ -170,14 +170,18 @@ def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None]) -> Outco
     raise _no_source(state, skipped)
 
 
-def _fetch_one(state: State, file: File, source: str, settings: Settings, log: Callable[[str], None]) -> int:
-    dest = os.path.join(state.partial, file.name)
-    os.makedirs(os.path.dirname(dest), exist_ok=True)
-    if os.path.exists(dest) and os.path.getsize(dest) == file.size and sha256_of(dest) == file.sha256:
-        return 0
-    location = join(source, *state.manifest.path.split("/"), *file.name.split("/"))
-    log(f"fetching {location} ({file.size} bytes)")
-    return fetch(location, dest, file.size, file.sha256, settings)
+def _wanted(state: State, source: str, log: Callable[[str], None]) -> list[Wanted]:
+    """Return the files that an earlier run, or the source before this one, has not brought."""
+    found = []
+    for file in state.missing:
+        dest = os.path.join(state.partial, file.name)
+        os.makedirs(os.path.dirname(dest), exist_ok=True)
+        if os.path.exists(dest) and os.path.getsize(dest) == file.size and sha256_of(dest) == file.sha256:
+            continue
+        location = join(source, *state.manifest.path.split("/"), *file.name.split("/"))
+        log(f"fetching {location} ({file.size} bytes)")
+        found.append(Wanted(location, dest, file.size, file.sha256))
+    return found
 
 
 def _no_source(state: State, reasons: Sequence[str]) -> WeightsError:

@@ -55,6 +55,18 @@ options:
     description:
       - PEM file on the host with certificate authorities that are trusted beside the system's.
     type: path
+  connections:
+    description:
+      - How many parts of files are fetched at once. Each takes 16 MiB of memory.
+    type: int
+    default: 8
+    version_added: 0.4.0
+  bandwidth:
+    description:
+      - Megabits per second that the fetch may take on this host, V(0) for all that it gets.
+    type: int
+    default: 0
+    version_added: 0.4.0
   verify:
     description:
       - V(stamp) reads only the files that differ in size, time or inode from when they were verified.
@@ -162,6 +174,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._weights_host 
     look,
 )
 
+BYTES_OF_MEGABIT = 125_000
+
 
 def main() -> None:
     module = AnsibleModule(
@@ -171,12 +185,18 @@ def main() -> None:
             "sources": {"type": "list", "elements": "str", "default": []},
             "root": {"type": "path", "default": "/srv/models"},
             "ca_file": {"type": "path"},
+            "connections": {"type": "int", "default": 8},
+            "bandwidth": {"type": "int", "default": 0},
             "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
             "check_sources": {"type": "bool", "default": True},
             "state_dir": {"type": "path", "default": "/var/lib/vllm"},
         },
         supports_check_mode=True,
     )
+    for name in ("connections", "bandwidth"):
+        least = 1 if name == "connections" else 0
+        if module.params[name] < least:
+            module.fail_json(msg=f"weights_{name}: found {module.params[name]}, expected {least} or more")
     try:
         outcomes = run(module)
     except (WeightsError, OSError) as exc:
@@ -202,7 +222,9 @@ def run(module: AnsibleModule) -> list[Outcome]:
         sources=tuple(params["sources"]),
         state_dir=params["state_dir"],
         is_active=lambda unit: is_active(module, unit),
-        settings=Settings(ca_file=params["ca_file"]),
+        settings=Settings(
+            ca_file=params["ca_file"], connections=params["connections"], limit=params["bandwidth"] * BYTES_OF_MEGABIT
+        ),
     )
     states = [look(site.root, manifest, params["verify"] == "full") for manifest in manifests]
     check(states, site)

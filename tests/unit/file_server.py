@@ -61,19 +61,20 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(fault if isinstance(fault, int) else 404)
             return
         content = server.files[self.path]
-        match = re.fullmatch(r"bytes=(\d+)-", wanted) if server.ranges else None
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted) if server.ranges else None
         start = int(match.group(1)) if match else 0
+        end = min(int(match.group(2)) + 1, len(content)) if match and match.group(2) else len(content)
         if match and start >= len(content):
             self.send_error(416)
             return
         self.send_response(206 if match else 200)
         if match:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
         if fault != "chunked":
-            self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("Content-Length", str(end - start))
         self.end_headers()
         if body:
-            self.send_body(content[start:], fault)
+            self.send_body(content[start:end], fault)
 
     def send_body(self, content: bytes, fault: int | str | None) -> None:
         if fault not in ("cut", "stall"):

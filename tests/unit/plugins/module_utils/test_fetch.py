@@ -13,13 +13,17 @@ import ssl
 import stat
 import subprocess
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils._connections import FetchError
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import (
-    FetchError,
     Settings,
+    Wanted,
     check_location,
     fetch,
+    fetch_all,
     join,
     probe,
     read,
@@ -96,7 +100,7 @@ def test_broken_transfers_are_continued_where_they_broke(server, dest):
     server.faults["/a.bin"] = "cut"
     assert get(f"{server.url}/a.bin", dest) == len(CONTENT)
     assert dest.read_bytes() == CONTENT
-    assert [wanted for _method, _path, wanted in server.log] == ["", *(f"bytes={n}000-" for n in range(1, 6))]
+    assert [wanted for _method, _path, wanted in server.log] == ["", *(f"bytes={n}000-5119" for n in range(1, 6))]
 
 
 def test_server_that_breaks_off_and_knows_no_ranges_is_given_up(server, dest):
@@ -119,7 +123,7 @@ def test_stalled_transfer_is_given_up_after_its_time(server, dest):
 def test_rest_of_an_earlier_run_is_continued(server, dest):
     (dest.parent / "a.bin.partial").write_bytes(CONTENT[:3000])
     assert get(f"{server.url}/a.bin", dest) == len(CONTENT) - 3000
-    assert server.log == [("GET", "/a.bin", "bytes=3000-")]
+    assert server.log == [("GET", "/a.bin", "bytes=3000-5119")]
     assert dest.read_bytes() == CONTENT
 
 
@@ -185,6 +189,66 @@ def test_redirect_is_followed_but_not_out_of_http(server, dest, tmp_path):
     assert get(f"{server.url}/moved", dest) == len(CONTENT)
     with pytest.raises(FetchError):
         get(f"{server.url}/out", dest)
+
+
+PARTS = Settings(stall_timeout=2, attempts=2, backoff=0.01, connections=4, part=1000)
+
+
+def wanted(server, dest, count):
+    """Put files of several lengths on the server and return what to fetch of them."""
+    files = []
+    for number in range(count):
+        content = os.urandom(number * 1700 + 1)
+        server.files[f"/{number}.bin"] = content
+        sha256 = hashlib.sha256(content).hexdigest()
+        files.append(Wanted(f"{server.url}/{number}.bin", str(dest.parent / f"{number}.bin"), len(content), sha256))
+    return files
+
+
+def arrived(server, files):
+    return all(Path(file.dest).read_bytes() == server.files[f"/{Path(file.dest).name}"] for file in files)
+
+
+def test_many_files_come_at_once_each_in_parts(server, dest):
+    files = wanted(server, dest, 12)
+    assert fetch_all(files, PARTS) == sum(file.size for file in files)
+    assert arrived(server, files)
+    assert {name for name in os.listdir(dest.parent) if name.endswith(".partial")} == set()
+    assert max(int(text.split("-")[0][6:] or 0) for _m, path, text in server.log if path == "/11.bin" and text) >= 18000
+
+
+def test_parts_of_a_server_that_breaks_off_are_continued(server, dest):
+    files = wanted(server, dest, 5)
+    server.cut_after = 700
+    server.faults = {f"/{number}.bin": "cut" for number in range(5)}
+    fetch_all(files, PARTS)
+    assert arrived(server, files)
+
+
+def test_file_that_comes_in_one_piece_only_comes_so(server, dest):
+    files = wanted(server, dest, 4)
+    server.ranges = False
+    fetch_all(files, PARTS)
+    assert arrived(server, files)
+
+
+def test_file_that_fails_keeps_the_others_beginning_and_names_itself(server, dest):
+    files = wanted(server, dest, 6)
+    server.files["/5.bin"] = bytes(files[5].size)
+    with pytest.raises(FetchError, match=r"/5.bin: found sha256 .* it is not the file that is wanted"):
+        fetch_all(files, PARTS)
+    assert not Path(files[5].dest).exists()
+    server.files["/5.bin"] = b"short"
+    with pytest.raises(FetchError, match=r"/5.bin: found 5 bytes, expected 8501"):
+        fetch_all([file for file in files if not Path(file.dest).exists()], PARTS)
+
+
+def test_no_more_comes_in_a_second_than_allowed(server, dest):
+    files = wanted(server, dest, 6)
+    started = time.monotonic()
+    fetch_all(files, replace(PARTS, limit=20000))
+    # 25 kB, the first second's of which are free.
+    assert time.monotonic() - started > 0.2
 
 
 def test_small_page_is_read_up_to_its_limit(server):

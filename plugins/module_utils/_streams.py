@@ -1,0 +1,151 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where parts of files come from: a server over HTTP, or a disk."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+import urllib.request
+from typing import Callable
+
+from ansible_collections.baremetal.inference.plugins.module_utils._connections import (
+    Answer,
+    Connections,
+    FetchError,
+    Site,
+    TransferError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._parallel import (
+    MEBIBYTE,
+    Job,
+    Part,
+    WholeOnlyError,
+)
+
+Count = Callable[[int], None]
+
+
+class HttpStream:
+    """Parts of files from servers, over connections that stay open."""
+
+    def __init__(self, site: Site) -> None:
+        self._connections = Connections(site)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._connections.close()
+
+    def fill(self, part: Part, view: memoryview, count: Count) -> None:
+        """Fill the buffer of a part from ``part.got`` on."""
+        job, first = part.job, part.offset + part.got
+        # A small file needs no part, and not every server gives them.
+        is_all = first == 0 and part.length == job.size
+        answer = self._ask(job, first, None if is_all else part.offset + part.length - 1)
+        try:
+            if answer.offset != first or (not is_all and answer.response.status == 200):
+                if job.resolved and not part.got:
+                    raise FetchError(f"{job.location}: {answer.url} has given parts of it before and does not any more")
+                raise WholeOnlyError
+            job.resolved = answer.url
+            while part.got < part.length:
+                length = answer.read_into(view[part.got : part.got + MEBIBYTE])
+                if not length:
+                    raise TransferError(f"broke off after {part.offset + part.got} of {job.size} bytes")
+                part.got += length
+                count(length)
+            if is_all:
+                _see_end(job, answer)
+        except BaseException:
+            self._connections.discard(answer.url)
+            raise
+
+    def pour(self, job: Job, buffer: bytearray, count: Count) -> None:
+        """Append the whole file."""
+        answer = self._ask(job, 0, None)
+        try:
+            while job.target.length < job.size:
+                length = answer.read_into(memoryview(buffer)[: min(MEBIBYTE, job.size - job.target.length)])
+                if not length:
+                    raise TransferError(f"broke off after {job.target.length} of {job.size} bytes")
+                job.target.append(memoryview(buffer)[:length])
+                count(length)
+            _see_end(job, answer)
+        except BaseException:
+            self._connections.discard(answer.url)
+            raise
+
+    def _ask(self, job: Job, first: int, last: int | None) -> Answer:
+        """Ask where the file was found last; where that does not answer any more, at its own address again."""
+        origin = job.location
+        try:
+            answer = self._connections.ask(job.resolved or origin, first, last, origin)
+        except FetchError:
+            # An address that was signed for some minutes.
+            if job.resolved in ("", origin):
+                raise
+            answer = self._connections.ask(origin, first, last, origin)
+        if answer.size is not None and answer.size != job.size:
+            self._connections.discard(answer.url)
+            raise FetchError(f"{origin}: found {answer.size} bytes, expected {job.size}")
+        if job.version and answer.version and answer.version != job.version:
+            self._connections.discard(answer.url)
+            raise FetchError(f"{origin}: it was changed on the server while it was fetched")
+        job.version = answer.version
+        return answer
+
+
+def _see_end(job: Job, answer: Answer) -> None:
+    """Raise FetchError where more comes than the file has."""
+    if answer.read_into(memoryview(bytearray(1))):
+        raise FetchError(f"{job.location}: it goes on after {job.size} bytes, the expected size")
+
+
+class DiskStream:
+    """Parts of files from a path or a file:// address."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._descriptor = -1
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def fill(self, part: Part, view: memoryview, count: Count) -> None:
+        """Fill the buffer of a part."""
+        job = part.job
+        try:
+            self._open(path_of(job.location))
+            size = os.fstat(self._descriptor).st_size
+            if size != job.size:
+                raise FetchError(f"{job.location}: found {size} bytes, expected {job.size}")
+            job.resolved = job.location
+            while part.got < part.length:
+                piece = view[part.got : part.got + MEBIBYTE]
+                length = os.preadv(self._descriptor, [piece], part.offset + part.got)
+                if not length:
+                    raise FetchError(f"{job.location}: it has become shorter than {job.size} bytes")
+                part.got += length
+                count(length)
+        except OSError as exc:
+            raise FetchError(f"{job.location}: {exc.strerror}") from exc
+
+    def pour(self, job: Job, buffer: bytearray, count: Count) -> None:
+        """Never: a disk gives parts."""
+        raise NotImplementedError
+
+    def _open(self, path: str) -> None:
+        if path != self._path or self._descriptor < 0:
+            self.close()
+            self._descriptor, self._path = os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
+
+
+def path_of(location: str) -> str:
+    """Return the path that a file:// address means; a path is one already."""
+    if "://" not in location:
+        return location
+    return urllib.request.url2pathname(urllib.parse.urlsplit(location).path)
