@@ -50,11 +50,9 @@ class Stream(Protocol):
 
     def fill(self, part: Part, view: memoryview, count: Callable[[int], None]) -> None:
         """Fill the buffer of a part from ``part.got`` on, and count there. Raises FetchError or TransferError."""
-        ...
 
     def pour(self, job: Job, buffer: bytearray, count: Callable[[int], None]) -> None:
         """Append the whole file, which its source cannot give in parts. Raises FetchError or TransferError."""
-        ...
 
     def close(self) -> None: ...
 
@@ -96,7 +94,7 @@ class Fetch:
         self._open_stream = open_stream
         self._waiting: deque[Job] = deque(job for job in jobs if job.target.length < job.size)
         self._open: list[Job] = []
-        self._buffers = [bytearray(pace.part) for _ in range(2 * pace.connections)] if jobs else []
+        self._buffers = [bytearray(pace.part) for _number in range(2 * pace.connections)] if jobs else []
         self._lock = threading.Condition()
         self._failure: BaseException | None = None
         self._limit = _Limit(pace.limit)
@@ -109,7 +107,7 @@ class Fetch:
 
         A file that is long enough already is not looked at: whoever made the job has to.
         """
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._pace.connections)]
+        threads = [threading.Thread(target=self._work, daemon=True) for _number in range(self._pace.connections)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -134,8 +134,8 @@ def nothing_to_do(home: Path) -> None:
     words = [sys.executable, "-c", NOTHING, str(TOP / ".collections"), str(home / "models")]
     text = json.dumps(manifest)
     measure([*words, "stamp"], home / "out", text)
-    base = statistics.median(measure([sys.executable, "-c", "pass"], home / "out")[0] for _ in range(5))
-    took = statistics.median(measure([*words, "look"], home / "out", text)[0] for _ in range(5))
+    base = statistics.median(measure([sys.executable, "-c", "pass"], home / "out")[0] for _round in range(5))
+    took = statistics.median(measure([*words, "look"], home / "out", text)[0] for _round in range(5))
     print(f"nothing to do on gpt-oss-120b: {took:.2f} s, {took / base:.1f} x a bare Python ({base:.2f} s)")
 
 
