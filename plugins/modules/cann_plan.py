@@ -18,34 +18,13 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
+  - baremetal.inference.stack_plan
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
 options:
-  detected:
-    description:
-      - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
-    type: dict
-    required: true
-  release:
-    description:
-      - Name of a file in C(catalog/releases/) or in O(release_path); C(cann), C(hdk) and C(firmware) count.
-    type: str
-    required: true
-  release_path:
-    description:
-      - Directories on the controller with the site's own releases.
-    type: list
-    elements: path
-    default: []
-  catalog_path:
-    description:
-      - Directories on the controller with the site's own accelerators.
-    type: list
-    elements: path
-    default: []
   version:
     description:
       - Version of CANN. By default the release's.
@@ -68,13 +47,6 @@ options:
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
-  policy:
-    description:
-      - What becomes of a driver that is there. V(retain) leaves one alone that the release works with, V(install)
-        brings it to the row, V(halt) fails where anything is to be installed.
-    type: str
-    choices: [retain, install, halt]
-    default: retain
   mirror:
     description:
       - What stands for the address of the vendor's repository, apt's or dnf's.
@@ -133,32 +105,6 @@ options:
       - The group of O(user).
     type: str
     default: HwHiAiUser
-  hold:
-    description:
-      - Whether packages of the driver are held against upgrades.
-    type: bool
-    default: true
-  reboot_allowed:
-    description:
-      - Whether the host may be rebooted where that is needed.
-    type: bool
-    default: false
-  keep:
-    description:
-      - Whether the driver that is there is to stay whatever else is asked for. That is for a host on which another one
-        could not be installed.
-    type: bool
-    default: false
-  resolve:
-    description:
-      - Whether the host's repositories are asked which versions they have. They have to be there for that.
-    type: bool
-    default: false
-  root:
-    description:
-      - Where the host's files are. Tests show a tree of their own here.
-    type: path
-    default: /
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -175,43 +121,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: What is to be done, as of M(baremetal.inference.cuda_plan).
+  description: What is to be done, and the results beside it, as of M(baremetal.inference.cuda_plan).
   type: dict
   returned: success
-  contains:
-    groups:
-      description: Groups that are not there.
-      type: list
-      elements: dict
-    users:
-      description: Users that are not there.
-      type: list
-      elements: dict
-    repositories:
-      description: Of each repository the C(path) and C(content) of its file, where its C(key) is and its C(key_path).
-      type: list
-      elements: dict
-    packages:
-      description: Packages in the package manager's words, with versions, in their order.
-      type: list
-      elements: str
-      sample: [dkms, ascend910b-driver=26.0.rc1, ascend910b-firmware=9.0.0.0.205]
-    installers:
-      description: Files to run, in their order, each with C(url), C(path), C(sha256), C(argv) and its C(log).
-      type: list
-      elements: dict
-    finish:
-      description: Commands after these.
-      type: list
-      elements: list
-    hold:
-      description: Installed packages that are not held and have to be.
-      type: list
-      elements: str
-    reboot:
-      description: Why a reboot is needed, empty where none is.
-      type: list
-      elements: str
 changes:
   description: Whether anything is to be done.
   type: bool

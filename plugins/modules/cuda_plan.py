@@ -18,34 +18,13 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
+  - baremetal.inference.stack_plan
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
 options:
-  detected:
-    description:
-      - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
-    type: dict
-    required: true
-  release:
-    description:
-      - Name of a file in C(catalog/releases/) or in O(release_path); its C(minimum_driver) counts.
-    type: str
-    required: true
-  release_path:
-    description:
-      - Directories on the controller with the site's own releases.
-    type: list
-    elements: path
-    default: []
-  catalog_path:
-    description:
-      - Directories on the controller with the site's own accelerators.
-    type: list
-    elements: path
-    default: []
   version:
     description:
       - Branch (V(580)) or exact version (V(580.95.05)) of the driver. By default the branch of the release's minimum.
@@ -57,13 +36,6 @@ options:
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
-  policy:
-    description:
-      - What becomes of a driver that is there. V(retain) leaves one alone that the release works with, V(install)
-        brings it to O(version), V(halt) fails where anything is to be installed.
-    type: str
-    choices: [retain, install, halt]
-    default: retain
   mirror:
     description:
       - What stands for the address of the vendor's repositories, or of Debian's archive for O(source=distro).
@@ -74,34 +46,6 @@ options:
       - What stands for the address of EPEL, where RHEL and its clones get DKMS from.
     type: str
     default: ""
-  hold:
-    description:
-      - Whether packages of the driver are held against upgrades.
-    type: bool
-    default: true
-  reboot_allowed:
-    description:
-      - Whether the host may be rebooted where that is needed.
-    type: bool
-    default: false
-  keep:
-    description:
-      - Whether the driver that is there is to stay whatever else is asked for. That is for a host on which another one
-        could not be installed.
-    type: bool
-    default: false
-    version_added: 0.4.0
-  resolve:
-    description:
-      - Whether the host's repositories are asked which versions they have, so that every version is exact. They have to
-        be there for that.
-    type: bool
-    default: false
-  root:
-    description:
-      - Where the host's files are. Tests show a tree of their own here.
-    type: path
-    default: /
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -117,12 +61,34 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: What is to be done, in this order.
+  description: What is to be done, in this order. What the host has already is left out.
   type: dict
   returned: success
   contains:
+    groups:
+      description: Groups that are not there, with C(name), C(gid) and C(system).
+      type: list
+      elements: dict
+    users:
+      description: Users that are not as they should be, with C(name), C(group), C(groups), C(home), C(shell).
+      type: list
+      elements: dict
+    files:
+      description:
+        - Files that are not there like this, C(path) and C(content), which service C(restarts) for it, and whether
+          it is C(in_initramfs).
+      type: list
+      elements: dict
     remove_first:
       description: Names of packages that are in the way of the repositories.
+      type: list
+      elements: str
+    recover:
+      description: Packages whose installation was cut off.
+      type: list
+      elements: str
+    unpin:
+      description: Packages that pin another version, on a host with such packages.
       type: list
       elements: str
     repositories:
@@ -138,14 +104,28 @@ plan:
       type: list
       elements: str
       sample: [dkms, nvidia-driver-pinning-580, nvidia-open=580.95.05-*]
+    release:
+      description: Held packages that are let go for that.
+      type: list
+      elements: str
+    stop:
+      description: Units to stop before the driver is replaced, in order.
+      type: list
+      elements: str
+    unload:
+      description: Kernel modules to unload then, in order.
+      type: list
+      elements: str
+    installers:
+      description:
+        - Files of the vendor's to run, in order, with C(name), C(url), C(path), C(sha256), C(argv), C(stdin), C(log)
+          and C(why).
+      type: list
+      elements: dict
     remove:
       description: Names of packages that go once the others are there.
       type: list
       elements: str
-    files:
-      description: Files that are not there like this, C(path) and C(content).
-      type: list
-      elements: dict
     finish:
       description: Commands after the packages and files.
       type: list
@@ -162,6 +142,31 @@ plan:
       description: Why a reboot is needed, empty where none is.
       type: list
       elements: str
+ahead:
+  description: Those of the packages that decide on versions of others.
+  type: list
+  elements: str
+  returned: success
+pinning:
+  description: The names of these.
+  type: list
+  elements: str
+  returned: success
+batches:
+  description: The other packages, as they are installed at once.
+  type: list
+  elements: list
+  returned: success
+holds:
+  description: All packages that have to be held in the end, also those that come only now.
+  type: list
+  elements: str
+  returned: success
+installed:
+  description: The driver's packages that are there, with their versions, for going back to them.
+  type: list
+  elements: str
+  returned: success
 changes:
   description: Whether anything is to be done.
   type: bool

@@ -18,35 +18,13 @@ description:
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
+  - baremetal.inference.stack_plan
 attributes:
   check_mode:
     support: full
   diff_mode:
     support: none
 options:
-  detected:
-    description:
-      - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
-    type: dict
-    required: true
-  release:
-    description:
-      - Name of a file in C(catalog/releases/) or in O(release_path); its C(rocm), C(amdgpu) and C(minimum_driver)
-        count.
-    type: str
-    required: true
-  release_path:
-    description:
-      - Directories on the controller with the site's own releases.
-    type: list
-    elements: path
-    default: []
-  catalog_path:
-    description:
-      - Directories on the controller with the site's own accelerators.
-    type: list
-    elements: path
-    default: []
   version:
     description:
       - Release of ROCm (V(10.0.0)), whose driver is installed. By default that of the release of vLLM.
@@ -59,13 +37,6 @@ options:
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
-  policy:
-    description:
-      - What becomes of a driver that is there. V(retain) leaves one alone that the release works with, V(install)
-        brings it to O(version), V(halt) fails where anything is to be installed.
-    type: str
-    choices: [retain, install, halt]
-    default: retain
   mirror:
     description:
       - What stands for the addresses of the vendor's three hosts, or of Debian's archive for O(source=distro).
@@ -76,11 +47,6 @@ options:
       - What stands for the address of EPEL, where RHEL and its clones get DKMS from.
     type: str
     default: ""
-  hold:
-    description:
-      - Whether packages of the driver are held against upgrades.
-    type: bool
-    default: true
   userspace:
     description:
       - How much of ROCm is installed on the host itself, V(none) where images and virtual environments bring it.
@@ -108,27 +74,6 @@ options:
       - Whether the kernel is told not to move memory between NUMA nodes.
     type: bool
     default: false
-  reboot_allowed:
-    description:
-      - Whether the host may be rebooted where that is needed.
-    type: bool
-    default: false
-  keep:
-    description:
-      - Whether the driver that is there is to stay whatever else is asked for. That is for a host on which another one
-        could not be installed.
-    type: bool
-    default: false
-  resolve:
-    description:
-      - Whether the host's repositories are asked which versions they have. They have to be there for that.
-    type: bool
-    default: false
-  root:
-    description:
-      - Where the host's files are. Tests show a tree of their own here.
-    type: path
-    default: /
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -144,51 +89,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: What is to be done, as M(baremetal.inference.cuda_plan) returns it.
+  description: What is to be done, and the results beside it, as of M(baremetal.inference.cuda_plan).
   type: dict
   returned: success
-  contains:
-    groups:
-      description: Groups that are not there, with C(name) and C(gid).
-      type: list
-      elements: dict
-    users:
-      description: Users that are not in the groups, with C(name), C(group) and C(groups).
-      type: list
-      elements: dict
-    files:
-      description: Files that are not there like this, C(path) and C(content).
-      type: list
-      elements: dict
-    stop:
-      description: Units to stop before the driver is replaced, in order.
-      type: list
-      elements: str
-    unload:
-      description: Kernel modules to unload before that, in order.
-      type: list
-      elements: str
-    repositories:
-      description: Of each repository the C(path) and C(content) of its file, where its C(key) is and its C(key_path).
-      type: list
-      elements: dict
-    packages:
-      description: Packages in the package manager's words, with versions.
-      type: list
-      elements: str
-      sample: [dkms, "amdgpu-dkms=*.31500000-*", "amdgpu-dkms-firmware=*.31500000-*"]
-    finish:
-      description: Commands after the packages and files.
-      type: list
-      elements: list
-    hold:
-      description: Installed packages that are not held and have to be.
-      type: list
-      elements: str
-    reboot:
-      description: Why a reboot is needed, empty where none is.
-      type: list
-      elements: str
 changes:
   description: Whether anything is to be done.
   type: bool
