@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._weights import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, parse
 from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import find, read
 
 

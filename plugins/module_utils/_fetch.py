@@ -12,8 +12,8 @@ import os
 import ssl
 import urllib.parse
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Callable, NamedTuple, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils._connections import (
     Connections,
@@ -40,6 +40,8 @@ class Settings:
     connections: int = 8
     part: int = 8 * CHUNK
     limit: int = 0
+    # Sent to the host of each address, and to none that it redirects to: a token.
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Wanted(NamedTuple):
@@ -213,7 +215,7 @@ class _Growing:
         self._partial.close()
 
     def end(self) -> None:
-        """Publish a file that is right. Raises FetchError for one that is wrong, and for no good reason is."""
+        """Publish a file that is right. Raises FetchError for a wrong one, unless an earlier run had begun it."""
         if self._ended or self._partial.length < self.file.size:
             return
         found, expected = self._partial.sha256, self.file.sha256
@@ -248,7 +250,7 @@ def _site(settings: Settings) -> Site:
             context.load_verify_locations(settings.ca_file)
         except OSError as exc:
             raise FetchError(f"ca_file {settings.ca_file}: cannot be read as PEM certificates: {exc}") from exc
-    return Site(context, settings.stall_timeout, {})
+    return Site(context, settings.stall_timeout, settings.headers)
 
 
 def check_size(location: str, found: int | None, expected: int) -> None:

@@ -5,46 +5,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
+
+from ._manifest import File, Manifest, WeightsError
 
 # Written into each directory; its form. A stamp of another version is as good as none.
 STAMP_NAME = ".verified.json"
 STAMP_VERSION = 1
-
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_REVISION = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-# No segment starts with a dot: no "..", and nothing that could be taken for a stamp or a partial file.
-_FILE_NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)
-
-
-class WeightsError(ValueError):
-    """Weights cannot be had or a manifest is wrong; the message is the whole sentence for the user."""
-
-
-@dataclass(frozen=True)
-class File:
-    """A file of a manifest: its path below the revision's directory, its bytes, its sha256 in hex."""
-
-    name: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """One revision of a repository and its files, sorted by name."""
-
-    repository: str
-    revision: str
-    files: tuple[File, ...]
-
-    @property
-    def path(self) -> str:
-        """The directory below a root of weights, on a host as on a mirror."""
-        return f"{self.repository}/{self.revision}"
 
 
 @dataclass(frozen=True)
@@ -63,53 +31,6 @@ class Plan:
     keep: tuple[File, ...]
     check: tuple[File, ...]
     fetch: tuple[File, ...]
-
-
-def parse(data: Any) -> Manifest:
-    """Return the manifest that ``data`` describes. Raises WeightsError naming the repository and the key."""
-    if not isinstance(data, Mapping):
-        raise WeightsError(
-            f"manifest: found {type(data).__name__}, expected a mapping with repository, revision, files"
-        )
-    for key in ("repository", "revision", "files"):
-        if key not in data:
-            raise WeightsError(f"manifest of {data.get('repository', 'an unnamed model')}: {key!r} is missing")
-    unknown = sorted(set(data) - {"repository", "revision", "files"})
-    if unknown:
-        raise WeightsError(f"manifest of {data['repository']}: unknown key {unknown[0]!r}")
-    repository = _text(data["repository"], _REPOSITORY, "manifest: repository", "<organisation>/<name>")
-    where = f"manifest of {repository}"
-    revision = _text(data["revision"], _REVISION, f"{where}: revision", "40 hexadecimal digits (a branch may move)")
-    if not isinstance(data["files"], Mapping) or not data["files"]:
-        raise WeightsError(f"{where}: files: found {data['files']!r}, expected a mapping of at least one file")
-    files = tuple(
-        _file(name, entry, where) for name, entry in sorted(data["files"].items(), key=lambda item: str(item[0]))
-    )
-    return Manifest(repository, revision, files)
-
-
-def _file(name: Any, entry: Any, where: str) -> File:
-    name = _text(name, _FILE_NAME, f"{where}: files", "a relative path without '..' or leading dots")
-    if not isinstance(entry, Mapping) or set(entry) != {"size", "sha256"}:
-        raise WeightsError(f"{where}: files.{name}: found {entry!r}, expected the keys size and sha256")
-    size = entry["size"]
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise WeightsError(f"{where}: files.{name}.size: found {size!r}, expected a number of bytes")
-    return File(name, size, _text(entry["sha256"], _SHA256, f"{where}: files.{name}.sha256", "64 hexadecimal digits"))
-
-
-def _text(value: Any, pattern: re.Pattern[str], where: str, expected: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise WeightsError(f"{where}: found {value!r}, expected {expected}")
-    return value
-
-
-def check_unique(manifests: Iterable[Manifest]) -> None:
-    """Raise WeightsError when one revision is described twice."""
-    seen: dict[str, Manifest] = {}
-    for manifest in manifests:
-        if seen.setdefault(manifest.path, manifest) != manifest:
-            raise WeightsError(f"{manifest.repository}: two manifests of revision {manifest.revision} differ; drop one")
 
 
 def plan(manifest: Manifest, seen: Mapping[str, Seen], stamp: Mapping[str, Any], full: bool = False) -> Plan:

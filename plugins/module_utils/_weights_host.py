@@ -17,18 +17,8 @@ from typing import Any, Callable, Iterable, Iterator, Sequence
 
 from ._connections import FetchError
 from ._fetch import Settings, Wanted, check_location, check_size, fetch_all, join, probe, sync_directory
-from ._weights import (
-    STAMP_NAME,
-    File,
-    Manifest,
-    Seen,
-    WeightsError,
-    blocks,
-    check_space,
-    listing,
-    make_stamp,
-    plan,
-)
+from ._manifest import File, Manifest, WeightsError
+from ._weights import STAMP_NAME, Seen, blocks, check_space, listing, make_stamp, plan
 
 CHUNK = 1024 * 1024
 

@@ -163,7 +163,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
-from ansible_collections.baremetal.inference.plugins.module_utils._weights import WeightsError, check_unique, parse
+from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, check_unique, parse
 from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import (
     Outcome,
     Site,

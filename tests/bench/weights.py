@@ -36,7 +36,7 @@ fetch_all([Wanted(*file) for file in json.load(sys.stdin)], Settings())
 NOTHING = """
 import json, sys
 sys.path[:0] = [sys.argv[1]]
-from ansible_collections.baremetal.inference.plugins.module_utils._weights import parse
+from ansible_collections.baremetal.inference.plugins.module_utils._manifest import parse
 from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import _write_stamp, look
 manifest = parse(json.load(sys.stdin))
 if sys.argv[3] == "stamp":

@@ -5,15 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._weights import (
-    Seen,
-    WeightsError,
-    check_space,
-    check_unique,
-    make_stamp,
-    parse,
-    plan,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils._weights import Seen, check_space, make_stamp, plan
 
 REVISION = "6cee5e81ee83917806bbde320786a8fb61efebee"
 SHA = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
@@ -23,60 +16,6 @@ GOOD = {
     "files": {"config.json": {"size": 2, "sha256": SHA}, "model.safetensors": {"size": 5, "sha256": SHA}},
 }
 SEEN = {"config.json": Seen(2, 10, 7), "model.safetensors": Seen(5, 11, 8)}
-
-
-def test_manifest_says_where_its_files_lie():
-    manifest = parse(GOOD)
-    assert manifest.path == f"openai/gpt-oss-20b/{REVISION}"
-    assert [file.name for file in manifest.files] == ["config.json", "model.safetensors"]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"repository": "../etc"}, "manifest: repository: found '../etc', expected <organisation>/<name>"),
-        ({"repository": "openai/.."}, "manifest: repository: found 'openai/..'"),
-        (
-            {"revision": "main"},
-            r"manifest of openai/gpt-oss-20b: revision: found 'main', expected 40 hexadecimal digits",
-        ),
-        ({"files": {}}, r"files: found {}, expected a mapping of at least one file"),
-        ({"files": {"../passwd": {"size": 1, "sha256": SHA}}}, r"files: found '../passwd', expected a relative path"),
-        (
-            {"files": {"/etc/passwd": {"size": 1, "sha256": SHA}}},
-            r"files: found '/etc/passwd', expected a relative path",
-        ),
-        ({"files": {"a/../../b": {"size": 1, "sha256": SHA}}}, r"found 'a/../../b', expected a relative path"),
-        ({"files": {".verified.json": {"size": 1, "sha256": SHA}}}, "without '..' or leading dots"),
-        ({"files": {"a": {"size": "1", "sha256": SHA}}}, r"files.a.size: found '1', expected a number of bytes"),
-        ({"files": {"a": {"size": True, "sha256": SHA}}}, r"files.a.size: found True, expected a number of bytes"),
-        ({"files": {"a": {"size": -1, "sha256": SHA}}}, r"files.a.size: found -1, expected a number of bytes"),
-        ({"files": {"a": {"size": 1, "sha256": SHA[1:]}}}, r"files.a.sha256: found '4136.*', expected 64 hexadecimal"),
-        ({"files": {"a": {"size": 1}}}, r"files.a: found .*, expected the keys size and sha256"),
-        ({"fils": {}}, "manifest of openai/gpt-oss-20b: unknown key 'fils'"),
-    ],
-)
-def test_wrong_manifest_names_the_key(change, message):
-    with pytest.raises(WeightsError, match=message):
-        parse({**GOOD, **change})
-
-
-@pytest.mark.parametrize("key", ["repository", "revision", "files"])
-def test_missing_key_is_named(key):
-    with pytest.raises(WeightsError, match=f"{key!r} is missing"):
-        parse({name: value for name, value in GOOD.items() if name != key})
-
-
-def test_something_else_is_no_manifest():
-    with pytest.raises(WeightsError, match="found list, expected a mapping"):
-        parse([GOOD])
-
-
-def test_two_manifests_of_one_revision_must_agree():
-    other = parse({**GOOD, "files": {"config.json": {"size": 3, "sha256": SHA}}})
-    check_unique([parse(GOOD), parse(GOOD)])
-    with pytest.raises(WeightsError, match=f"openai/gpt-oss-20b: two manifests of revision {REVISION} differ"):
-        check_unique([parse(GOOD), other])
 
 
 def names(files):
