@@ -141,15 +141,20 @@ def grub_config(kernels: Sequence[str]) -> str:
     """Return GRUB's menu: the newest kernel by Debian's own links, and each kernel by its release."""
     newest = {"id": "newest", "kernel": "/vmlinuz", "initrd": "/initrd.img"}
     each = [
-        {"id": kernel, "kernel": f"/boot/vmlinuz-{kernel}", "initrd": f"/boot/initrd.img-{kernel}"}
+        {"id": grub_id(kernel), "kernel": f"/boot/vmlinuz-{kernel}", "initrd": f"/boot/initrd.img-{kernel}"}
         for kernel in kernels
     ]
     return GRUB_CONFIG + "".join(GRUB_ENTRY % entry for entry in (newest, *each))
 
 
-def grub_environment(next_entry: str) -> str:
-    """Return GRUB's environment block, in which ``next_entry`` is booted once, empty for the default."""
-    text = GRUB_ENVIRONMENT + (f"next_entry={next_entry}\n" if next_entry else "")
+def grub_id(kernel: str) -> str:
+    """Return the id of a kernel's entry: GRUB takes one that begins with a digit for the number of an entry."""
+    return f"linux-{kernel}"
+
+
+def grub_environment(kernel: str) -> str:
+    """Return GRUB's environment block, by which a kernel is booted once, empty for the default."""
+    text = GRUB_ENVIRONMENT + (f"next_entry={grub_id(kernel)}\n" if kernel else "")
     return text.ljust(GRUB_ENVIRONMENT_SIZE, "#")
 
 
