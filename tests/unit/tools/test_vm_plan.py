@@ -3,11 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 from pathlib import Path
-
-import re
 
 import pytest
 
