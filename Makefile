@@ -1,7 +1,7 @@
 # The whole manual of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration vm bench
+.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration vm vm-short bench
 
 BIN := .venv/bin
 
@@ -14,7 +14,7 @@ demo:  ## From nothing to a chat answer of a real vLLM on a lab host
 demo-down:  ## Take the demo's lab down without a trace
 	@python3 tools/demo.py down
 
-test: ready lint types sanity molecule unit parity integration  ## Everything that CI runs
+test: ready lint types sanity molecule vm-short unit parity integration  ## Everything that CI runs
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh
@@ -46,9 +46,13 @@ integration: ready  ## Tests that need root and lab hosts of their own
 vm: ready  ## NVIDIA's driver out of Debian in a virtual machine, with a real reboot and a new kernel
 	$(BIN)/pytest -x tests/vm
 
+vm-short: ready  ## As far as a machine that has booted with the compiled module
+	$(BIN)/pytest -x tests/vm -m "not whole"
+
 bench: ready  ## How long things take, each beside a yardstick
 	$(BIN)/python tests/bench/site.py
 	$(BIN)/python tests/bench/render.py
 	$(BIN)/python tests/bench/inventory.py
 	$(BIN)/python tests/bench/discover.py
 	$(BIN)/python tests/bench/weights.py
+	$(BIN)/python tests/bench/origin.py

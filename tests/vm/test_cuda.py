@@ -134,6 +134,7 @@ def test_no_reboot_without_leave(guest):
     assert guest.run(f"test -e {MARK}").returncode != 0
 
 
+@pytest.mark.whole
 def test_with_leave_the_guest_reboots_into_its_newest_kernel_with_its_module(guest):
     boot = guest.says(BOOT_ID)
     outcome = guest.play("cuda.yml", cuda_reboot_allowed=True)
@@ -154,6 +155,7 @@ def test_with_leave_the_guest_reboots_into_its_newest_kernel_with_its_module(gue
     assert "rebooted" not in outcome.failures[-1]
 
 
+@pytest.mark.whole
 def test_no_second_reboot_for_the_same_reason(guest):
     boot = guest.says(BOOT_ID)
     guest.says("modprobe nouveau; sysctl -q kernel.modules_disabled=1")
