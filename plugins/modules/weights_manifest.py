@@ -1,0 +1,245 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: weights_manifest
+short_description: Pin a model, write the manifest of its weights
+version_added: 0.5.0
+description:
+  - Writes C(DEST/ORGANISATION/NAME.yml), which pins one revision of a model with the size and the sha256 of every file
+    that vLLM needs. M(baremetal.inference.weights) and the plans take the weights from there.
+  - A branch or a tag becomes the commit that it is at now. Run again, a branch that has moved shows as the difference
+    and nothing else does.
+  - On the Hugging Face hub the sha256 of large files stands in the listing. Small files are fetched, checked against
+    the listing and hashed. ModelScope lists the sha256 of nearly all files. Of directories and mirrors every byte that
+    goes into the manifest is read.
+  - Refuses a source that has only some of the shards that the model's index names.
+  - Meant for the controller (C(hosts=localhost)). The file is written by one rename.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  model:
+    description:
+      - The model as C(ORGANISATION/NAME). It names the file, and the directory of the weights on hosts.
+    type: str
+    required: true
+  source:
+    description:
+      - Where the model is.
+      - V(hub) is the Hugging Face hub, V(hub:URL) another one that speaks its API; V(modelscope) and V(modelscope:URL)
+        likewise.
+      - The address (C(http), C(https)) of a directory that its server lists, as nginx does with C(autoindex on) in HTML
+        or JSON and as C(python3 -m http.server) does.
+      - An absolute path or a C(file) address of a directory, such as C(hf download --local-dir) makes, or the cache of
+        the hub's client.
+      - The files may lie in the directory itself, in C(ORGANISATION/NAME/REVISION) below it as on this collection's
+        mirror, or where the hub's client keeps its cache.
+    type: str
+    default: hub
+  revision:
+    description:
+      - A branch, a tag or a commit. V(main) on the hub and V(master) on ModelScope when it is not given.
+      - A directory has no branches. Its revision is the commit that its name or the notes of the hub's client give,
+        else the commit given here, else 40 hexadecimal digits that are made from the hashes of its files.
+    type: str
+    default: ""
+  dest:
+    description:
+      - Directory of manifests, such as one of the role's C(weights_manifest_path).
+    type: path
+    required: true
+  include:
+    description:
+      - Patterns of the files to take, over the whole path, where C(*) goes over slashes. Without them all are taken but
+        what vLLM does not need beside safetensors - the folders C(original), C(metal), C(onnx), C(openvino), C(coreml),
+        C(runs) and C(logs); other formats (C(.bin), C(.pt), C(.pth), C(.ckpt), C(.gguf), C(.onnx), C(.msgpack), C(.h5)
+        and the like); C(consolidated*.safetensors) beside C(model*.safetensors); licences, C(README), other C(.md)
+        files, images and sounds.
+      - Dot files are never taken.
+    type: list
+    elements: str
+    default: []
+  exclude:
+    description:
+      - Patterns of files to leave out, beside those that are left out anyway.
+    type: list
+    elements: str
+    default: []
+  modelscope_model:
+    description:
+      - What ModelScope calls the model. With another O(source) ModelScope is asked, and refused where its files are
+        not the very same; the manifest then says where they are there.
+      - Not given, a manifest of the very same files keeps what it says of ModelScope.
+    type: str
+    default: ""
+  modelscope_revision:
+    description:
+      - The branch, tag or commit that has them there; V(master) when it is not given. With O(source=modelscope) it is
+        O(revision) that counts.
+    type: str
+    default: ""
+  modelscope_endpoint:
+    description:
+      - Where ModelScope is, for O(modelscope_model).
+    type: str
+    default: https://www.modelscope.cn
+  token_file:
+    description:
+      - File with the token for O(source). Without it the token is taken from E(HF_TOKEN) for the hub and from
+        E(MODELSCOPE_API_TOKEN) for ModelScope. It goes to that server only, and to no address that it leads on to.
+    type: path
+  ca_file:
+    description:
+      - PEM file with certificate authorities that are trusted beside the system's.
+    type: path
+notes:
+  - Proxies are taken from the environment.
+seealso:
+  - module: baremetal.inference.weights
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Pin what the main branch is today
+  baremetal.inference.weights_manifest:
+    model: Qwen/Qwen3-0.6B
+    dest: inventories/site/manifests
+  delegate_to: localhost
+  run_once: true
+
+- name: Pin a release, which ModelScope has under another name
+  baremetal.inference.weights_manifest:
+    model: openai/gpt-oss-20b
+    revision: 6cee5e81ee83917806bbde320786a8fb61efebee
+    modelscope_model: openai-mirror/gpt-oss-20b
+    dest: inventories/site/manifests
+
+- name: Pin a model of the site's own, which no hub has
+  baremetal.inference.weights_manifest:
+    model: example/finetuned
+    source: /srv/training/finetuned
+    exclude: [checkpoint-*]
+    dest: inventories/site/manifests
+"""
+
+RETURN = r"""
+manifest:
+  description: The manifest's file.
+  type: str
+  returned: success
+  sample: inventories/site/manifests/openai/gpt-oss-20b.yml
+revision:
+  description: The revision that it pins.
+  type: str
+  returned: success
+  sample: 6cee5e81ee83917806bbde320786a8fb61efebee
+previous_revision:
+  description: The revision that it pinned before; empty when there was none.
+  type: str
+  returned: success
+derived:
+  description: Whether the revision is made from the files, since the source names no commit.
+  type: bool
+  returned: success
+files:
+  description: Number of files in the manifest.
+  type: int
+  returned: success
+size:
+  description: Their bytes.
+  type: int
+  returned: success
+left_out:
+  description: Names of the files that the source has and the manifest has not.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils._pin import revision_of
+from ansible_collections.baremetal.inference.plugins.module_utils._pin_host import (
+    Request,
+    Written,
+    compare,
+    pin,
+    write,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "model": {"type": "str", "required": True},
+            "source": {"type": "str", "default": "hub"},
+            "revision": {"type": "str", "default": ""},
+            "dest": {"type": "path", "required": True},
+            "include": {"type": "list", "elements": "str", "default": []},
+            "exclude": {"type": "list", "elements": "str", "default": []},
+            "modelscope_model": {"type": "str", "default": ""},
+            "modelscope_revision": {"type": "str", "default": ""},
+            "modelscope_endpoint": {"type": "str", "default": "https://www.modelscope.cn"},
+            "token_file": {"type": "path", "no_log": False},
+            "ca_file": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        written = run(module)
+    except (WeightsError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    if written.lost_modelscope:
+        module.warn(
+            f"{written.path}: said what ModelScope calls the model, and no longer does, since the files are others; "
+            "give modelscope_model to have it checked and written"
+        )
+    module.exit_json(**result(written))
+
+
+def run(module: AnsibleModule) -> Written:
+    """Look, compare, and write where something differs. Raises WeightsError, OSError."""
+    params = dict(module.params)
+    dest = params.pop("dest")
+    params["token_file"] = params["token_file"] or ""
+    written = compare(pin(Request(**params), os.environ), dest)
+    if written.changed and not module.check_mode:
+        write(written)
+    return written
+
+
+def result(written: Written) -> dict[str, object]:
+    """Return what the task tells."""
+    manifest = written.pinned.manifest
+    return {
+        "changed": written.changed,
+        "manifest": written.path,
+        "revision": manifest.revision,
+        "previous_revision": revision_of(written.before),
+        "derived": written.pinned.derived,
+        "files": len(manifest.files),
+        "size": sum(file.size for file in manifest.files),
+        "left_out": list(written.pinned.left_out),
+        "diff": {
+            "before": written.before,
+            "after": written.after,
+            "before_header": written.path,
+            "after_header": written.path,
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()
