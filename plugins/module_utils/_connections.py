@@ -9,6 +9,8 @@ urllib closes its connection after each answer, which costs a handshake and a sl
 from __future__ import annotations
 
 import base64
+import contextlib
+import email.utils
 import http.client
 import re
 import socket
@@ -16,15 +18,26 @@ import ssl
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Callable, Mapping
 
 # What a server says when it may do better in a moment.
 RETRIED = (408, 425, 429, 500, 502, 503, 504)
 REDIRECTS = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
+# Seconds for which a server may ask; another source, or another run, is better than more.
+LONGEST_WAIT = 600
 # An answer whose rest is small is read to keep its connection.
 SMALL = 64 * 1024
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+def shown(location: str) -> str:
+    """Return an address as messages may show it: without its query, user and password, which may be signatures."""
+    if "://" not in location:
+        return location
+    scheme, _colon, rest = location.partition("://")
+    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 class FetchError(Exception):
@@ -36,21 +49,25 @@ class FetchError(Exception):
 
 
 class TransferError(Exception):
-    """The transfer broke off; another attempt may go further, after ``wait`` seconds if the server says so."""
+    """The transfer broke off; another attempt may go further, after ``wait`` seconds if the server says so.
 
-    def __init__(self, message: str, wait: float = 0.0) -> None:
+    ``is_answer``: the server has answered, but not with the file.
+    """
+
+    def __init__(self, message: str, wait: float = 0.0, is_answer: bool = False) -> None:
         super().__init__(message)
         self.wait = wait
+        self.is_answer = is_answer
 
 
 @dataclass(frozen=True)
 class Site:
-    """How servers are spoken to: TLS (``tls`` None for none), seconds without a byte, headers for the first server.
+    """How servers are spoken to: TLS (made when it is needed), seconds without a byte, headers for the first server.
 
     ``headers`` (a token) go to the host of the address and to no other that it redirects to.
     """
 
-    tls: ssl.SSLContext
+    tls: Callable[[], ssl.SSLContext]
     timeout: float
     headers: Mapping[str, str]
 
@@ -69,15 +86,39 @@ class Answer:
     size: int | None
     version: str
     patience: float
+    failure: Exception | None = None
 
     def read_into(self, view: memoryview) -> int:
-        """Fill a buffer as far as bytes come; return their number, 0 at the end. Raises TransferError."""
+        """Fill a buffer as far as bytes come; return their number, 0 at the end. Raises TransferError.
+
+        What came before a connection broke counts: the error comes with the next call.
+        """
+        got = 0
         try:
-            return self.response.readinto(view)
-        except socket.timeout as exc:
-            raise TransferError(f"no byte came for {self.patience:g} s") from exc
+            while got < len(view) and not self.failure:
+                length = self._read_some(view[got:])
+                if not length:
+                    break
+                got += length
         except (OSError, http.client.HTTPException, ValueError) as exc:
-            raise TransferError(f"broke off: {exc}") from exc
+            self.failure = exc
+        if self.failure and not got:
+            stalled = isinstance(self.failure, socket.timeout)
+            reason = f"no byte came for {self.patience:g} s" if stalled else f"broke off: {self.failure}"
+            raise TransferError(reason) from self.failure
+        return got
+
+    def _read_some(self, view: memoryview) -> int:
+        """Read what is there. http.client waits for all that is asked for, and loses what came where that fails."""
+        response = self.response
+        if response.chunked or response.length is None or response.fp is None:
+            return response.readinto(view)
+        length = response.fp.readinto1(view[: response.length])
+        response.length -= length
+        if not response.length:
+            # With nothing left it lets go of the connection.
+            response.read()
+        return length
 
 
 class Connections:
@@ -103,19 +144,24 @@ class Connections:
             response = self._request(url, first, last, origin, method)
             if response.status not in REDIRECTS:
                 return self._answer(response, url, first, last)
+            linked = response.headers.get("X-Linked-Size", "")
             target = urllib.parse.urljoin(url, response.headers.get("Location", ""))
-            self._drop(url, response)
+            self.drop(url, response)
+            if method == "HEAD" and linked.isdigit():
+                # A hub knows what lies where it redirects to, for some minutes, and for GET alone.
+                return Answer(response, url, 0, int(linked), "", self._site.timeout)
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
-                raise FetchError(f"{origin}: it redirects to {target}, which is neither http nor https")
+                raise FetchError(f"{shown(origin)}: it redirects to {shown(target)}, which is neither http nor https")
             url = target
-        raise FetchError(f"{origin}: more than {MAX_REDIRECTS} redirects, the last one to {url}")
+        raise FetchError(f"{shown(origin)}: more than {MAX_REDIRECTS} redirects, the last one to {shown(url)}")
 
     def _request(self, url: str, first: int, last: int | None, origin: str, method: str) -> http.client.HTTPResponse:
         parts = urllib.parse.urlsplit(url)
         headers = {"Accept-Encoding": "identity", "User-Agent": "baremetal.inference"}
         if last is not None:
             headers["Range"] = f"bytes={first}-{last}"
-        if parts.netloc == urllib.parse.urlsplit(origin).netloc:
+        asked = urllib.parse.urlsplit(origin)
+        if (parts.scheme, parts.netloc) == (asked.scheme, asked.netloc):
             headers.update(self._site.headers)
         key = (parts.scheme, parts.netloc)
         # A server closes connections that were idle; a new one tells whether it is more than that.
@@ -146,7 +192,7 @@ class Connections:
         proxy = "" if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(parts.scheme, "")
         if not proxy:
             if parts.scheme == "https":
-                return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=self._site.tls)
+                return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=self._site.tls())
             return http.client.HTTPConnection(host, parts.port, timeout=timeout)
         via = urllib.parse.urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         headers = {}
@@ -155,7 +201,7 @@ class Connections:
             headers["Proxy-Authorization"] = f"Basic {base64.b64encode(words.encode()).decode()}"
         if parts.scheme == "https":
             tunnel = http.client.HTTPSConnection(
-                via.hostname or "", via.port or 8080, timeout=timeout, context=self._site.tls
+                via.hostname or "", via.port or 8080, timeout=timeout, context=self._site.tls()
             )
             tunnel.set_tunnel(host, parts.port or 443, headers)
             return tunnel
@@ -173,19 +219,24 @@ class Connections:
             start, end, size = int(found[1]), int(found[2]), found[3]
             if start != first or (last is not None and end > last):
                 self.discard(url)
-                raise FetchError(f"{url}: asked for its bytes from {first} to {last}, got those from {start} to {end}")
+                raise FetchError(
+                    f"{shown(url)}: asked for its bytes from {first} to {last}, got those from {start} to {end}"
+                )
             return Answer(response, url, start, int(size) if size != "*" else None, version, self._site.timeout)
-        self._drop(url, response)
+        self.drop(url, response)
         said = f"HTTP {response.status} {response.reason}"
         if response.status in RETRIED:
-            raise TransferError(said, _retry_after(response))
+            wait = _retry_after(response)
+            if wait > LONGEST_WAIT:
+                raise FetchError(f"{shown(url)}: {said}: it wants to be left alone for {wait:g} s", response.status)
+            raise TransferError(said, wait, is_answer=True)
         there = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", "").strip())
         if response.status == 416 and there:
-            raise FetchError(f"{url}: found {there[1]} bytes, asked for those from {first}")
+            raise FetchError(f"{shown(url)}: found {there[1]} bytes, asked for those from {first}", response.status)
         if response.status == 206:
-            raise FetchError(f"{url}: {said} without a Content-Range that can be read")
+            raise FetchError(f"{shown(url)}: {said} without a Content-Range that can be read")
         hint = "; is the token right, and not expired?" if response.status in (401, 403) else ""
-        raise FetchError(f"{url}: {said}{hint}", response.status)
+        raise FetchError(f"{shown(url)}: {said}{hint}", response.status)
 
     def discard(self, url: str) -> None:
         """Close the connection to a server, whose answer is not read to its end."""
@@ -194,25 +245,37 @@ class Connections:
         if connection:
             connection.close()
 
-    def _drop(self, url: str, response: http.client.HTTPResponse) -> None:
-        """Get rid of a body that nobody wants."""
-        length = response.headers.get("Content-Length", "")
-        if length.isdigit() and int(length) <= SMALL:
-            response.read()
-        else:
+    def drop(self, url: str, response: http.client.HTTPResponse) -> None:
+        """Get rid of a body that nobody wants; its connection stays where that is cheap."""
+        if response.length is None or response.length > SMALL:
             self.discard(url)
+            return
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            response.read()
+            return
+        self.discard(url)
 
 
 def _retry_after(response: http.client.HTTPResponse) -> float:
-    """Return how many seconds a server wants to be left alone; a date is taken for none."""
+    """Return how many seconds a server wants to be left alone; a date is compared with the server's own clock."""
     text = response.headers.get("Retry-After", "").strip()
-    return float(text) if text.isdigit() else 0.0
+    if text.isdigit():
+        return float(text)
+    try:
+        until = email.utils.parsedate_to_datetime(text)
+        return max(0.0, (until - email.utils.parsedate_to_datetime(response.headers["Date"])).total_seconds())
+    except (TypeError, ValueError, IndexError):
+        return 0.0
 
 
 def _failure(reason: BaseException, url: str, timeout: float) -> Exception:
     """Return what to raise where no answer came."""
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return FetchError(f"{url}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file")
+        return FetchError(
+            f"{shown(url)}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
+        )
+    if isinstance(reason, http.client.InvalidURL):
+        return FetchError(f"{shown(url)}: it has characters that an address cannot have")
     if isinstance(reason, socket.timeout):
         return TransferError(f"no answer within {timeout:g} s")
     return TransferError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)

@@ -5,26 +5,51 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import hashlib
+import functools
 import os
 import ssl
+import time
 import urllib.parse
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Callable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils._connections import (
+    Answer,
     Connections,
     FetchError,
     Site,
     TransferError,
+    shown,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._parallel import Fetch, Job, Pace, Stream
+from ansible_collections.baremetal.inference.plugins.module_utils._growing import (
+    Growing,
+    TargetError,
+    Wanted,
+    sync_directory,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._parallel import Fetch, Job, Pace, Part, Stream
 from ansible_collections.baremetal.inference.plugins.module_utils._streams import DiskStream, HttpStream, path_of
 
+__all__ = [
+    "Settings",
+    "TargetError",
+    "Wanted",
+    "check_location",
+    "check_size",
+    "fetch",
+    "fetch_all",
+    "is_url",
+    "join",
+    "probe",
+    "probe_all",
+    "read",
+    "sync_directory",
+]
+
 CHUNK = 1024 * 1024
+# Bytes for all parts that are on their way together.
+MEMORY = 128 * CHUNK
 
 
 @dataclass(frozen=True)
@@ -42,15 +67,8 @@ class Settings:
     limit: int = 0
     # Sent to the host of each address, and to none that it redirects to: a token.
     headers: Mapping[str, str] = field(default_factory=dict)
-
-
-class Wanted(NamedTuple):
-    """A file to fetch: from where, to where, its bytes and its sha256 in hex."""
-
-    location: str
-    dest: str
-    size: int
-    sha256: str
+    # For addresses that are signed for GET alone: a size is asked for with the first byte instead of HEAD.
+    probe_with_get: bool = False
 
 
 def join(base: str, *parts: str) -> str:
@@ -69,35 +87,80 @@ def check_location(location: str) -> None:
     """Raise FetchError unless ``location`` is an absolute path or a URL that can be fetched from."""
     if not is_url(location):
         if not os.path.isabs(location):
-            raise FetchError(f"{location}: found a relative path, expected a URL or an absolute path on the host")
+            raise FetchError(
+                f"{shown(location)}: found a relative path, expected a URL or an absolute path on the host"
+            )
         return
     url = urllib.parse.urlsplit(location)
     if url.username or url.password:
         # Not repeated whole: the message stands in logs.
         raise FetchError(f"{url.scheme}://...@{url.hostname}: a source with a user or password would show them in logs")
     if url.scheme not in ("http", "https", "file"):
-        raise FetchError(f"{location}: scheme {url.scheme!r} is not known; expected http, https, file, or a path")
+        raise FetchError(
+            f"{shown(location)}: scheme {url.scheme!r} is not known; expected http, https, file, or a path"
+        )
 
 
 def probe(location: str, settings: Settings) -> int | None:
     """Return the size in bytes that ``location`` says it has, None where it does not say. Raises FetchError."""
-    check_location(location)
-    if not _is_http(location):
-        try:
-            return os.stat(path_of(location)).st_size
-        except OSError as exc:
-            raise FetchError(f"{location}: {exc.strerror}") from exc
-    connections = Connections(_site(settings))
+    return probe_all([location], settings)[0]
+
+
+def probe_all(locations: Sequence[str], settings: Settings) -> list[int | None]:
+    """Return the size of each location as probe does, over one connection to each server. Raises FetchError."""
+    for location in locations:
+        check_location(location)
+    connections = Connections(_site(settings)) if any(_is_http(location) for location in locations) else None
     try:
-        return connections.ask(location, 0, None, location, "HEAD").size
-    except FetchError as exc:
-        if exc.status not in (405, 501):
-            raise
-        return connections.ask(location, 0, None, location).size
-    except TransferError as exc:
-        raise FetchError(f"{location}: {exc}") from exc
+        return [
+            _ask_patiently(connections, location, settings)
+            if connections and _is_http(location)
+            else _size_on_disk(location)
+            for location in locations
+        ]
     finally:
-        connections.close()
+        if connections:
+            connections.close()
+
+
+def _size_on_disk(location: str) -> int:
+    try:
+        return os.stat(path_of(location)).st_size
+    except OSError as exc:
+        raise FetchError(f"{shown(location)}: {exc.strerror}") from exc
+
+
+def _ask_patiently(connections: Connections, location: str, settings: Settings) -> int | None:
+    """Ask a server that is too busy again; one that does not answer at all is left."""
+    for attempt in range(settings.attempts):
+        try:
+            return _ask_size(connections, location, settings.probe_with_get)
+        except TransferError as exc:
+            if not exc.is_answer or attempt + 1 == settings.attempts:
+                raise FetchError(f"{shown(location)}: {exc}") from exc
+            time.sleep(max(exc.wait, settings.backoff * 2**attempt))
+    raise AssertionError("unreachable")
+
+
+def _ask_size(connections: Connections, location: str, with_get: bool) -> int | None:
+    if not with_get:
+        try:
+            return _said(connections, connections.ask(location, 0, None, location, "HEAD"))
+        except FetchError as exc:
+            if exc.status not in (405, 501):
+                raise
+    try:
+        return _said(connections, connections.ask(location, 0, 0, location))
+    except FetchError as exc:
+        if exc.status == 416:
+            # Only an empty file has no first byte.
+            return 0
+        raise
+
+
+def _said(connections: Connections, answer: Answer) -> int | None:
+    connections.drop(answer.url, answer.response)
+    return answer.size
 
 
 def read(location: str, limit: int, settings: Settings) -> bytes:
@@ -108,7 +171,7 @@ def read(location: str, limit: int, settings: Settings) -> bytes:
             with open(path_of(location), "rb") as file:
                 return _limited(location, file.read(limit + 1), limit)
         except OSError as exc:
-            raise FetchError(f"{location}: {exc.strerror}") from exc
+            raise FetchError(f"{shown(location)}: {exc.strerror}") from exc
     connections, buffer, got = Connections(_site(settings)), bytearray(limit + 1), 0
     try:
         answer = connections.ask(location, 0, None, location)
@@ -118,18 +181,18 @@ def read(location: str, limit: int, settings: Settings) -> bytes:
                 break
             got += length
     except TransferError as exc:
-        raise FetchError(f"{location}: {exc}") from exc
+        raise FetchError(f"{shown(location)}: {exc}") from exc
     finally:
         connections.close()
     content = _limited(location, bytes(buffer[:got]), limit)
     if answer.size is not None and got != answer.size:
-        raise FetchError(f"{location}: broke off after {got} of {answer.size} bytes")
+        raise FetchError(f"{shown(location)}: broke off after {got} of {answer.size} bytes")
     return content
 
 
 def _limited(location: str, content: bytes, limit: int) -> bytes:
     if len(content) > limit:
-        raise FetchError(f"{location}: it is larger than {limit} bytes, so it is not what is expected here")
+        raise FetchError(f"{shown(location)}: it is larger than {limit} bytes, so it is not what is expected here")
     return content
 
 
@@ -148,26 +211,30 @@ def fetch_all(files: Sequence[Wanted], settings: Settings, progress: Callable[[F
     for file in files:
         check_location(file.location)
     with ExitStack() as stack:
-        growing = [stack.enter_context(_Growing(file)) for file in files]
+        growing = [stack.enter_context(Growing(file)) for file in files]
         transferred = _run(growing, settings, progress)
         # What lay there may have been of another file; once more without it.
         again = [one for one in growing if one.begin_again()]
         return transferred + (_run(again, settings, progress) if again else 0)
 
 
-def _run(growing: Sequence[_Growing], settings: Settings, progress: Callable[[Fetch], None] | None) -> int:
-    pace = Pace(settings.connections, settings.part, settings.attempts, settings.backoff, settings.limit)
+def _run(growing: Sequence[Growing], settings: Settings, progress: Callable[[Fetch], None] | None) -> int:
+    # Smaller parts where there are many connections: each may have two in memory.
+    part = max(1, min(settings.part, MEMORY // (2 * settings.connections)))
+    pace = Pace(settings.connections, part, settings.attempts, settings.backoff, settings.limit)
     http = _site(settings) if any(_is_http(one.file.location) for one in growing) else None
 
     def open_stream() -> Stream:
         return _Either(http)
 
-    work = Fetch([one.job for one in growing if one.job.target.length < one.file.size], open_stream, pace)
+    work = Fetch([one.job for one in growing], open_stream, pace)
     if progress:
         progress(work)
     transferred = work.run()
     for one in growing:
         one.end()
+    for directory in {os.path.dirname(one.file.dest) for one in growing}:
+        sync_directory(directory)
     return transferred
 
 
@@ -178,13 +245,13 @@ class _Either:
         self._disk = DiskStream()
         self._http = HttpStream(site) if site else None
 
-    def fill(self, part: Any, view: memoryview, count: Callable[[int], None]) -> None:
+    def fill(self, part: Part, came: Callable[[int], None]) -> None:
         """Fill the buffer of a part."""
-        self._of(part.job).fill(part, view, count)
+        self._of(part.job).fill(part, came)
 
-    def pour(self, job: Job, buffer: bytearray, count: Callable[[int], None]) -> None:
+    def pour(self, part: Part, came: Callable[[int], None]) -> None:
         """Append a whole file."""
-        self._of(job).pour(job, buffer, count)
+        self._of(part.job).pour(part, came)
 
     def close(self) -> None:
         """Close both."""
@@ -196,152 +263,28 @@ class _Either:
         return self._http if self._http and _is_http(job.location) else self._disk
 
 
-class _Growing:
-    """A file on its way: its partial file, which is published as soon as it is right."""
-
-    def __init__(self, file: Wanted) -> None:
-        self.file = file
-        self._partial = _Partial(file.dest + ".partial")
-        if self._partial.length > file.size:
-            self._partial.restart()
-        self._continued = self._partial.length > 0
-        self._ended = False
-        self.job = Job(file.location, file.size, self._partial, done=self.end)
-
-    def __enter__(self) -> _Growing:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._partial.close()
-
-    def end(self) -> None:
-        """Publish a file that is right. Raises FetchError for a wrong one, unless an earlier run had begun it."""
-        if self._ended or self._partial.length < self.file.size:
-            return
-        found, expected = self._partial.sha256, self.file.sha256
-        if found == expected:
-            self._ended = True
-            self._partial.publish(self.file.dest)
-        elif not self._continued:
-            self._partial.discard()
-            raise FetchError(
-                f"{self.file.location}: found sha256 {found}, expected {expected}: it is not the file that is wanted"
-            )
-
-    def begin_again(self) -> bool:
-        """Return whether the file is wrong because of what lay there before; then that is forgotten."""
-        if self._ended:
-            return False
-        self._partial.restart()
-        self._continued = False
-        self.job = Job(self.file.location, self.file.size, self._partial, done=self.end)
-        return True
-
-
 def _is_http(location: str) -> bool:
     return urllib.parse.urlsplit(location).scheme in ("http", "https")
 
 
 def _site(settings: Settings) -> Site:
     """Return how servers are spoken to. Raises FetchError for a CA that cannot be read."""
-    context = ssl.create_default_context()
     if settings.ca_file:
+        _trust(settings.ca_file)
+    return Site(functools.lru_cache(lambda: _trust(settings.ca_file)), settings.stall_timeout, settings.headers)
+
+
+def _trust(ca_file: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca_file:
         try:
-            context.load_verify_locations(settings.ca_file)
+            context.load_verify_locations(ca_file)
         except OSError as exc:
-            raise FetchError(f"ca_file {settings.ca_file}: cannot be read as PEM certificates: {exc}") from exc
-    return Site(context, settings.stall_timeout, settings.headers)
+            raise FetchError(f"ca_file {ca_file}: cannot be read as PEM certificates: {exc}") from exc
+    return context
 
 
 def check_size(location: str, found: int | None, expected: int) -> None:
     """Raise FetchError when a source says that its file has another size than the expected one (bytes)."""
     if found is not None and found != expected:
-        raise FetchError(f"{location}: found {found} bytes, expected {expected}")
-
-
-def sync_directory(path: str) -> None:
-    """Make the renames within a directory last."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-class _Partial:
-    """The partial file beside a destination, locked for this process, with the hash of what it holds."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.length = 0
-        self._hash = hashlib.sha256()
-        try:
-            self._file = self._open_locked()
-            for chunk in iter(lambda: self._file.read(CHUNK), b""):
-                self._count(chunk)
-        except OSError as exc:
-            raise self._error(exc) from exc
-
-    def close(self) -> None:
-        """Close the file and let go of its lock. Raises FetchError."""
-        try:
-            self._file.close()
-        except OSError as exc:
-            raise self._error(exc) from exc
-
-    @property
-    def sha256(self) -> str:
-        """Of the bytes written so far, in hex."""
-        return self._hash.hexdigest()
-
-    def append(self, chunk: bytes | memoryview) -> None:
-        """Write and hash. Raises FetchError when the file system refuses."""
-        try:
-            self._file.write(chunk)
-        except OSError as exc:
-            raise self._error(exc) from exc
-        self._count(chunk)
-
-    def restart(self) -> None:
-        """Forget what is there."""
-        self._file.seek(0)
-        self._file.truncate()
-        self.length = 0
-        self._hash = hashlib.sha256()
-
-    def discard(self) -> None:
-        """Remove the file."""
-        os.unlink(self.path)
-
-    def publish(self, dest: str) -> None:
-        """Rename the file to ``dest``, complete and readable for all. Raises FetchError."""
-        try:
-            self._file.flush()
-            os.fchmod(self._file.fileno(), 0o644)
-            os.fsync(self._file.fileno())
-            os.replace(self.path, dest)
-            sync_directory(os.path.dirname(dest))
-        except OSError as exc:
-            raise self._error(exc) from exc
-
-    def _open_locked(self) -> Any:
-        while True:
-            file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")  # noqa: SIM115
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Another process may have published or removed it between the two calls.
-                if os.path.exists(self.path) and os.path.samestat(os.fstat(file.fileno()), os.stat(self.path)):
-                    return file
-            except OSError:
-                file.close()
-                raise
-            file.close()
-
-    def _count(self, chunk: bytes | memoryview) -> None:
-        self._hash.update(chunk)
-        self.length += len(chunk)
-
-    def _error(self, exc: OSError) -> FetchError:
-        if exc.errno == errno.EWOULDBLOCK:
-            return FetchError(f"{self.path}: another process is writing it; wait for that one, then run again")
-        return FetchError(f"{self.path}: cannot be written: {exc.strerror or exc}")
+        raise FetchError(f"{shown(location)}: found {found} bytes, expected {expected}")

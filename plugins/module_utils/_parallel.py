@@ -3,19 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fetch many files at once, each in ranged parts over several connections, hashed while they are written.
 
-A part is fetched into memory. What comes next in its file is hashed and appended, so that a partial file is always the
-true beginning of its file, an interruption loses no more than the parts in flight, and nothing is read twice.
+A part is fetched into memory. What is next in its file is hashed and appended as it comes, so that a partial file is
+always the true beginning of its file, an interruption loses the parts in flight at most, and nothing is read twice.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Callable, Protocol, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils._connections import FetchError, TransferError
+from ansible_collections.baremetal.inference.plugins.module_utils._connections import (
+    FetchError,
+    TransferError,
+    shown,
+)
 
 MEBIBYTE = 1024 * 1024
 
@@ -35,7 +41,7 @@ class Target(Protocol):
 class Pace:
     """How fetching is spread: connections, bytes of a part, attempts without progress, seconds between them, a limit.
 
-    Memory is taken for ``2 * connections`` parts. ``limit`` is in bytes per second for all together, 0 for none.
+    Memory is taken for ``2 * connections`` parts at most. ``limit`` is in bytes per second for all, 0 for none.
     """
 
     connections: int = 8
@@ -48,10 +54,10 @@ class Pace:
 class Stream(Protocol):
     """What one thread reads from: an opened server or disk."""
 
-    def fill(self, part: Part, view: memoryview, count: Callable[[int], None]) -> None:
-        """Fill the buffer of a part from ``part.got`` on, and count there. Raises FetchError or TransferError."""
+    def fill(self, part: Part, came: Callable[[int], None]) -> None:
+        """Fill the buffer of a part from ``part.got`` on, tell of each piece. Raises FetchError or TransferError."""
 
-    def pour(self, job: Job, buffer: bytearray, count: Callable[[int], None]) -> None:
+    def pour(self, part: Part, came: Callable[[int], None]) -> None:
         """Append the whole file, which its source cannot give in parts. Raises FetchError or TransferError."""
 
     def close(self) -> None: ...
@@ -70,37 +76,49 @@ class Job:
     version: str = ""
     whole: bool = False
     handed: int = 0
-    failures: int = 0
     active: int = 0
-    ready: dict[int, tuple[bytearray, int]] = field(default_factory=dict)
+    # Those that are handed out or wait to be appended, in their order.
+    parts: deque[Part] = field(default_factory=deque)
     writing: bool = False
+    # Whether the threads were told that others may ask for parts of it.
+    shared: bool = False
 
 
 @dataclass
 class Part:
-    """A piece of a job: where it begins, how many bytes it has, and how many of them have come."""
+    """A piece of a job: where it begins, its bytes, and how many of them have come and how many were appended."""
 
     job: Job
     offset: int
     length: int
+    buffer: mmap.mmap
     got: int = 0
+    written: int = 0
 
 
 class Fetch:
-    """Several threads over a list of jobs. ``open_stream`` makes each thread's own stream."""
+    """Several threads over a list of jobs. ``open_stream`` makes each thread's own stream.
+
+    How far it is can be read at any time: ``files`` and ``size`` (bytes) of all, ``had`` bytes that lay there before,
+    ``transferred`` bytes since, ``files_done``.
+    """
 
     def __init__(self, jobs: Sequence[Job], open_stream: Callable[[], Stream], pace: Pace) -> None:
         self._pace = pace
         self._open_stream = open_stream
         self._waiting: deque[Job] = deque(job for job in jobs if job.target.length < job.size)
         self._open: list[Job] = []
-        self._buffers = [bytearray(pace.part) for _number in range(2 * pace.connections)] if jobs else []
+        self._buffers: list[mmap.mmap] = []
+        self._buffers_left = 2 * pace.connections
         self._lock = threading.Condition()
         self._failure: BaseException | None = None
         self._limit = _Limit(pace.limit)
-        self.transferred = 0
         for job in jobs:
             job.handed = job.target.length
+        self.files, self.size = len(jobs), sum(job.size for job in jobs)
+        self.had = sum(job.handed for job in jobs)
+        self.transferred = 0
+        self.files_done = len(jobs) - len(self._waiting)
 
     def run(self) -> int:
         """Fetch all; return the bytes that came. Raises the first error, with every partial file kept.
@@ -122,11 +140,10 @@ class Fetch:
         stream = self._open_stream()
         try:
             while True:
-                taken = self._take()
-                if taken is None:
+                part = self._take()
+                if part is None:
                     return
-                part, buffer = taken
-                self._bring(stream, part, buffer)
+                self._bring(stream, part)
         except BaseException as exc:  # Whatever it is, the caller gets it.
             with self._lock:
                 self._failure = self._failure or exc
@@ -134,87 +151,97 @@ class Fetch:
         finally:
             stream.close()
 
-    def _take(self) -> tuple[Part, bytearray] | None:
+    def _take(self) -> Part | None:
         """Return the next part with a buffer for it, None where nothing is left or something has failed."""
         with self._lock:
             while True:
-                if self._failure:
+                if self._failure or not (self._waiting or self._open):
                     return None
                 # A buffer for each part that is handed out: the first of a file is never without one.
-                part = self._next() if self._buffers else None
+                part = self._next() if self._buffers or self._buffers_left else None
                 if part:
-                    part.job.active += 1
-                    return part, self._buffers.pop()
-                if not (self._waiting or self._open):
-                    return None
+                    return part
                 self._lock.wait()
 
     def _next(self) -> Part | None:
-        for job in self._open:
-            part = self._part_of(job)
-            if part:
-                return part
-        while self._waiting and len(self._open) < self._pace.connections:
-            job = self._waiting.popleft()
-            self._open.append(job)
-            return self._part_of(job)
-        return None
+        # One connection for each file as long as there are files: what comes in order needs not wait in memory.
+        if self._waiting and len(self._open) < self._pace.connections:
+            self._open.append(self._waiting.popleft())
+            return self._part_of(self._open[-1])
+        # Its first part says how the source gives a file; the others wait for that.
+        ready = [
+            job for job in self._open if job.handed < job.size and not job.whole and (job.resolved or not job.active)
+        ]
+        return self._part_of(min(ready, key=lambda job: job.active)) if ready else None
 
-    def _part_of(self, job: Job) -> Part | None:
-        # Its first part says how the source gives it; the others wait for that.
-        if job.handed >= job.size or job.whole or (job.active and not job.resolved):
-            return None
-        part = Part(job, job.handed, min(self._pace.part, job.size - job.handed))
+    def _part_of(self, job: Job) -> Part:
+        if not self._buffers:
+            self._buffers_left -= 1
+            self._buffers.append(_buffer(self._pace.part))
+        part = Part(job, job.handed, min(self._pace.part, job.size - job.handed), self._buffers.pop())
         job.handed += part.length
+        job.active += 1
+        job.parts.append(part)
         return part
 
-    def _bring(self, stream: Stream, part: Part, buffer: bytearray) -> None:
+    def _bring(self, stream: Stream, part: Part) -> None:
         """Fetch a part, in as many attempts as it takes; its buffer stays with it, so that it never waits for one."""
-        job = part.job
-        while not job.whole:
-            before = part.got
+        job, tries = part.job, _Tries(self._pace)
+        while part.got < part.length and not job.whole:
             try:
-                stream.fill(part, memoryview(buffer)[: part.length], self._count)
+                stream.fill(part, lambda length: self._came(job, length))
             except TransferError as exc:
-                self._fail_once(job, exc, part.offset + part.got, progress=part.got > before)
+                self._pause(tries.wait(job, exc, part.offset + part.got, self.transferred))
             except WholeOnlyError:
-                job.whole = True
-            else:
-                self._deliver(job, part, buffer)
-                return
-        self._pour(stream, job, buffer)
+                self._pour(stream, part)
+        self._leave(job)
 
-    def _pour(self, stream: Stream, job: Job, buffer: bytearray) -> None:
+    def _pour(self, stream: Stream, part: Part) -> None:
         """Fetch a file in one piece, from its beginning, as often as there are attempts."""
+        job, tries = part.job, _Tries(self._pace)
+        with self._lock:
+            if len(job.parts) > 1:
+                raise FetchError(f"{shown(job.location)}: it was given in parts before and is not any more")
+            job.whole, job.handed = True, job.size
+            job.parts.clear()
         job.target.restart()
         while job.target.length < job.size:
             try:
-                stream.pour(job, buffer, self._count)
+                stream.pour(part, self._count)
             except TransferError as exc:
-                self._fail_once(job, exc, job.target.length, progress=False)
+                # It begins anew, so that what came is no progress.
+                self._pause(tries.wait(job, exc, job.target.length, 0))
                 job.target.restart()
         with self._lock:
-            self._buffers.append(buffer)
-            job.handed = job.size
-        self._leave(job)
+            self._buffers.append(part.buffer)
 
-    def _deliver(self, job: Job, part: Part, buffer: bytearray) -> None:
-        """Append what is next of a file, and all that has waited for it."""
+    def _came(self, job: Job, length: int) -> None:
+        """Take note of bytes that came for a part of a file, and append what is next of it."""
+        self._count(length)
         with self._lock:
-            job.failures = 0
-            job.ready[part.offset] = (buffer, part.length)
-            writes = not job.writing
+            if job.resolved and not job.shared:
+                job.shared = True
+                self._lock.notify_all()
+            if job.writing:
+                return
             job.writing = True
-        while writes:
+        while True:
             with self._lock:
-                found = job.ready.pop(job.target.length, None)
-                writes = job.writing = found is not None
-            if found:
-                job.target.append(memoryview(found[0])[: found[1]])
-                with self._lock:
-                    self._buffers.append(found[0])
-                    self._lock.notify_all()
-        self._leave(job)
+                head = self._head(job)
+                until = head.got if head else 0
+                if head is None or until == head.written:
+                    job.writing = False
+                    return
+            with memoryview(head.buffer) as view:
+                job.target.append(view[head.written : until])
+            head.written = until
+
+    def _head(self, job: Job) -> Part | None:
+        """Return the part whose bytes are next in a file, and have the buffers of those that are appended back."""
+        while job.parts and job.parts[0].written == job.parts[0].length:
+            self._buffers.append(job.parts.popleft().buffer)
+            self._lock.notify_all()
+        return job.parts[0] if job.parts else None
 
     def _leave(self, job: Job) -> None:
         """End with a part; the last one of a file ends the file."""
@@ -227,17 +254,8 @@ class Fetch:
             job.done()
             with self._lock:
                 self._open.remove(job)
+                self.files_done += 1
                 self._lock.notify_all()
-
-    def _fail_once(self, job: Job, exc: TransferError, come: int, progress: bool) -> None:
-        """Wait before the next attempt. Raises FetchError where there were enough without progress."""
-        with self._lock:
-            job.failures = failures = 1 if progress else job.failures + 1
-        if failures >= self._pace.attempts:
-            raise FetchError(
-                f"{job.location}: {exc} (attempt {failures} without progress; {come} of {job.size} bytes came)"
-            ) from exc
-        self._pause(max(exc.wait, self._pace.backoff * 2 ** (failures - 1)))
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -249,11 +267,38 @@ class Fetch:
         with self._lock:
             self.transferred += length
             failed = self._failure
-            # The first bytes of a file say that others may ask for parts of it.
-            self._lock.notify_all()
         if failed:
             raise FetchError("another file has failed")
         self._limit.wait(length)
+
+
+def _buffer(size: int) -> mmap.mmap:
+    """Return memory that is taken as it is written to."""
+    buffer = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            buffer.madvise(mmap.MADV_HUGEPAGE)
+    return buffer
+
+
+class _Tries:
+    """The attempts at one part. Those during which other parts came do not count: a server may give few at once."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._failures = 0
+        self._transferred = -1
+
+    def wait(self, job: Job, exc: TransferError, come: int, transferred: int) -> float:
+        """Return the seconds before the next attempt. Raises FetchError where there were enough without progress."""
+        self._failures = self._failures + 1 if transferred == self._transferred else 1
+        self._transferred = transferred
+        if self._failures >= self._pace.attempts:
+            raise FetchError(
+                f"{shown(job.location)}: {exc} (attempt {self._failures} without progress; "
+                f"{come} of {job.size} bytes came)"
+            ) from exc
+        return max(exc.wait, self._pace.backoff * 2.0 ** (self._failures - 1))
 
 
 class WholeOnlyError(Exception):

@@ -16,15 +16,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils._connections i
     FetchError,
     Site,
     TransferError,
+    shown,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._parallel import (
-    MEBIBYTE,
     Job,
     Part,
     WholeOnlyError,
 )
 
-Count = Callable[[int], None]
+# Read at once, then hashed and written while it is in the processor's cache.
+PIECE = 256 * 1024
+Came = Callable[[int], None]
 
 
 class HttpStream:
@@ -37,7 +39,7 @@ class HttpStream:
         """Close its connections."""
         self._connections.close()
 
-    def fill(self, part: Part, view: memoryview, count: Count) -> None:
+    def fill(self, part: Part, came: Came) -> None:
         """Fill the buffer of a part from ``part.got`` on."""
         job, first = part.job, part.offset + part.got
         # A small file needs no part, and not every server gives them.
@@ -46,31 +48,36 @@ class HttpStream:
         try:
             if answer.offset != first or (not is_all and answer.response.status == 200):
                 if job.resolved and not part.got:
-                    raise FetchError(f"{job.location}: {answer.url} has given parts of it before and does not any more")
+                    raise FetchError(
+                        f"{shown(job.location)}: {shown(answer.url)} has given parts of it before and does not any more"
+                    )
                 raise WholeOnlyError
             job.resolved = answer.url
-            while part.got < part.length:
-                length = answer.read_into(view[part.got : part.got + MEBIBYTE])
-                if not length:
-                    raise TransferError(f"broke off after {part.offset + part.got} of {job.size} bytes")
-                part.got += length
-                count(length)
+            with memoryview(part.buffer) as view:
+                while part.got < part.length:
+                    length = answer.read_into(view[part.got : min(part.got + PIECE, part.length)])
+                    if not length:
+                        raise TransferError(f"broke off after {part.offset + part.got} of {job.size} bytes")
+                    part.got += length
+                    came(length)
             if is_all:
                 _see_end(job, answer)
         except BaseException:
             self._connections.discard(answer.url)
             raise
 
-    def pour(self, job: Job, buffer: bytearray, count: Count) -> None:
-        """Append the whole file."""
+    def pour(self, part: Part, came: Came) -> None:
+        """Append the whole file, with the buffer of the part."""
+        job = part.job
         answer = self._ask(job, 0, None)
         try:
-            while job.target.length < job.size:
-                length = answer.read_into(memoryview(buffer)[: min(MEBIBYTE, job.size - job.target.length)])
-                if not length:
-                    raise TransferError(f"broke off after {job.target.length} of {job.size} bytes")
-                job.target.append(memoryview(buffer)[:length])
-                count(length)
+            with memoryview(part.buffer) as view:
+                while job.target.length < job.size:
+                    length = answer.read_into(view[: min(PIECE, len(view), job.size - job.target.length)])
+                    if not length:
+                        raise TransferError(f"broke off after {job.target.length} of {job.size} bytes")
+                    job.target.append(view[:length])
+                    came(length)
             _see_end(job, answer)
         except BaseException:
             self._connections.discard(answer.url)
@@ -81,6 +88,9 @@ class HttpStream:
         origin = job.location
         try:
             answer = self._connections.ask(job.resolved or origin, first, last, origin)
+        except TransferError:
+            job.resolved = job.resolved and origin
+            raise
         except FetchError:
             # An address that was signed for some minutes.
             if job.resolved in ("", origin):
@@ -88,10 +98,10 @@ class HttpStream:
             answer = self._connections.ask(origin, first, last, origin)
         if answer.size is not None and answer.size != job.size:
             self._connections.discard(answer.url)
-            raise FetchError(f"{origin}: found {answer.size} bytes, expected {job.size}")
+            raise FetchError(f"{shown(origin)}: found {answer.size} bytes, expected {job.size}")
         if job.version and answer.version and answer.version != job.version:
             self._connections.discard(answer.url)
-            raise FetchError(f"{origin}: it was changed on the server while it was fetched")
+            raise FetchError(f"{shown(origin)}: it was changed on the server while it was fetched")
         job.version = answer.version
         return answer
 
@@ -99,7 +109,7 @@ class HttpStream:
 def _see_end(job: Job, answer: Answer) -> None:
     """Raise FetchError where more comes than the file has."""
     if answer.read_into(memoryview(bytearray(1))):
-        raise FetchError(f"{job.location}: it goes on after {job.size} bytes, the expected size")
+        raise FetchError(f"{shown(job.location)}: it goes on after {job.size} bytes, the expected size")
 
 
 class DiskStream:
@@ -115,26 +125,27 @@ class DiskStream:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def fill(self, part: Part, view: memoryview, count: Count) -> None:
+    def fill(self, part: Part, came: Came) -> None:
         """Fill the buffer of a part."""
         job = part.job
         try:
             self._open(path_of(job.location))
             size = os.fstat(self._descriptor).st_size
             if size != job.size:
-                raise FetchError(f"{job.location}: found {size} bytes, expected {job.size}")
+                raise FetchError(f"{shown(job.location)}: found {size} bytes, expected {job.size}")
             job.resolved = job.location
-            while part.got < part.length:
-                piece = view[part.got : part.got + MEBIBYTE]
-                length = os.preadv(self._descriptor, [piece], part.offset + part.got)
-                if not length:
-                    raise FetchError(f"{job.location}: it has become shorter than {job.size} bytes")
-                part.got += length
-                count(length)
+            with memoryview(part.buffer) as view:
+                while part.got < part.length:
+                    piece = view[part.got : min(part.got + PIECE, part.length)]
+                    length = os.preadv(self._descriptor, [piece], part.offset + part.got)
+                    if not length:
+                        raise FetchError(f"{shown(job.location)}: it has become shorter than {job.size} bytes")
+                    part.got += length
+                    came(length)
         except OSError as exc:
-            raise FetchError(f"{job.location}: {exc.strerror}") from exc
+            raise FetchError(f"{shown(job.location)}: {exc.strerror}") from exc
 
-    def pour(self, job: Job, buffer: bytearray, count: Count) -> None:
+    def pour(self, part: Part, came: Came) -> None:
         """Never: a disk gives parts."""
         raise NotImplementedError
 

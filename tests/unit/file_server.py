@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -15,7 +16,10 @@ class FileServer(ThreadingHTTPServer):
     """Serves ``files`` (path -> bytes).
 
     faults: path -> what goes wrong: an int is an HTTP status; "cut" ends each answer after ``cut_after`` bytes; "stall"
-    stops there and waits; "chunked" gives no length. ranges: whether Range is honoured. log: (method, path, range).
+    stops there and waits; "chunked" gives no length; a function gets the handler with the asked range's first byte and
+    end, and returns whether it has answered. ranges: whether Range is honoured. headers: path -> what each answer for
+    it has besides. log: (method, path, range) of each request, seen: its headers. signed: files are found whatever the
+    query of their address is.
     """
 
     daemon_threads = True
@@ -23,13 +27,16 @@ class FileServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
-        self.faults: dict[str, int | str] = {}
+        self.faults: dict[str, int | str | Callable[[Handler, int, int], bool]] = {}
         self.cut_after = 1000
         self.ranges = True
         self.redirects: dict[str, str] = {}
+        self.headers: dict[str, dict[str, str]] = {}
         self.log: list[tuple[str, str, str]] = []
+        self.seen: list[dict[str, str]] = []
         self.released = threading.Event()
         self.scheme = "http"
+        self.signed = False
 
     @property
     def url(self) -> str:
@@ -51,21 +58,25 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, body: bool) -> None:
         server, wanted = self.server, self.headers.get("Range", "")
         server.log.append((self.command, self.path, wanted))
+        server.seen.append(dict(self.headers))
         fault = server.faults.get(self.path)
         if self.path in server.redirects:
             self.send_response(302)
             self.send_header("Location", server.redirects[self.path])
             self.end_headers()
             return
-        if isinstance(fault, int) or self.path not in server.files:
+        path = self.path.partition("?")[0] if server.signed else self.path
+        if isinstance(fault, int) or path not in server.files:
             self.send_error(fault if isinstance(fault, int) else 404)
             return
-        content = server.files[self.path]
+        content = server.files[path]
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted) if server.ranges else None
         start = int(match.group(1)) if match else 0
         end = min(int(match.group(2)) + 1, len(content)) if match and match.group(2) else len(content)
         if match and start >= len(content):
             self.send_error(416)
+            return
+        if callable(fault) and fault(self, start, end):
             return
         self.send_response(206 if match else 200)
         if match:
@@ -76,7 +87,12 @@ class Handler(BaseHTTPRequestHandler):
         if body:
             self.send_body(content[start:end], fault)
 
-    def send_body(self, content: bytes, fault: int | str | None) -> None:
+    def end_headers(self) -> None:
+        for name, value in self.server.headers.get(self.path, {}).items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def send_body(self, content: bytes, fault: object) -> None:
         if fault not in ("cut", "stall"):
             self.wfile.write(content)
             return

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._connections import FetchError
+from ansible_collections.baremetal.inference.plugins.module_utils._connections import FetchError, shown
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import (
     Settings,
     Wanted,
@@ -181,6 +181,75 @@ def test_unwritable_directory_is_named(server, tmp_path):
 def test_probe_writes_nothing_and_tells_the_size(server):
     assert probe(f"{server.url}/a.bin", QUICK) == len(CONTENT)
     assert [method for method, _path, _range in server.log] == ["HEAD"]
+
+
+def test_probe_with_get_asks_for_one_byte_and_knows_empty_files(server):
+    asked = replace(QUICK, probe_with_get=True)
+    server.files["/empty"] = b""
+    assert probe(f"{server.url}/a.bin", asked) == len(CONTENT)
+    assert probe(f"{server.url}/empty", asked) == 0
+    assert server.log == [("GET", "/a.bin", "bytes=0-0"), ("GET", "/empty", "bytes=0-0")]
+
+
+def test_probe_believes_a_hub_that_names_the_size_of_what_it_redirects_to(server):
+    server.redirects["/resolve"] = "/signed?for=get"
+    server.headers["/resolve"] = {"X-Linked-Size": "77"}
+    assert probe(f"{server.url}/resolve", QUICK) == 77
+    assert [path for _method, path, _range in server.log] == ["/resolve"]
+
+
+def test_no_message_shows_the_query_of_an_address(server, dest):
+    server.files["/other.bin?signature=hush"] = b"other"
+    server.redirects = {"/a?token=hush": "/b?token=hush", "/b?token=hush": "/a?token=hush", "/c": "ftp://h/?hush"}
+    for fault in (403, 404, 500):
+        server.faults[f"/{fault}?signature=hush"] = fault
+    paths = [*server.faults, *server.redirects, "/other.bin?signature=hush", "/a b?signature=hush"]
+    attempts = [lambda at: get(at, dest), lambda at: read(at, 2, QUICK), lambda at: probe(at, QUICK)]
+    for path in paths:
+        messages = [said(attempt, f"{server.url}{path}") for attempt in attempts]
+        assert any(path.partition("?")[0] in message for message in messages)
+        assert not any("hush" in message for message in messages)
+
+
+def said(attempt, location):
+    try:
+        attempt(location)
+    except FetchError as exc:
+        return str(exc)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("https://h:9000/b/k?X-Amz-Signature=hush", "https://h:9000/b/k"),
+        ("https://me:hush@h/k#hush", "https://h/k"),
+        ("http://h?hush", "http://h"),
+        ("/srv/what? yes #1", "/srv/what? yes #1"),
+    ],
+)
+def test_shown_address_keeps_no_secret(location, expected):
+    assert shown(location) == expected
+
+
+def test_headers_go_to_the_first_server_alone(server, dest):
+    with serving(FileServer()) as other:
+        other.files["/a.bin"] = CONTENT
+        server.redirects["/moved"] = f"{other.url}/a.bin"
+        get(f"{server.url}/moved", dest, replace(QUICK, headers={"Authorization": "Bearer hush"}))
+        assert [seen.get("Authorization") for seen in server.seen] == ["Bearer hush"]
+        assert [seen.get("Authorization") for seen in other.seen] == [None]
+
+
+def test_progress_knows_files_and_bytes(server, dest):
+    files = wanted(server, dest, 5)
+    Path(f"{files[4].dest}.partial").write_bytes(server.files["/4.bin"][:3000])
+    Path(f"{files[0].dest}.partial").write_bytes(server.files["/0.bin"])
+    seen = []
+    fetch_all(files, PARTS, seen.append)
+    (work,) = seen
+    assert (work.files, work.size, work.had) == (5, sum(file.size for file in files), 3001)
+    assert (work.files_done, work.had + work.transferred) == (5, work.size)
 
 
 def test_redirect_is_followed_but_not_out_of_http(server, dest, tmp_path):

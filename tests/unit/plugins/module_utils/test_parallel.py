@@ -1,0 +1,154 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import resource
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils._connections import FetchError, TransferError
+from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings, Wanted, fetch_all
+from ansible_collections.baremetal.inference.plugins.module_utils._parallel import Fetch, Job, Pace
+
+PACE = Pace(connections=4, part=100, attempts=3, backoff=0.001)
+
+
+class Memory:
+    """A target that knows when two threads append at once."""
+
+    def __init__(self, content=b""):
+        self.content = bytearray(content)
+        self._alone = threading.Lock()
+
+    @property
+    def length(self):
+        return len(self.content)
+
+    def append(self, chunk):
+        assert self._alone.acquire(blocking=False), "two threads append to one file"
+        for byte in chunk:
+            self.content.append(byte)
+        self._alone.release()
+
+    def restart(self):
+        self.content.clear()
+
+
+class Source:
+    """A stream over contents by location, in pieces and an order that change from run to run."""
+
+    def __init__(self, contents, fault=lambda _part: None):
+        self.contents, self.fault, self.open, self.most = contents, fault, set(), 0
+
+    def fill(self, part, came):
+        job = part.job
+        self.open.add(id(job))
+        self.most = max(self.most, len(self.open))
+        job.resolved = job.location
+        while part.got < part.length:
+            self.fault(part)
+            length = min(random.randint(1, 40), part.length - part.got)
+            first = part.offset + part.got
+            part.buffer[part.got : part.got + length] = self.contents[job.location][first : first + length]
+            part.got += length
+            came(length)
+
+    def close(self):
+        """Nothing is open."""
+
+
+def jobs_of(contents, source):
+    return [Job(name, len(content), Memory(), done=lambda: None) for name, content in contents.items()]
+
+
+@pytest.fixture
+def eager_threads():
+    """Let threads take turns as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("sizes", [range(0, 9990, 333), [20000]], ids=["many", "one"])
+def test_every_byte_gets_to_its_place_whatever_comes_first(eager_threads, sizes):
+    contents = {f"file {size}": os.urandom(size) for size in sizes}
+    source = Source(contents)
+    jobs = jobs_of(contents, source)
+    work = Fetch(jobs, lambda: source, PACE)
+    assert work.run() == sum(map(len, contents.values()))
+    assert [bytes(job.target.content) for job in jobs] == list(contents.values())
+    assert (work.files_done, work.files) == (len(sizes), len(sizes))
+
+
+def test_one_connection_for_each_file_while_there_are_files():
+    contents = {f"file {number}": bytes(5000) for number in range(9)}
+    source = Source(contents)
+    jobs = jobs_of(contents, source)
+    gate = threading.Barrier(4, timeout=10)
+    source.fault = lambda part: gate.wait() if part.offset == part.got == 0 and part.job in jobs[:4] else None
+    # Four files begin at once, or the gate never opens.
+    Fetch(jobs, lambda: source, PACE).run()
+    assert source.most >= 4
+
+
+def test_part_that_fails_while_others_come_is_tried_on():
+    contents = {"busy": os.urandom(90), "other": os.urandom(2000)}
+    progress, failed, failures = threading.Semaphore(0), threading.Semaphore(0), []
+
+    def fault(part):
+        if part.job.location == "other":
+            # A piece of it has come since the last time.
+            progress.release()
+            assert failed.acquire(timeout=10)
+        elif busy.is_set():
+            assert progress.acquire(timeout=10)
+            failures.append(part)
+            failed.release()
+            raise TransferError("busy")
+
+    busy = threading.Event()
+    busy.set()
+    source = Source(contents, fault)
+    jobs = jobs_of(contents, source)
+    jobs[1].done = lambda: (busy.clear(), progress.release())
+    Fetch(jobs, lambda: source, Pace(connections=2, part=100, attempts=3, backoff=0)).run()
+    assert len(failures) > 10
+    assert [bytes(job.target.content) for job in jobs] == list(contents.values())
+
+
+def test_part_that_never_comes_keeps_what_lies_before_it():
+    contents = {"large": os.urandom(2000)}
+
+    def fault(part):
+        if part.offset == 700:
+            raise TransferError("gone")
+
+    source = Source(contents, fault)
+    jobs = jobs_of(contents, source)
+    with pytest.raises(FetchError, match=r"large: gone \(attempt 3 without progress; 700 of 2000 bytes came\)"):
+        Fetch(jobs, lambda: source, PACE).run()
+    assert jobs[0].target.content == contents["large"][:700]
+
+
+def test_many_files_need_few_descriptors(tmp_path):
+    content = b"small"
+    (tmp_path / "source").write_bytes(content)
+    files = [
+        Wanted(str(tmp_path / "source"), str(tmp_path / f"{number}"), len(content), hashlib.sha256(content).hexdigest())
+        for number in range(300)
+    ]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
+    try:
+        fetch_all(files, Settings(connections=4))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert all(Path(file.dest).read_bytes() == content for file in files)
