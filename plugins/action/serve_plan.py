@@ -9,6 +9,7 @@ from typing import Any, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check import uses_of
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import (
@@ -73,6 +74,7 @@ class ActionModule(ActionBase):
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
             "images": images,
+            "encodings": uses_of(plans),
             "warnings": list(warnings),
         }
 

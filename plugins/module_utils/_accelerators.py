@@ -32,7 +32,8 @@ class Model:
 
     ``devices`` may hold ``{index}`` for the number of each device. ``mounts`` are paths of the host, ``groups`` those
     that may open the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is that of one
-    device as the model is sold, None where it is a share of the host's.
+    device as the model is sold, None where it is a share of the host's. ``lacks`` are the number formats of weights
+    that cannot be served on it, each with the reason.
     """
 
     key: str
@@ -48,6 +49,7 @@ class Model:
     groups: tuple[str, ...]
     visible_env: str | None
     memory_gib: float | None = None
+    lacks: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

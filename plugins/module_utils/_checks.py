@@ -23,8 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._words import 
 # A variable of the shell, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
 
-# Chips that have no kernels for a number format, and the formats that only some chips have (upstream's rule).
-NO_MXFP4 = ("ascend_310p", "ascend_a2", "ascend_a3")
+# The number formats that only some chips have (upstream's rule); what a chip lacks is in catalog/accelerators.
 ONLY_BLACKWELL = ("nvfp4", "fp4")
 
 
@@ -37,19 +36,53 @@ def choose_variant(recipe: Mapping[str, Any], accelerator: Accelerator, wished: 
         raise PlanError(f"{where}.variant: recipe {model} has no variant {name!r}; {nearest(str(name), variants)}")
     problem = _unsuited(recipe, variants[name] or {}, accelerator)
     if problem:
-        others = [other for other in variants if not _unsuited(recipe, variants[other] or {}, accelerator)]
-        way_out = f"the variants for it: {', '.join(others)}" if others else "no variant of this recipe is for it"
         raise PlanError(
-            f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}; {way_out}"
+            f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}; "
+            f"{_way_out(recipe, accelerator)}"
         )
     return str(name)
+
+
+def check_format(
+    recipe: Mapping[str, Any],
+    model: str,
+    manifest: Mapping[str, Any] | None,
+    accelerator: Accelerator,
+    where: str,
+) -> None:
+    """Raise PlanError where the manifest says that the weights have a number format that this hardware lacks.
+
+    Recipes need not say the format of their weights (upstream's and a site's own often do not); the weights have one.
+    """
+    found = str((manifest or {}).get("precision") or "")
+    reason = dict(accelerator.lacks).get(found)
+    if reason:
+        raise PlanError(
+            f"{where}: the weights of {model} are {found}, which {accelerator.model} does not serve: {reason}; "
+            f"{_way_out(recipe, accelerator, model)}"
+        )
+
+
+def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str = "") -> str:
+    """Return which variants of a recipe run on this hardware, with the weights that they have of their own.
+
+    ``besides`` are weights that do not, whatever the recipe says of them.
+    """
+    own = recipe["model"]["model_id"]
+    fit = [
+        f"{name} (weights {variant['model_id']})" if (variant or {}).get("model_id") else name
+        for name, variant in (recipe.get("variants") or {}).items()
+        if not _unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
+    ]
+    return f"the variants for it: {', '.join(fit)}" if fit else "no variant of this recipe is for it"
 
 
 def _unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
     """Return why a variant cannot run on this hardware, None where it can."""
     precision = variant.get("precision")
-    if precision == "mxfp4" and accelerator.generation in NO_MXFP4:
-        return "vLLM Ascend has no MXFP4 kernels for this chip, it serves the weights in bfloat16"
+    lacking = dict(accelerator.lacks).get(str(precision or ""))
+    if lacking:
+        return lacking
     wanted = variant.get("precision_hardware")
     if wanted is None and precision in ONLY_BLACKWELL:
         wanted = {"generation": "blackwell"}

@@ -25,6 +25,7 @@ class Accelerator:
     """The accelerators of one host as the catalogue names them.
 
     ``memory_mib`` is one chip's (cpu: the host's, None where it is not known). ``devices`` may hold ``{index}``.
+    ``lacks`` are the number formats of weights that cannot be served on it, each with the reason.
     The versions are what was read on the host or declared, None where nobody knows.
     """
 
@@ -43,6 +44,7 @@ class Accelerator:
     compute_capability: str | None = None
     cuda_version: str | None = None
     mec_firmware: int | None = None
+    lacks: tuple[tuple[str, str], ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:

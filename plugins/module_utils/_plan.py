@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils._checks import (
+    check_format,
     doubts_of,
     errors_of,
     exclusions,
@@ -36,6 +37,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._compose impor
     compose,
     layers_of,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check import VARIABLE
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.module_utils._library import Library, Manifest, Site
@@ -221,6 +223,7 @@ def _plan(
     name = replica_name(entry.name, number)
     model = str(entry.variant.get("model_id") or entry.recipe["model"]["model_id"])
     manifest = library.manifest(model)
+    check_format(entry.recipe, model, manifest, accelerator, entry.where)
     weights = _weights_path(manifest, site) if manifest else None
     wishes = entry.wishes
     served = list(wishes.get("served_model_names") or [model])
@@ -331,7 +334,7 @@ def _base_env(entry: Chosen, site: Site) -> dict[str, str]:
     return {
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
-        "TIKTOKEN_ENCODINGS_BASE": site.encodings_dir,
+        VARIABLE: site.encodings_dir,
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         **{key: str(value) for key, value in (own or {}).items()},
@@ -370,10 +373,12 @@ def _mounts(name: str, weights: str | None, composed: Composed, accelerator: Acc
     """Return the paths of the host that a container sees under the same names: inputs read-only, its cache writable."""
     spec = composed.args.get("speculative-config")
     draft = spec.get("model") if isinstance(spec, Mapping) else None
+    encodings = composed.env.get(VARIABLE)
     inputs = [
         *([weights] if weights else []),
         *([draft] if isinstance(draft, str) and draft.startswith("/") else []),
-        site.encodings_dir,
+        # An engine refuses a mount of what is not there, and a host that reads none has none.
+        *([encodings] if encodings else []),
         f"{site.config_dir}/{name}.yaml",
         *accelerator.mounts,
     ]

@@ -49,12 +49,19 @@ options:
     description:
       - PEM file on the host with certificate authorities that are trusted beside the system's.
     type: path
+  connections:
+    description:
+      - How many parts of a file are fetched at once, each of 1 MiB.
+    type: int
+    default: 8
+    version_added: 0.5.0
   check_sources:
     description:
       - Whether check mode asks the sources for what is missing. Switch it off where the mirror does not exist yet.
     type: bool
     default: true
 seealso:
+  - module: baremetal.inference.encodings_check
   - module: baremetal.inference.weights
 author:
   - the baremetal.inference authors (@baremetal-inference)
@@ -118,6 +125,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils._encodings_hos
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
 
+# The files have a few MB; in the parts of weights they would be one.
+PART = 1024 * 1024
+
 
 def main() -> None:
     module = AnsibleModule(
@@ -126,6 +136,7 @@ def main() -> None:
             "files": {"type": "list", "elements": "str", "choices": list(ENCODINGS), "default": list(ENCODINGS)},
             "sources": {"type": "list", "elements": "str", "default": [PUBLISHER]},
             "ca_file": {"type": "path"},
+            "connections": {"type": "int", "default": 8},
             "check_sources": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
@@ -148,7 +159,9 @@ def run(module: AnsibleModule) -> list[Outcome]:
     """Look at all files, ask for all that are missing, then bring them. Raises EncodingsError."""
     params = module.params
     check_sources(params["sources"])
-    settings = Settings(ca_file=params["ca_file"])
+    if params["connections"] < 1:
+        raise EncodingsError(f"encodings_connections: found {params['connections']}, expected 1 or more")
+    settings = Settings(ca_file=params["ca_file"], connections=params["connections"], part=PART)
     states = look(params["path"], params["files"])
     if module.check_mode and not params["check_sources"]:
         return [Outcome(state) for state in states]

@@ -163,4 +163,12 @@ venvs:
   type: list
   elements: dict
   returned: success
+encodings:
+  description:
+    - The directories of encodings that instances read (C(TIKTOKEN_ENCODINGS_BASE) of their plans), each with the
+      library that reads it, as M(baremetal.inference.encodings_check) takes it. Empty where no instance needs the role
+      P(baremetal.inference.encodings#role).
+  type: list
+  elements: dict
+  returned: success
 """

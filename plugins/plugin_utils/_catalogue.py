@@ -54,6 +54,10 @@ COUNT: Check = (lambda value: isinstance(value, int) and not isinstance(value, b
 SIZE: Check = (_is_size, "a number of GiB above 0, or null")
 ANY_TEXT = _text(r"(?s).+", "a text")
 A_NAME = _text(NAME, "a name in lower case, like h200")
+FORMATS: Check = (
+    lambda value: isinstance(value, dict) and all(A_NAME[0](key) and ANY_TEXT[0](why) for key, why in value.items()),
+    "a mapping of number formats, like mxfp4, to the reason why they cannot be served",
+)
 TITLES: Check = (
     lambda value: isinstance(value, dict) and all(ANY_TEXT[0](title) for title in value.values()),
     "a mapping of PCI ids to what they are",
@@ -89,6 +93,7 @@ MODEL_KEYS: dict[str, Check] = {
     "devices_per_card": COUNT,
     "supported": BOOLEAN,
     "reason": ANY_TEXT,
+    "lacks": FORMATS,
     "pci_ids": MAPPING,
     **HOST_KEYS,
 }
@@ -264,6 +269,7 @@ class _Builder:
             groups=tuple(host.get("groups", ())),
             visible_env=host.get("visible_env"),
             memory_gib=entry["memory_gib"],
+            lacks=tuple(sorted(entry.get("lacks", {}).items())),
         )
         for pci_id, chip in entry["pci_ids"].items():
             self._add_chip(
@@ -314,5 +320,6 @@ def declared_accelerator(
         groups=entry.groups,
         visible_env=entry.visible_env,
         compute_capability=entry.compute_capability,
+        lacks=entry.lacks,
         **known,
     )

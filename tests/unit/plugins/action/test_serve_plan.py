@@ -71,6 +71,16 @@ def test_the_plan_of_a_host_and_what_it_needs():
     assert result["models"] == ["baremetal/gpt-oss-smoke"]
     assert [venv["name"] for venv in result["venvs"]] == ["0.32.0-cpu"]
     assert (result["images"], result["warnings"]) == ([], [])
+    (venv,) = result["venvs"]
+    python = f"{venv['path']}/bin/python"
+    (use,) = result["encodings"]
+    assert (use["directory"], use["python"], use["instances"]) == ("/srv/encodings", python, ["chat"])
+
+
+def test_instances_that_read_no_encodings_need_none():
+    env = {"TIKTOKEN_ENCODINGS_BASE": None}
+    assert run(instances={"chat": {"recipe": "baremetal/gpt-oss-smoke", "env": env}})["encodings"] == []
+    assert run(instances={})["encodings"] == []
 
 
 def test_images_and_draft_models_are_listed_once(tmp_path):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._checks import (
     check_driver,
+    check_format,
     check_release,
     choose_variant,
     doubts_of,
@@ -23,8 +24,9 @@ H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8, driver_version="580.65
 B200 = Accelerator("b200", "cuda", "blackwell", "nvidia", 8)
 A100 = Accelerator("a100", "cuda", "ampere", "nvidia", 8)
 MI300X = Accelerator("mi300x", "rocm", "gfx942", "amd", 8)
-A2 = Accelerator("ascend_a2", "cann", "ascend_a2", "ascend", 8)
-A3 = Accelerator("ascend_a3", "cann", "ascend_a3", "ascend", 16)
+NO_MXFP4 = (("mxfp4", "vLLM Ascend has no MXFP4 kernels for this chip, it serves the weights in bfloat16"),)
+A2 = Accelerator("ascend_a2", "cann", "ascend_a2", "ascend", 8, lacks=NO_MXFP4)
+A3 = Accelerator("ascend_a3", "cann", "ascend_a3", "ascend", 16, lacks=NO_MXFP4)
 
 
 def recipe(variants=None, **meta):
@@ -122,6 +124,39 @@ def test_a_variant_that_cannot_run_here(a_recipe, accelerator, wished, message):
     with pytest.raises(PlanError) as caught:
         variant(a_recipe, accelerator, wished)
     assert str(caught.value) == f"vllm_instances.chat.variant: {message}"
+
+
+OWN = {"bf16": {"model_id": "else/model-BF16", "precision": "bf16"}}
+
+
+def test_the_way_out_names_the_weights_of_a_variant():
+    with pytest.raises(PlanError, match=r"; the variants for it: bf16 \(weights else/model-BF16\)$"):
+        variant(recipe({"default": {"precision": "mxfp4"}, **OWN}), A2)
+
+
+@pytest.mark.parametrize(
+    ("variants", "way_out"),
+    [
+        # Neither says what format it is: both have the recipe's own weights.
+        ({"default": {}, "fast": None}, "no variant of this recipe is for it"),
+        ({"default": {}, **OWN}, "the variants for it: bf16 (weights else/model-BF16)"),
+    ],
+)
+def test_the_format_that_the_manifest_says_is_refused_where_the_chip_lacks_it(variants, way_out):
+    with pytest.raises(PlanError) as caught:
+        check_format(recipe(variants), "org/model", {"precision": "mxfp4"}, A2, "vllm_instances.chat")
+    assert str(caught.value) == (
+        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a2 does not serve: vLLM Ascend has no "
+        f"MXFP4 kernels for this chip, it serves the weights in bfloat16; {way_out}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "accelerator"),
+    [(None, A2), ({}, A2), ({"precision": "bf16"}, A2), ({"precision": "mxfp4"}, H200)],
+)
+def test_other_formats_and_other_chips_are_served(manifest, accelerator):
+    check_format(recipe({"default": {}}), "org/model", manifest, accelerator, "vllm_instances.chat")
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ A3 = Accelerator(
     mounts=("/usr/local/dcmi",),
     groups=("HwHiAiUser",),
     visible_env="ASCEND_RT_VISIBLE_DEVICES",
+    lacks=(("mxfp4", "vLLM Ascend has no MXFP4 kernels for this chip, it serves the weights in bfloat16"),),
 )
 CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1, 8 * 1024)
 
@@ -274,6 +275,18 @@ def test_container_of_nvidia():
     }
     assert found.container["mounts"] == found.mounts
     assert found.libraries == []
+
+
+def test_a_container_sees_the_encodings_that_its_instance_reads_and_no_others():
+    own = plan({"env": {"TIKTOKEN_ENCODINGS_BASE": "/srv/own"}})
+    assert "/srv/own:/srv/own:ro" in own.mounts
+    assert "/srv/encodings:/srv/encodings:ro" not in own.mounts
+    for none in (
+        plan({"env": {"TIKTOKEN_ENCODINGS_BASE": None}}),
+        plan({}, a_recipe=recipe(model={"base_env": {"TIKTOKEN_ENCODINGS_BASE": None}})),
+    ):
+        assert "TIKTOKEN_ENCODINGS_BASE" not in none.env
+        assert not [mount for mount in none.mounts if "encodings" in mount]
 
 
 def test_container_of_amd():
@@ -564,6 +577,15 @@ OFFERED = {
 )
 def test_what_the_recipe_or_the_release_does_not_have(wishes, accelerator, message):
     assert refusal(wishes, accelerator, recipe(**OFFERED)) == f"vllm_instances.chat{message}"
+
+
+def test_weights_in_a_format_that_the_chip_lacks_whatever_the_recipe_says():
+    manifests = {"org/model": {**MANIFESTS["org/model"], "precision": "mxfp4"}}
+    assert plan({}, manifests=manifests).model == "org/model"
+    assert refusal({}, A3, manifests=manifests) == (
+        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a3 does not serve: vLLM Ascend has no "
+        "MXFP4 kernels for this chip, it serves the weights in bfloat16; no variant of this recipe is for it"
+    )
 
 
 def test_a_rocm_lock_for_another_python():

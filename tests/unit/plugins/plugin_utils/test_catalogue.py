@@ -151,6 +151,14 @@ def test_the_first_directory_wins(tmp_path):
     assert catalogue.chips["19e5:d802"].memory_gib == 32
 
 
+def test_what_a_chip_lacks_is_data_that_a_site_can_change(site):
+    names = {key for key, entry in load_catalogue().models.items() if "mxfp4" in dict(entry.lacks)}
+    assert names == {"ascend_310p", "ascend_a2", "ascend_a3"}
+    assert declared_accelerator(load_catalogue(), "ascend_a2", 8).lacks == load_catalogue().models["ascend_a2"].lacks
+    own = load_catalogue([site(**model(lacks={"fp8": "no kernels"}))])
+    assert own.models["rocket"].lacks == (("fp8", "no kernels"),)
+
+
 def test_a_catalogue_is_read_once(site):
     directory = site()
     assert load_catalogue([directory]) is load_catalogue([directory])
@@ -170,6 +178,15 @@ def test_a_catalogue_is_read_once(site):
             "models.rocket.devices: found '/dev/x', expected a list of device nodes or CDI names",
         ),
         (model(mounts=["usr"]), "models.rocket.mounts: found ['usr'], expected a list of absolute paths"),
+        (
+            model(lacks=["mxfp4"]),
+            "models.rocket.lacks: found ['mxfp4'], expected a mapping of number formats, like mxfp4, to the reason",
+        ),
+        (
+            model(lacks={"MXFP4": "no kernels"}),
+            "models.rocket.lacks: found {'MXFP4': 'no kernels'}, expected a mapping",
+        ),
+        (model(lacks={"mxfp4": None}), "models.rocket.lacks: found {'mxfp4': None}, expected a mapping"),
         (model(supported=False), "'models.rocket.reason' is missing; it says why supported is false"),
         (model(stack="acme_sdx"), "models.rocket.stack: 'acme_sdx' is not in stacks; nearest: 'acme_sdk'"),
         (model(pci_ids={"ABCD:0001": {}}), "models.rocket.pci_ids: found the key 'ABCD:0001', expected vendor:device"),

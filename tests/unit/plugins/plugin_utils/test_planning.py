@@ -85,7 +85,8 @@ def test_a_fact_of_the_host_decides_a_rule():
             {"model": "ascend_a2", "release": "0.23.0", "variant": "default"},
             "vllm_instances.chat.variant: 'default' of recipe openai/gpt-oss-120b is not for ascend_a2: vLLM Ascend "
             "has no "
-            "MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants for it: bf16",
+            "MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants for it: bf16 "
+            "(weights unsloth/gpt-oss-120b-BF16)",
         ),
         (
             {"variant": "bf61"},

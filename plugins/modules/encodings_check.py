@@ -1,0 +1,174 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: encodings_check
+short_description: Have the Harmony library of each release load the encodings of a host
+version_added: 0.5.0
+description:
+  - Asks the library that vLLM will load, in its virtual environment or its image, to load C(HarmonyGptOss) from the
+    directory that E(TIKTOKEN_ENCODINGS_BASE) will name. It is asked as the user that vLLM runs as, in an image without
+    a network.
+  - Fails where the library refuses, and says which file, which release and what to do. A library that is not there or
+    does not answer is a warning.
+  - A library that has accepted the files is not asked again until one of the files, the environment, the image or the
+    user is another. That this is remembered is not reported as a change.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: partial
+    details:
+      - Says in RV(due) which libraries would be asked, and asks none.
+  diff_mode:
+    support: none
+options:
+  uses:
+    description:
+      - Who reads which encodings, as M(baremetal.inference.serve_plan) returns it in C(encodings).
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      directory:
+        description: Directory of the encodings on the host.
+        type: path
+        required: true
+      release:
+        description: Name of the release, for messages.
+        type: str
+        required: true
+      python:
+        description: Python of the virtual environment; empty where there is an O(uses[].image).
+        type: str
+        default: ""
+      image:
+        description: Reference of the image; empty where there is a O(uses[].python).
+        type: str
+        default: ""
+      user:
+        description: V(root) for an image that serves as root only.
+        type: str
+        choices: ["", root]
+        default: ""
+      instances:
+        description: The instances that it is about, for messages.
+        type: list
+        elements: str
+        default: []
+  engine:
+    description:
+      - Path of the engine's command, docker or podman; needed for images.
+    type: str
+    default: ""
+  user:
+    description:
+      - System user that vLLM runs as.
+    type: str
+    default: vllm
+  state_file:
+    description:
+      - Where it is remembered what was accepted.
+    type: path
+    default: /var/lib/baremetal-inference/encodings-check.json
+seealso:
+  - module: baremetal.inference.encodings
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: See that vLLM will accept the encodings
+  baremetal.inference.encodings_check:
+    uses:
+      - directory: /srv/encodings
+        release: "0.32.0"
+        python: /opt/vllm/0.32.0-cpu-ebfebf8e1bbe/bin/python
+        instances: [chat]
+"""
+
+RETURN = r"""
+due:
+  description: The places (Python or image) whose libraries had to be asked.
+  type: list
+  elements: str
+  returned: success
+accepted:
+  description: The library of each place that was asked and has accepted the encodings, with its version.
+  type: dict
+  returned: success
+  sample:
+    /opt/vllm/0.32.0-cpu-ebfebf8e1bbe/bin/python: oss-harmony 0.0.11
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check import RefusedError, Use
+from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check_host import (
+    ask,
+    read_good,
+    state_of,
+    write_good,
+)
+
+USE = {
+    "directory": {"type": "path", "required": True},
+    "release": {"type": "str", "required": True},
+    "python": {"type": "str", "default": ""},
+    "image": {"type": "str", "default": ""},
+    "user": {"type": "str", "choices": ["", "root"], "default": ""},
+    "instances": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "uses": {"type": "list", "elements": "dict", "required": True, "options": USE},
+            "engine": {"type": "str", "default": ""},
+            "user": {"type": "str", "default": "vllm"},
+            "state_file": {"type": "path", "default": "/var/lib/baremetal-inference/encodings-check.json"},
+        },
+        supports_check_mode=True,
+    )
+    uses = [Use(**{**entry, "instances": tuple(entry["instances"])}) for entry in module.params["uses"]]
+    for use in uses:
+        if bool(use.python) == bool(use.image) or (use.image and not module.params["engine"]):
+            module.fail_json(
+                msg=f"uses of {use.directory}: expected either python, or image and an engine; found python "
+                f"{use.python!r}, image {use.image!r}, engine {module.params['engine']!r}"
+            )
+    try:
+        result = run(module, uses)
+    except (RefusedError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(changed=False, **result)
+
+
+def run(module: AnsibleModule, uses: list[Use]) -> dict[str, Any]:
+    """Ask every library whose answer is not known; what has been accepted is remembered. Raises RefusedError."""
+    engine, user, state_file = (module.params[name] for name in ("engine", "user", "state_file"))
+    before = read_good(state_file)
+    states = {use: state_of(use, engine, user) for use in uses}
+    due = [use for use in uses if before.get(use.key) != states[use]]
+    accepted: dict[str, str] = {}
+    good = {use.key: states[use] for use in uses if use not in due}
+    for use in [] if module.check_mode else due:
+        library, warning = ask(use, engine, user)
+        if warning:
+            module.warn(warning)
+            continue
+        accepted[use.place] = library
+        good[use.key] = states[use]
+    if not module.check_mode and good != before:
+        write_good(state_file, good)
+    return {"due": [use.place for use in due], "accepted": accepted}
+
+
+if __name__ == "__main__":
+    main()
