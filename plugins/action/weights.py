@@ -4,17 +4,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+import json
+import os
+from typing import Any, Iterator, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
 from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils._sources import Source, parse_sources
+from ansible_collections.baremetal.inference.plugins.module_utils._weights_progress import line, summary
+from ansible_collections.baremetal.inference.plugins.plugin_utils._background import hand_over, run_in_background
+from ansible_collections.baremetal.inference.plugins.plugin_utils._push import push_to
 from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import find, read
+from ansible_collections.baremetal.inference.plugins.plugin_utils._source_access import access_of
+
+MODULE = "baremetal.inference.weights"
+INTERVAL = 15
 
 
 class ActionModule(ActionBase):
-    """Reads the manifests on the controller, where the catalogue is, and hands them to the module of the same name."""
+    """Reads manifests, tokens and keys on the controller and pushes what only that has; the module does the rest."""
 
     TRANSFERS_FILES = False
 
@@ -22,14 +33,84 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         args = dict(self._task.args)
         models, directories = args.get("models"), args.pop("manifest_path", None) or []
-        if isinstance(models, list) and isinstance(directories, list):
+        sources = args.get("sources") or []
+        if isinstance(models, list) and isinstance(directories, list) and isinstance(sources, list):
             try:
                 args["models"] = resolve(models, directories)
             except (PlanError, WeightsError) as exc:
                 raise AnsibleActionFail(f"weights_models: {exc}") from exc
-        # Anything else is refused by the module's argument spec.
-        result.update(self._execute_module(module_args=args, task_vars=task_vars))
+            try:
+                result.update(self._bring(args, sources, task_vars or {}))
+            except WeightsError as exc:
+                raise AnsibleActionFail(str(exc)) from exc
+        else:
+            # Refused by the module's argument spec.
+            result.update(self._execute_module(module_args=args, task_vars=task_vars))
         return result if result.get("failed") else {**result, "asked": models}
+
+    def _bring(self, args: dict[str, Any], given: Sequence[Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Try the sources in order; those of the controller are pushed where those before them do not do."""
+        sources = parse_sources(given)
+        manifests = [parse(model) for model in args["models"]]
+        pushed, failed = "", ""
+        for numbers, of_controller in attempts(sources):
+            more: dict[str, Any] = {"sources": [given[number] for number in numbers], "pushed": pushed}
+            access = access_of([sources[number] for number in numbers], manifests, os.environ)
+            if access:
+                more["access_file"] = hand_over(self, json.dumps(access))
+            # In check mode nothing was pushed; that it would be was seen on the controller.
+            more.update({"check_sources": False} if pushed and self._task.check_mode else {})
+            result = self._run({**args, **more}, task_vars)
+            if failed and result.get("failed"):
+                result["msg"] = f"{result['msg']}; {failed}"
+            unsourced = result.pop("unsourced", None)
+            if unsourced is None or of_controller is None:
+                return result
+            try:
+                push_to(self, of_controller, unsourced, int(args.get("bandwidth") or 0))
+                pushed = of_controller.text
+            except WeightsError as exc:
+                failed = str(exc)
+                Display().warning(f"{host_of(task_vars)}: source passed over: {failed}")
+        raise AssertionError("unreachable")
+
+    def _run(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Run the module, in the background where it may take its time."""
+        host, interval = host_of(task_vars), int(args.get("progress", INTERVAL))
+        if self._task.check_mode or self._task.async_val:
+            result: dict[str, Any] = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+            return result
+        tell = Display().display
+        result = run_in_background(
+            self, MODULE, args, task_vars, lambda report: tell(f"{host}: {line(report)}"), interval
+        )
+        fetched = [model for model in result.get("models", ()) if model["bytes"]]
+        if fetched and interval:
+            tell(f"{host}: {told(fetched)}")
+        return result
+
+
+def attempts(sources: Sequence[Source]) -> Iterator[tuple[list[int], Source | None]]:
+    """Yield the places of the sources that a host can read itself, and the one of the controller to push after them."""
+    numbers: list[int] = []
+    for number, source in enumerate(sources):
+        if source.kind == "controller":
+            yield list(numbers), source
+        else:
+            numbers.append(number)
+    yield numbers, None
+
+
+def told(models: Sequence[Mapping[str, Any]]) -> str:
+    """Return the summary of what was fetched."""
+    files = sum(len(model["files_fetched"]) for model in models)
+    sources = sorted({model["source"] for model in models})
+    return summary(sum(model["bytes"] for model in models), sum(model["seconds"] for model in models), files, sources)
+
+
+def host_of(task_vars: Mapping[str, Any]) -> str:
+    """Return what the inventory calls the host."""
+    return str(task_vars.get("inventory_hostname", "localhost"))
 
 
 def resolve(models: Sequence[Any], directories: Sequence[str]) -> list[Mapping[str, Any]]:

@@ -20,7 +20,8 @@ _FILE_NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)
 
 # The form of a manifest; a later one may have keys that this code does not know.
 SCHEMA_VERSION = 1
-_KEYS = ("schema_version", "repository", "revision", "files", "modelscope")
+_KEYS = ("schema_version", "repository", "revision", "precision", "files", "modelscope")
+_PRECISION = re.compile(r"[a-z0-9_]+")
 _MODELSCOPE_REVISION = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -79,10 +80,26 @@ def parse(data: Any) -> Manifest:
     revision = _text(data["revision"], _REVISION, f"{where}: revision", "40 hexadecimal digits (a branch may move)")
     if not isinstance(data["files"], Mapping) or not data["files"]:
         raise WeightsError(f"{where}: files: found {data['files']!r}, expected a mapping of at least one file")
+    if "precision" in data:
+        _text(data["precision"], _PRECISION, f"{where}: precision", "a number format such as mxfp4")
     files = tuple(
         _file(name, entry, where) for name, entry in sorted(data["files"].items(), key=lambda item: str(item[0]))
     )
+    _check_tree(files, where)
     return Manifest(repository, revision, files, *_modelscope(data.get("modelscope"), repository, where))
+
+
+def _check_tree(files: tuple[File, ...], where: str) -> None:
+    """Raise WeightsError where a file would have to be a directory too."""
+    names = {file.name for file in files}
+    for name in sorted(names):
+        parent = name.rpartition("/")[0]
+        while parent:
+            if parent in names:
+                raise WeightsError(
+                    f"{where}: files.{name}: {parent!r} is a file of this manifest too; drop one of them"
+                )
+            parent = parent.rpartition("/")[0]
 
 
 def _modelscope(entry: Any, repository: str, where: str) -> tuple[str, str]:

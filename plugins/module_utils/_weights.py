@@ -91,6 +91,15 @@ def check_space(file_system: str, needed: int, free: int, models: Iterable[str])
         )
 
 
+def check_inodes(file_system: str, needed: int, free: int, models: Iterable[str]) -> None:
+    """Raise WeightsError when a file system (by its mount point) has fewer inodes free than needed."""
+    if needed > free:
+        raise WeightsError(
+            f"{file_system}: {needed} inodes are needed for {', '.join(models)}, {free} are free (df -i); remove files "
+            "there or let weights_root name another file system"
+        )
+
+
 def gib(count: int) -> str:
     """Return bytes as GiB for people."""
     return f"{count / 1024**3:.2f} GiB"

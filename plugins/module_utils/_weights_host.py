@@ -5,55 +5,46 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import hashlib
-import json
 import os
-import shutil
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils._growing import TargetError, Wanted, make_directory
+from ansible_collections.baremetal.inference.plugins.module_utils._parallel import Fetch
 
 from ._connections import FetchError
-from ._fetch import Settings, Wanted, check_location, check_size, fetch_all, join, probe, sync_directory
+from ._fetch import Settings, check_size, fetch_all, probe_all
 from ._manifest import File, Manifest, WeightsError
-from ._weights import STAMP_NAME, Seen, blocks, check_space, listing, make_stamp, plan
-
-CHUNK = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class State:
-    """A model on the host: its directory, the files that are right and those that are not, whether its stamp is."""
-
-    manifest: Manifest
-    directory: str
-    right: tuple[File, ...]
-    missing: tuple[File, ...]
-    stamp_current: bool
-
-    @property
-    def partial(self) -> str:
-        """The directory beside it in which it grows."""
-        parent, revision = os.path.split(self.directory)
-        return os.path.join(parent, f".{revision}.partial")
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything is to be done."""
-        return bool(self.missing) or not self.stamp_current
+from ._sources import Access, Source, address, headers
+from ._weights import listing, make_stamp, plan
+from ._weights_files import State, is_right, link_right_files, observe, publish, read_stamp, sweep, write_stamp
+from ._weights_lock import locked
+from ._weights_progress import Progress
+from ._weights_space import check_place, check_room
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where weights lie on the host, where they come from, and where the instances that use them are known."""
+    """Where weights lie on the host, where they come from, and where the instances that use them are known.
+
+    ``access`` has an entry for each source. ``lock_timeout`` is in seconds. ``pushed`` is the source of the controller
+    that files may have come from already, into the directory in which a model grows; empty for none.
+    """
 
     root: str
-    sources: tuple[str, ...]
+    sources: tuple[Source, ...]
+    access: tuple[Access, ...]
     state_dir: str
     is_active: Callable[[str], bool]
     settings: Settings
+    lock_timeout: float = float("inf")
+    pushed: str = ""
+
+    def reach(self, number: int) -> Settings:
+        """Return how a source is spoken to."""
+        source, access = self.sources[number], self.access[number]
+        return replace(self.settings, headers=headers(source, access), probe_with_get=source.kind == "s3")
 
 
 @dataclass
@@ -91,95 +82,194 @@ class Outcome:
         }
 
 
+@dataclass
+class Track:
+    """What a progress report is made of; bytes and files are those of all models of a run."""
+
+    total: int = 0
+    files: int = 0
+    model: str = ""
+    source: str = ""
+    waits_for: str = ""
+    ended: int = 0
+    files_ended: int = 0
+    fetch: Fetch | None = None
+    # Of the model at hand: what has come before the fetch that runs now.
+    before: int = 0
+    files_before: int = 0
+
+    def report(self) -> Progress:
+        """Return how far it is."""
+        done, files = self.ended + self.before, self.files_ended + self.files_before
+        if self.fetch:
+            done += min(self.fetch.had + self.fetch.transferred, self.fetch.size)
+            files += self.fetch.files_done
+        return Progress(self.model, self.source, done, self.total, files, self.files, waits_for=self.waits_for)
+
+    def begin(self, state: State, source: str, wanted: Sequence[Wanted]) -> None:
+        """Note that a model is fetched from a source, all but what is there already."""
+        self.model, self.source, self.waits_for, self.fetch = state.manifest.repository, source, "", None
+        self.before = sum(file.size for file in state.missing) - sum(file.size for file in wanted)
+        self.files_before = len(state.missing) - len(wanted)
+
+    def end(self, state: State) -> None:
+        """Note that a model is complete."""
+        self.fetch, self.before, self.files_before = None, 0, 0
+        self.ended += sum(file.size for file in state.missing)
+        self.files_ended += len(state.missing)
+
+    def follow(self, fetch: Fetch) -> None:
+        """Note the fetch that begins."""
+        self.fetch = fetch
+
+
 def look(root: str, manifest: Manifest, full: bool = False) -> State:
     """Return what the host has of a manifest. Files that the stamp does not vouch for are read, with ``full`` all."""
     directory = os.path.join(root, manifest.path)
-    seen, stamp = _observe(directory, manifest), _read_stamp(directory)
+    seen, stamp = observe(directory, manifest), read_stamp(directory)
     todo = plan(manifest, seen, stamp, full)
-    wrong = {file for file in todo.check if sha256_of(os.path.join(directory, file.name)) != file.sha256}
+    wrong = {file for file in todo.check if not is_right(os.path.join(directory, file.name), file)}
     missing = tuple(file for file in manifest.files if file in wrong or file in todo.fetch)
     right = tuple(file for file in manifest.files if file not in missing)
-    return State(manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp)
+    return State(manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen)
 
 
 def check(states: Sequence[State], site: Site) -> None:
     """Raise WeightsError for what would stop the fetch: a directory in use, too little space."""
     todo = [state for state in states if state.missing]
     for state in todo:
+        check_place(state)
         _check_unused(state, site)
-    _check_space(todo)
+    check_room(todo)
+
+
+class NoSourceError(WeightsError):
+    """No source gives the missing files of a model."""
+
+    def __init__(self, state: State, reasons: Sequence[str]) -> None:
+        count = len(state.missing)
+        super().__init__(
+            f"{state.manifest.repository} revision {state.manifest.revision}: no source gives its {count} missing "
+            f"file{'s' if count > 1 else ''}: {'; '.join(reasons) or 'weights_sources is empty'}"
+        )
+        self.state = state
 
 
 def choose(state: State, site: Site) -> Outcome:
-    """Return the first source that has every missing file with its size. Raises WeightsError when none has."""
+    """Return the first source that has every missing file with its size. Raises NoSourceError when none has."""
+    if not state.missing:
+        return Outcome(state)
+    if site.pushed and _is_pushed(state):
+        return Outcome(state, site.pushed)
     skipped: list[str] = []
-    for source in site.sources if state.missing else ():
+    for number, source in enumerate(site.sources):
         try:
-            for file in state.missing:
-                location = join(source, *state.manifest.path.split("/"), *file.name.split("/"))
-                check_size(location, probe(location, site.settings), file.size)
+            places = [address(source, state.manifest, file, site.access[number]) for file in state.missing]
+            for place, found, file in zip(places, probe_all(places, site.reach(number)), state.missing):
+                check_size(place, found, file.size)
         except FetchError as exc:
             skipped.append(str(exc))
         else:
-            return Outcome(state, source, tuple(skipped))
-    if state.missing:
-        raise _no_source(state, skipped)
-    return Outcome(state)
+            return Outcome(state, source.text, tuple(skipped))
+    raise NoSourceError(state, skipped)
 
 
-def bring(chosen: Outcome, site: Site, log: Callable[[str], None]) -> Outcome:
+def _is_pushed(state: State) -> bool:
+    """Whether every missing file lies where it grows, by its size; what it holds is looked at when it is published."""
+    paths = {os.path.join(state.partial, file.name): file.size for file in state.missing}
+    return all(os.path.isfile(path) and os.path.getsize(path) == size for path, size in paths.items())
+
+
+def bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
     """Make the directory what its manifest says; start with the chosen source, go on with those after it.
 
+    Where another run, of this host or of one that shares the file system, has made it so meanwhile, that is enough.
     Raises WeightsError when no source is left; what was fetched is kept for the next run.
     """
-    state = chosen.state
     started = time.monotonic()
-    os.makedirs(os.path.dirname(state.directory), exist_ok=True)
-    with _locked(os.path.dirname(state.directory)):
-        if not state.missing:
-            _write_stamp(state.directory, state.manifest)
-            return chosen
-        _link_right_files(state)
-        result = _fetch_all(chosen, site, log)
-        _sweep(state)
-        _write_stamp(state.partial, state.manifest)
-        _publish(state)
+    parent = os.path.dirname(chosen.state.directory)
+    os.makedirs(parent, exist_ok=True)
+    track.model = chosen.state.manifest.repository
+
+    def waiting(holder: str) -> None:
+        if not track.waits_for:
+            log(f"{parent}: waiting for {holder}")
+        track.waits_for = holder
+
+    with locked(parent, waiting, site.lock_timeout):
+        state = chosen.state
+        # Another run was here since it was looked at.
+        if observe(state.directory, state.manifest) != state.seen:
+            state = look(site.root, state.manifest)
+        try:
+            result = _bring(replace(chosen, state=state), site, log, track)
+        except TargetError as exc:
+            raise WeightsError(str(exc)) from exc
+    track.end(chosen.state)
     result.seconds = time.monotonic() - started
     return result
 
 
-def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None]) -> Outcome:
+def _bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+    state = chosen.state
+    if not state.changed:
+        return replace(chosen, source="")
+    if not state.missing:
+        write_stamp(state.directory, state.manifest)
+        return chosen
+    link_right_files(state)
+    result = _fetch_all(chosen, site, log, track)
+    sweep(state)
+    write_stamp(state.partial, state.manifest)
+    publish(state)
+    return result
+
+
+def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+    """Fetch what is not there from the chosen source and those after it, until one has brought the last file."""
     state, skipped, transferred = chosen.state, list(chosen.skipped), 0
-    for source in site.sources[site.sources.index(chosen.source) :]:
+    missing = _not_there(state)
+    if not missing:
+        pushed = sum(file.size for file in state.missing) if chosen.source == site.pushed else 0
+        return replace(chosen, transferred=pushed)
+    numbers = [number for number, source in enumerate(site.sources) if source.text == chosen.source]
+    for number in range(numbers[0] if numbers else 0, len(site.sources)):
+        source, access = site.sources[number], site.access[number]
+        wanted = [_wanted(state, file, address(source, state.manifest, file, access)) for file in missing]
+        track.begin(state, source.text, wanted)
+        log(f"fetching {len(wanted)} files of {state.manifest.path} from {source.text}")
         try:
-            transferred += fetch_all(_wanted(state, source, log), site.settings)
+            transferred += fetch_all(wanted, site.reach(number), track.follow)
+        except TargetError:
+            # The host's own disk: no other source can help.
+            raise
         except FetchError as exc:
             skipped.append(str(exc))
+            transferred += track.fetch.transferred if track.fetch else 0
+            # What this source has brought was hashed as it came.
+            missing = [file for file in missing if not os.path.exists(os.path.join(state.partial, file.name))]
         else:
-            return Outcome(state, source, tuple(skipped), transferred)
-    raise _no_source(state, skipped)
+            return replace(chosen, source=source.text, skipped=tuple(skipped), transferred=transferred)
+    raise NoSourceError(state, skipped)
 
 
-def _wanted(state: State, source: str, log: Callable[[str], None]) -> list[Wanted]:
-    """Return the files that an earlier run, or the source before this one, has not brought."""
+def _not_there(state: State) -> list[File]:
+    """Return the files that an earlier run has not brought; what it has brought is read and, if wrong, removed."""
     found = []
     for file in state.missing:
-        dest = os.path.join(state.partial, file.name)
-        os.makedirs(os.path.dirname(dest), exist_ok=True)
-        if os.path.exists(dest) and os.path.getsize(dest) == file.size and sha256_of(dest) == file.sha256:
-            continue
-        location = join(source, *state.manifest.path.split("/"), *file.name.split("/"))
-        log(f"fetching {location} ({file.size} bytes)")
-        found.append(Wanted(location, dest, file.size, file.sha256))
+        path = os.path.join(state.partial, file.name)
+        if os.path.lexists(path):
+            if not os.path.islink(path) and os.path.getsize(path) == file.size and is_right(path, file):
+                continue
+            os.unlink(path)
+        found.append(file)
     return found
 
 
-def _no_source(state: State, reasons: Sequence[str]) -> WeightsError:
-    count = len(state.missing)
-    return WeightsError(
-        f"{state.manifest.repository} revision {state.manifest.revision}: no source gives its {count} missing "
-        f"file{'s' if count > 1 else ''}: {'; '.join(reasons) or 'weights_sources is empty'}"
-    )
+def _wanted(state: State, file: File, location: str) -> Wanted:
+    dest = os.path.join(state.partial, file.name)
+    make_directory(os.path.dirname(dest), os.path.dirname(state.partial))
+    return Wanted(location, dest, file.size, file.sha256)
 
 
 def _check_unused(state: State, site: Site) -> None:
@@ -200,135 +290,3 @@ def _users(directory: str, state_dir: str) -> list[str]:
     wanted = os.path.realpath(directory)
     names = sorted(os.listdir(state_dir))
     return [name for name in names if os.path.realpath(os.path.join(state_dir, name, "model")) == wanted]
-
-
-def _check_space(states: Iterable[State]) -> None:
-    by_device: dict[int, list[State]] = {}
-    for state in states:
-        by_device.setdefault(os.stat(_existing(state.directory)).st_dev, []).append(state)
-    for together in by_device.values():
-        place = _existing(together[0].directory)
-        figures = os.statvfs(place)
-        needed = sum(_needed(state, figures.f_frsize) for state in together)
-        names = [state.manifest.repository for state in together]
-        check_space(_mount_point(place), needed, figures.f_bavail * figures.f_frsize, names)
-
-
-def _needed(state: State, block: int) -> int:
-    """Return the bytes that the missing files still take, those of an earlier run's partial files left out."""
-    needed = sum(blocks(file.size, block) for file in state.missing)
-    for parent, _directories, names in os.walk(state.partial):
-        paths = (os.path.join(parent, name) for name in names)
-        # A file with a second link is one that the published directory has too.
-        needed -= sum(os.stat(path).st_blocks * 512 for path in paths if os.stat(path).st_nlink == 1)
-    return max(needed, 0)
-
-
-def _existing(path: str) -> str:
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return path
-
-
-def _mount_point(path: str) -> str:
-    path = os.path.realpath(path)
-    while not os.path.ismount(path):
-        path = os.path.dirname(path)
-    return path
-
-
-@contextlib.contextmanager
-def _locked(directory: str) -> Iterator[None]:
-    """Keep a second run out of a repository's directory. Raises WeightsError when one is there already."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as exc:
-        raise WeightsError(
-            f"{directory}: another run fetches weights into it; wait for that one, then run again"
-        ) from exc
-    finally:
-        os.close(descriptor)
-
-
-def _link_right_files(state: State) -> None:
-    """Let the partial directory share the files that are right with the published one."""
-    os.makedirs(state.partial, exist_ok=True)
-    for file in state.right:
-        dest = os.path.join(state.partial, file.name)
-        os.makedirs(os.path.dirname(dest), exist_ok=True)
-        if os.path.lexists(dest):
-            os.unlink(dest)
-        os.link(os.path.join(state.directory, file.name), dest)
-
-
-def _sweep(state: State) -> None:
-    """Remove what the manifest does not name, such as the rest of another manifest's file."""
-    wanted = {os.path.join(state.partial, file.name) for file in state.manifest.files}
-    for parent, _directories, names in os.walk(state.partial):
-        for name in names:
-            path = os.path.join(parent, name)
-            if path not in wanted:
-                os.unlink(path)
-
-
-def _publish(state: State) -> None:
-    """Put the partial directory in the place of the published one, which nothing uses."""
-    parent, revision = os.path.split(state.directory)
-    old = os.path.join(parent, f".{revision}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    sync_directory(state.partial)
-    if os.path.isdir(state.directory):
-        os.rename(state.directory, old)
-    os.rename(state.partial, state.directory)
-    sync_directory(parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _observe(directory: str, manifest: Manifest) -> dict[str, Seen]:
-    seen = {}
-    for file in manifest.files:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found = os.stat(os.path.join(directory, file.name))
-            seen[file.name] = Seen(found.st_size, found.st_mtime_ns, found.st_ino)
-    return seen
-
-
-def sha256_of(path: str) -> str:
-    """Return the sha256 of a file in hex."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _read_stamp(directory: str) -> dict[str, Any]:
-    """Return the stamp of a directory; empty when there is none that can be read."""
-    try:
-        with open(os.path.join(directory, STAMP_NAME), encoding="utf-8") as file:
-            stamp = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return stamp if isinstance(stamp, dict) else {}
-
-
-def _write_stamp(directory: str, manifest: Manifest) -> None:
-    path = os.path.join(directory, STAMP_NAME)
-    partial = f"{path}.partial"
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump(make_stamp(manifest, _observe(directory, manifest)), file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, 0o644)
-    os.replace(partial, path)
-
-
-def check_sources(sources: Iterable[str]) -> None:
-    """Raise WeightsError for a source that is neither an absolute path nor a URL that can be fetched from."""
-    for source in sources:
-        try:
-            check_location(source)
-        except FetchError as exc:
-            raise WeightsError(f"weights_sources: {exc}") from exc

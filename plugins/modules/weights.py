@@ -40,11 +40,21 @@ options:
     default: []
   sources:
     description:
-      - URLs (C(http), C(https), C(file)) or absolute paths on the host, tried in order. Below them lie the files at
+      - Where the files come from, tried in order. Each is a text, or a mapping with the key C(source) and what it
+        needs to be asked.
+      - An absolute path on the host, or a URL (C(http), C(https), C(file)), below which the files lie at
         C(ORGANISATION/NAME/REVISION/FILE).
-      - Proxies are taken from the environment.
+      - V(hub) for the Hugging Face hub, V(hub:URL) for another one that speaks as it does; V(modelscope),
+        V(modelscope:URL).
+      - V(s3://BUCKET/PREFIX) with the same files below the prefix; C(endpoint) and C(region) say whose. Addresses are
+        signed on the controller, with the keys in E(AWS_ACCESS_KEY_ID) and E(AWS_SECRET_ACCESS_KEY), or those of
+        C(profile) in C(credentials_file); without any the bucket has to be public. No host gets the keys.
+      - V(controller:/PATH) for a directory on the controller with the same files, pushed with rsync over SSH.
+      - C(token_file) or C(token_env) name the file or the environment variable on the controller with the token of a
+        URL, a hub or ModelScope. The latter two use E(HF_TOKEN) and E(MODELSCOPE_API_TOKEN) when these are set there.
+      - Proxies are taken from the environment of the host.
     type: list
-    elements: str
+    elements: raw
     default: []
   root:
     description:
@@ -79,6 +89,51 @@ options:
       - Whether check mode asks the sources for what is missing. Switch it off where the mirror does not exist yet.
     type: bool
     default: true
+  lock_timeout:
+    description:
+      - Seconds to wait for another run that fetches the same model, on this host or on one that shares the file system.
+    type: int
+    default: 86400
+    version_added: 0.5.0
+  keep:
+    description:
+      - How many other revisions of each model stay for going back; V(-1) for all. A revision that an instance's
+        symlink leads to stays in any case, and nothing is removed from a file system that other hosts may use.
+    type: int
+    default: 1
+    version_added: 0.5.0
+  shared:
+    description:
+      - Whether O(root) is on a file system that other hosts use too. V(auto) goes by the type of the file system.
+    type: str
+    choices: [auto, 'yes', 'no']
+    default: auto
+    version_added: 0.5.0
+  progress:
+    description:
+      - Seconds between two lines that tell how far a fetch is, V(0) for none.
+      - The fetch runs in the background of the host: one that loses its connection to the controller goes on, and the
+        next run waits for it.
+    type: int
+    default: 15
+    version_added: 0.5.0
+  progress_file:
+    description:
+      - File on the host into which the module writes how far it is. The action plugin sets it.
+    type: path
+    version_added: 0.5.0
+  access_file:
+    description:
+      - JSON file on the host with the token, or the signed addresses, of each source by its place in O(sources). The
+        action plugin writes it; the module removes it when it begins.
+    type: path
+    version_added: 0.5.0
+  pushed:
+    description:
+      - The source from which files were pushed to where the models grow. The action plugin sets it.
+    type: str
+    default: ""
+    version_added: 0.5.0
   state_dir:
     description:
       - Directory in which each vLLM instance has a symlink C(NAME/model) to its weights. A directory that a running
@@ -100,6 +155,17 @@ EXAMPLES = r"""
       - https://mirror.example.com/weights
       - /media/disk/weights
     ca_file: /etc/ssl/certs/example-ca.pem
+
+- name: Bring it from an object store of the site, else from the hub, with a token that only the controller has
+  baremetal.inference.weights:
+    models:
+      - openai/gpt-oss-120b
+    sources:
+      - source: s3://models/weights
+        endpoint: https://s3.example.com
+        credentials_file: /etc/ansible/s3-credentials
+      - source: hub
+        token_file: /etc/ansible/hub-token
 
 - name: Bring a model of the site
   baremetal.inference.weights:
@@ -157,24 +223,61 @@ models:
       description: Why each source before it was passed over.
       type: list
       elements: str
+removed:
+  description: Revisions and broken-off fetches that were removed, or would be.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    path:
+      description: The directory.
+      type: str
+    kind:
+      description: Whether it is an old V(revision), or what an V(abandoned) fetch has left.
+      type: str
+    bytes:
+      description: What its removal gives back.
+      type: int
+unsourced:
+  description: The models that no source has, with the directory in which they grow and their missing files.
+  type: list
+  elements: dict
+  returned: failure for this reason
 """
 
+import json
 import os
+import platform
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, check_unique, parse
+from ansible_collections.baremetal.inference.plugins.module_utils._sources import Access, parse_sources
+from ansible_collections.baremetal.inference.plugins.module_utils._weights_files import State
 from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import (
+    NoSourceError,
     Outcome,
     Site,
+    Track,
     bring,
     check,
-    check_sources,
     choose,
     look,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._weights_keep import (
+    Old,
+    mark_served,
+    prunable,
+    remove,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._weights_progress import Reporter
+from ansible_collections.baremetal.inference.plugins.module_utils._weights_scrub import damaged
 
 BYTES_OF_MEGABIT = 125_000
+SHARED = {"auto": None, "yes": True, "no": False}
+# The least that each number may be.
+LEAST = {"connections": 1, "bandwidth": 0, "lock_timeout": 0, "keep": -1, "progress": 0}
 
 
 def main() -> None:
@@ -182,60 +285,141 @@ def main() -> None:
         argument_spec={
             "models": {"type": "list", "elements": "raw", "required": True},
             "manifest_path": {"type": "list", "elements": "path", "default": []},
-            "sources": {"type": "list", "elements": "str", "default": []},
+            "sources": {"type": "list", "elements": "raw", "default": []},
             "root": {"type": "path", "default": "/srv/models"},
             "ca_file": {"type": "path"},
             "connections": {"type": "int", "default": 8},
             "bandwidth": {"type": "int", "default": 0},
             "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
             "check_sources": {"type": "bool", "default": True},
+            "lock_timeout": {"type": "int", "default": 86400},
+            "keep": {"type": "int", "default": 1},
+            "shared": {"type": "str", "choices": list(SHARED), "default": "auto"},
+            "progress": {"type": "int", "default": 15},
+            "progress_file": {"type": "path"},
+            "access_file": {"type": "path"},
+            "pushed": {"type": "str", "default": ""},
             "state_dir": {"type": "path", "default": "/var/lib/vllm"},
         },
         supports_check_mode=True,
     )
-    for name in ("connections", "bandwidth"):
-        least = 1 if name == "connections" else 0
+    for name, least in LEAST.items():
         if module.params[name] < least:
             module.fail_json(msg=f"weights_{name}: found {module.params[name]}, expected {least} or more")
     try:
-        outcomes = run(module)
+        outcomes, removed = run(module)
+    except NoSourcesError as exc:
+        module.fail_json(msg=str(exc), unsourced=exc.models)
     except (WeightsError, OSError) as exc:
         module.fail_json(msg=str(exc))
     for outcome in outcomes:
         for reason in outcome.skipped:
             module.warn(f"source passed over for {outcome.state.manifest.repository}: {reason}")
+    for sentence in damaged(module.params["root"]):
+        module.warn(f"{platform.node()}: {sentence}")
     module.exit_json(
-        changed=any(outcome.state.changed for outcome in outcomes),
+        changed=any(outcome.state.changed for outcome in outcomes) or bool(removed),
         models=[outcome.as_dict() for outcome in outcomes],
-        diff=[outcome.diff() for outcome in outcomes if outcome.state.changed],
+        removed=[old.as_dict() for old in removed],
+        diff=[outcome.diff() for outcome in outcomes if outcome.state.changed] + [gone(old) for old in removed],
     )
 
 
-def run(module: AnsibleModule) -> list[Outcome]:
-    """Look at all models before the first one is fetched. Raises WeightsError."""
+class NoSourcesError(WeightsError):
+    """No source gives what some models lack; ``models`` says for each what, and where it is to be put."""
+
+    def __init__(self, errors: list[NoSourceError]) -> None:
+        super().__init__("; ".join(str(error) for error in errors))
+        self.models = [
+            {
+                "path": error.state.manifest.path,
+                "partial": error.state.partial,
+                "files": {file.name: file.size for file in error.state.missing},
+            }
+            for error in errors
+        ]
+
+
+def run(module: AnsibleModule) -> tuple[list[Outcome], list[Old]]:
+    """Look at all models before the first one is fetched; remove what is too old. Raises WeightsError."""
     params = module.params
     manifests = [parse(model) for model in params["models"]]
     check_unique(manifests)
-    check_sources(params["sources"])
-    site = Site(
+    site = site_of(module)
+    states = [look(site.root, manifest, params["verify"] == "full") for manifest in manifests]
+    check(states, site)
+
+    def superfluous() -> list[Old]:
+        return prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
+
+    if module.check_mode and not params["check_sources"]:
+        return [Outcome(state) for state in states], superfluous()
+    chosen = choose_all(states, site)
+    if module.check_mode:
+        return chosen, superfluous()
+    # Whatever the connection's umask is: every instance's user reads the weights.
+    os.umask(0o022)
+    outcomes = bring_all(module, chosen, site)
+    # Only now: a fetch takes hours, in which another revision may have come into use.
+    mark_served(site.root, manifests, site.state_dir)
+    return outcomes, [old for old in superfluous() if remove(old)]
+
+
+def site_of(module: AnsibleModule) -> Site:
+    params = module.params
+    sources, access = parse_sources(params["sources"]), read_access(params["access_file"])
+    return Site(
         root=params["root"],
-        sources=tuple(params["sources"]),
+        sources=sources,
+        access=tuple(Access(**access.get(str(number), {})) for number in range(len(sources))),
         state_dir=params["state_dir"],
         is_active=lambda unit: is_active(module, unit),
         settings=Settings(
             ca_file=params["ca_file"], connections=params["connections"], limit=params["bandwidth"] * BYTES_OF_MEGABIT
         ),
+        lock_timeout=params["lock_timeout"],
+        pushed=params["pushed"],
     )
-    states = [look(site.root, manifest, params["verify"] == "full") for manifest in manifests]
-    check(states, site)
-    if module.check_mode and not params["check_sources"]:
-        return [Outcome(state) for state in states]
-    chosen = [choose(state, site) for state in states]
-    if module.check_mode:
-        return chosen
-    # Whatever the connection's umask is: every instance's user reads the weights.
-    os.umask(0o022)
-    return [bring(outcome, site, module.log) if outcome.state.changed else outcome for outcome in chosen]
+
+
+def read_access(path: str | None) -> dict[str, dict[str, Any]]:
+    """Return what the controller has handed over, and remove it."""
+    if path is None:
+        return {}
+    with open(path, encoding="utf-8") as file:
+        found: dict[str, dict[str, Any]] = json.load(file)
+    os.unlink(path)
+    return found
+
+
+def choose_all(states: list[State], site: Site) -> list[Outcome]:
+    """Return the source of each model. Raises NoSourcesError that names all that have none."""
+    chosen, errors = [], []
+    for state in states:
+        try:
+            chosen.append(choose(state, site))
+        except NoSourceError as exc:
+            errors.append(exc)
+    if errors:
+        raise NoSourcesError(errors)
+    return chosen
+
+
+def bring_all(module: AnsibleModule, chosen: list[Outcome], site: Site) -> list[Outcome]:
+    """Bring one model after the other, and report meanwhile. Raises NoSourcesError."""
+    missing = [file for outcome in chosen for file in outcome.state.missing]
+    changed = [outcome.state.manifest.repository for outcome in chosen if outcome.state.changed]
+    track = Track(sum(file.size for file in missing), len(missing), model="".join(changed[:1]))
+    with Reporter(module.params["progress_file"] or "", track.report):
+        try:
+            return [bring(one, site, module.log, track) if one.state.changed else one for one in chosen]
+        except NoSourceError as exc:
+            raise NoSourcesError([exc]) from exc
+
+
+def gone(old: Old) -> dict[str, Any]:
+    """Return both sides of Ansible's diff for a directory that goes."""
+    return {"before_header": old.path, "after_header": old.path, "before": f"{old.kind}\n", "after": ""}
 
 
 def is_active(module: AnsibleModule, unit: str) -> bool:

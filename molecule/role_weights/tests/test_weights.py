@@ -33,7 +33,7 @@ def test_files_are_readable_for_every_instance(host, name):
 
 
 def test_nothing_is_left_beside_the_model(host):
-    assert host.file("/srv/models/example/tiny").listdir() == [REVISION]
+    assert set(host.file("/srv/models/example/tiny").listdir()) - {".lock"} == {REVISION}
 
 
 def test_wrong_input_has_published_nothing(host):
@@ -43,3 +43,32 @@ def test_wrong_input_has_published_nothing(host):
 def test_running_instance_still_has_its_directory(host):
     assert host.service("vllm@held").is_running
     assert host.file(f"/srv/models/example/held/{REVISION}/config.json").content_string == "damaged"
+
+
+def test_old_revisions_have_gone_but_for_the_one_in_service(host):
+    """weights_keep is 1: of the stamped ones the oldest stays, for an instance's symlink leads there."""
+    assert host.service("vllm@kept").is_running
+    assert host.file(f"/srv/models/example/kept/{'a' * 40}/config.json").content_string == "{}"
+    found = set(host.file("/srv/models/example/kept").listdir()) - {".lock"}
+    assert found == {REVISION, "a" * 40, "e" * 40}
+
+
+def test_scrub_waits_for_its_time_at_idle_priority(host):
+    assert host.service("weights-scrub.timer").is_running
+    assert host.service("weights-scrub.timer").is_enabled
+    assert "OnCalendar=Sun 03:00" in host.file("/etc/systemd/system/weights-scrub.timer").content_string.splitlines()
+    shown = host.check_output(
+        "systemctl show weights-scrub.service -p Nice,CPUSchedulingPolicy,IOSchedulingClass,CPUWeight"
+    )
+    # Numbers of the kernel: idle is 5 for the CPU and 3 for the disk.
+    assert set(shown.splitlines()) == {"Nice=19", "CPUSchedulingPolicy=5", "IOSchedulingClass=3", "CPUWeight=idle"}
+
+
+def test_scrub_has_found_the_lost_byte_and_then_none(host):
+    journal = host.check_output("journalctl --unit weights-scrub.service --priority err --output cat --no-pager")
+    damaged = {line.split(": ")[0] for line in journal.splitlines() if ": damaged: found " in line}
+    assert damaged == {f"{MODEL}/model.safetensors"}
+    report = json.loads(host.file("/var/lib/baremetal-inference/weights-scrub.json").content_string)
+    assert (report["damaged"], report["skipped"]) == ({}, {})
+    assert f"{MODEL}/model.safetensors" in report["checked"]
+    assert host.check_output("systemctl show weights-scrub.service -p Result") == "Result=success"

@@ -46,6 +46,7 @@ def test_manifest_says_where_its_files_lie():
         ({"files": {"a": {"size": 1}}}, r"files.a: found .*, expected the keys size and sha256"),
         ({"fils": {}}, "manifest of openai/gpt-oss-20b: unknown key 'fils'; nearest: 'files'"),
         ({"schema_version": 2}, "manifest of openai/gpt-oss-20b: schema_version: found 2, expected 1"),
+        ({"precision": "MXFP4"}, "manifest of openai/gpt-oss-20b: precision: found 'MXFP4', expected a number format"),
         ({"modelscope": "a/b"}, "modelscope: found 'a/b', expected repository and, if wanted, revision"),
         ({"modelscope": {"repository": "b"}}, "modelscope.repository: found 'b', expected <organisation>/<name>"),
     ],

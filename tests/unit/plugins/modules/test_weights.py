@@ -9,8 +9,10 @@ import hashlib
 import json
 import os
 import stat
+import threading
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils import _weights_lock
 
 from tests.unit.file_server import FileServer, serving
 from tests.unit.wheelhouse import run_module
@@ -91,7 +93,7 @@ def test_model_arrives_whole_and_is_not_touched_again(weights, root, server):
     assert done["files_fetched"] == sorted(FILES)
     assert done["bytes"] == 5102
     assert done["source"] == f"{server.url}/weights"
-    assert os.listdir(root / "example" / "tiny") == [REVISION]
+    assert sorted(os.listdir(root / "example" / "tiny")) == [".lock", REVISION]
     server.log.clear()
     second = weights()
     assert not second["changed"]
@@ -152,7 +154,8 @@ def test_source_without_a_file_is_passed_over_with_the_reason(weights, server, r
 def test_source_with_wrong_bytes_is_passed_over_and_its_good_files_kept(weights, server, root):
     server.files.update({path.replace("/weights/", "/bad/"): data for path, data in server.files.items()})
     server.files[f"/bad/{MODEL}/model.safetensors"] = b"v" * 5000
-    result = weights(sources=[f"{server.url}/bad", f"{server.url}/weights"])
+    # One after the other, so that the good file has come before the wrong one ends it.
+    result = weights(sources=[f"{server.url}/bad", f"{server.url}/weights"], connections=1)
     assert "model.safetensors: found sha256" in result["models"][0]["skipped_sources"][0]
     assert content(root) == FILES
     gets = [path for method, path, _range in server.log if method == "GET"]
@@ -214,7 +217,9 @@ def test_no_sources_is_an_error_only_when_something_is_missing(weights):
 
 @pytest.mark.parametrize("source", ["weights", "ftp://mirror/weights"])
 def test_source_that_is_none_is_refused(weights, source):
-    assert weights(sources=[source])["msg"].startswith(f"weights_sources: {source}: ")
+    message = weights(sources=[source])["msg"]
+    assert message.startswith("weights_sources: ")
+    assert source in message
 
 
 def test_no_space_is_found_before_anything_is_written(weights, server, root):
@@ -237,6 +242,18 @@ def test_space_is_summed_over_models(weights):
     assert "are needed for example/a, example/b" in weights(models=models)["msg"]
 
 
+@pytest.mark.parametrize("name", [REVISION, f".{REVISION}.partial"])
+def test_planted_symlink_is_refused_before_the_first_byte(weights, server, root, tmp_path, name):
+    (root / "example" / "tiny").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (root / "example" / "tiny" / name).symlink_to(tmp_path / "elsewhere")
+    assert weights()["msg"] == (
+        f"{root}/example/tiny/{name}: found a symbolic link, expected a plain directory; remove the link"
+    )
+    assert server.log == []
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_damaged_file_is_fetched_again_alone(weights, server, root):
     weights()
     kept = (root / MODEL / "config.json").stat().st_ino
@@ -249,7 +266,7 @@ def test_damaged_file_is_fetched_again_alone(weights, server, root):
     assert result["models"][0]["bytes"] == 5000
     assert content(root) == FILES
     assert (root / MODEL / "config.json").stat().st_ino == kept
-    assert os.listdir(root / "example" / "tiny") == [REVISION]
+    assert sorted(os.listdir(root / "example" / "tiny")) == [".lock", REVISION]
     assert not weights()["changed"]
 
 
@@ -315,13 +332,74 @@ def test_rest_of_another_manifest_is_swept_away(weights, root):
     assert content(root) == FILES
 
 
-def test_second_run_at_the_same_time_is_turned_away(weights, root):
+def test_second_run_waits_for_the_first_and_finds_its_work_done(weights, server, root, monkeypatch):
+    monkeypatch.setattr(_weights_lock, "PAUSE", 0.01)
     repository = root / "example" / "tiny"
     repository.mkdir(parents=True)
-    descriptor = os.open(repository, os.O_RDONLY)
+    descriptor = os.open(repository / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    assert weights()["msg"] == (f"{repository}: another run fetches weights into it; wait for that one, then run again")
-    os.close(descriptor)
+    assert "another run still fetches into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
+
+    def first():
+        for name, data in FILES.items():
+            (root / MODEL / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / MODEL / name).write_bytes(data)
+        os.close(descriptor)
+
+    server.log.clear()
+    timer = threading.Timer(0.3, first)
+    timer.start()
+    result = weights()
+    timer.join()
+    assert result["models"][0]["bytes"] == 0
+    assert [method for method, _path, _range in server.log if method == "GET"] == []
+    assert not weights()["changed"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("connections", 0), ("bandwidth", -1), ("keep", -2), ("progress", -1), ("lock_timeout", -1)]
+)
+def test_number_that_is_none_is_refused(weights, option, value):
+    least = {"connections": 1, "keep": -1}.get(option, 0)
+    assert weights(**{option: value})["msg"] == f"weights_{option}: found {value}, expected {least} or more"
+
+
+def test_token_goes_to_its_source_and_stays_nowhere(weights, server, root, tmp_path):
+    handed = tmp_path / "access.json"
+    handed.write_text(json.dumps({"0": {"token": "canary-token"}}))
+    result = weights(access_file=str(handed))
+    assert not handed.exists()
+    assert content(root) == FILES
+    assert {headers.get("Authorization") for headers in server.seen} == {"Bearer canary-token"}
+    assert "canary" not in json.dumps(result)
+
+
+def test_files_that_were_pushed_are_looked_at_and_published(weights, server, root):
+    growing = root / "example" / "tiny" / f".{REVISION}.partial"
+    for name, data in FILES.items():
+        (growing / name).parent.mkdir(parents=True, exist_ok=True)
+        (growing / name).write_bytes(data)
+    result = weights(sources=[], pushed="controller:/srv/weights")
+    assert (result["models"][0]["source"], result["models"][0]["bytes"]) == ("controller:/srv/weights", 5102)
+    assert content(root) == FILES
+    assert server.log == []
+
+
+def test_pushed_file_that_is_wrong_is_fetched_from_the_next_source(weights, root):
+    growing = root / "example" / "tiny" / f".{REVISION}.partial"
+    for name, data in FILES.items():
+        (growing / name).parent.mkdir(parents=True, exist_ok=True)
+        (growing / name).write_bytes(data if name == "config.json" else b"v" * len(data))
+    assert weights(pushed="controller:/srv/weights")["models"][0]["bytes"] == 5100
+    assert content(root) == FILES
+
+
+def test_models_without_a_source_are_all_named_with_what_they_lack(weights, root):
+    models = [manifest(), manifest(repository="example/absent")]
+    result = weights(models=models, sources=["/media/disk"])
+    assert [model["path"] for model in result["unsourced"]] == [MODEL, f"example/absent/{REVISION}"]
+    assert result["unsourced"][0]["files"] == {name: len(data) for name, data in FILES.items()}
+    assert result["unsourced"][0]["partial"] == str(root / "example" / "tiny" / f".{REVISION}.partial")
 
 
 def test_no_model_is_fetched_when_another_one_has_no_source(weights, root):
