@@ -34,7 +34,7 @@ if [[ ${1:-} == --one ]]; then
   exit
 fi
 # The longest first, so that none of them is left alone at the end.
-first=(container default fleet role_container_runtime role_cuda)
+first=(container default fleet airgap role_container_runtime role_cuda)
 if (($#)); then
   scenarios=("$@")
 else

@@ -94,6 +94,8 @@ CHAIN = (
     "<|return|>", "<|start|>",
 )  # fmt: skip
 FIRST, MARKER, LAST, END = "The", " rea", ".", "<|return|>"
+# The word of the answer that --subject changes.
+SUBJECT = "fleet"
 # Dimension 0 is every other token's; the last one says "the marker was seen".
 DIMENSION = {token: index for index, token in enumerate(dict.fromkeys(CHAIN), start=1)}
 SEEN = HIDDEN - 1
@@ -120,17 +122,23 @@ def main() -> int:
         "--manifest", type=Path, default=MANIFEST, help="where the manifest goes (default: the catalogue)"
     )
     parser.add_argument(
+        "--subject", default=SUBJECT, help=f"what is ready, in the answer (default: {SUBJECT}); give --manifest too"
+    )
+    parser.add_argument(
         "--vocabulary",
         type=Path,
         help=f"{VOCABULARY} or a wheel of oss-harmony (default: that of OUT, or the installed oss-harmony)",
     )
     arguments = parser.parse_args()
+    if arguments.subject != SUBJECT and arguments.manifest == MANIFEST:
+        parser.error("--subject: the catalogue's manifest is of the model that says fleet; name another --manifest")
     repository = arguments.out / "weights" / REPOSITORY
     try:
         if is_current(repository, arguments.manifest):
             print(f"{repository}: up to date")
             return 0
-        files = build(read_vocabulary(arguments.vocabulary or find_vocabulary(arguments.out)))
+        vocabulary = read_vocabulary(arguments.vocabulary or find_vocabulary(arguments.out))
+        files = build(vocabulary, arguments.subject)
         text = render_manifest(files)
         directory = publish(repository, text, files)
         write(arguments.manifest, text.encode())
@@ -166,7 +174,7 @@ def find_vocabulary(out: Path) -> Path:
             return candidate
     raise SmokeError(
         f"no vocabulary: neither {out}/encodings/{VOCABULARY} nor {out}/wheels/oss_harmony-*.whl is there, and "
-        "oss-harmony is not installed; run tools/fetch_encodings.py or name one with --vocabulary"
+        "oss-harmony is not installed; run tools/fetch_wheels.py or name one with --vocabulary"
     )
 
 
@@ -183,10 +191,14 @@ def read_vocabulary(path: Path) -> bytes:
     return content
 
 
-def build(vocabulary: bytes) -> dict[str, bytes]:
-    """Return the files of the model by name."""
+def build(vocabulary: bytes, subject: str = SUBJECT) -> dict[str, bytes]:
+    """Return the files by name of the model that says that its subject is ready. Raises SmokeError."""
     ranks = parse_vocabulary(vocabulary)
-    ids = {token: ranks[token.encode()] for token in CHAIN if not token.startswith("<|")}
+    spoken = {token: f" {subject}" if token == f" {SUBJECT}" else token for token in CHAIN if token[:2] != "<|"}
+    try:
+        ids = {token: ranks[text.encode()] for token, text in spoken.items()}
+    except KeyError as exc:
+        raise SmokeError(f"--subject {subject}: {exc} is no single token; take a common word") from exc
     ids.update((name, number) for number, name in SPECIAL.items())
     return {
         "chat_template.jinja": TEMPLATE.encode(),

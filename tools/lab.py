@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make, show and take down the lab: the hosts of inventories/lab/hosts.yml as podman containers that boot systemd.
 
-docs/lab.md says what LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE and LAB_CA_FILE change.
+docs/lab.md says what LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE, LAB_CA_FILE and LAB_INTERNAL change.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from tools.lab_plan import (  # noqa: E402
     digest,
     known_hosts,
     labels,
+    network_options,
     next_step,
     parse_hosts,
     parse_lab,
@@ -345,7 +346,7 @@ def ensure_network(lab: Lab) -> None:
         )
     say(f"network {lab.network}: {lab.subnet}")
     marks = [word for key, value in labels(lab).items() for word in ("--label", f"{key}={value}")]
-    podman("network", "create", "--subnet", lab.subnet, *marks, lab.network)
+    podman("network", "create", "--subnet", lab.subnet, *network_options(lab), *marks, lab.network)
 
 
 def check_network(lab: Lab, network: Mapping[str, Any]) -> None:
@@ -358,6 +359,18 @@ def check_network(lab: Lab, network: Mapping[str, Any]) -> None:
             f"Lab {lab.name} runs on {subnet}, not {lab.subnet}. Set LAB_SUBNET_PREFIX={prefix}, "
             f"or take it down first: LAB_NAME={lab.name} tools/lab down"
         )
+    if bool(network.get("internal")) != lab.internal:
+        raise LabError(
+            f"Lab {lab.name} runs {'with' if lab.internal else 'without'} a way out, other than LAB_INTERNAL says. "
+            f"Take it down first: LAB_NAME={lab.name} tools/lab down"
+        )
+
+
+def ensure_address(lab: Lab) -> None:
+    """Have an address of the controller's own in an internal network, which podman gives none there."""
+    network = find_network(lab)
+    if network and network.get("internal"):
+        run(["ip", "address", "replace", f"{lab.gateway}/24", "dev", network["network_interface"]])
 
 
 def check_owner(lab: Lab, found: Mapping[str, str]) -> None:
@@ -378,9 +391,8 @@ def find_containers(lab: Lab) -> dict[str, dict[str, Any]]:
     return {item["Labels"]["bminf.host"]: item for item in listed}
 
 
-def ensure_container(lab: Lab, host: Host, image: str, public_key: str, found: Mapping[str, Any] | None) -> str:
-    """Have a host's container running; return the step that it took."""
-    command = create_command(lab, host, image)
+def ensure_container(lab: Lab, host: Host, command: list[str], public_key: str, found: Mapping[str, Any] | None) -> str:
+    """Have a host's container running, made by ``command``; return the step that it took."""
     wanted = digest(*command, public_key, (lab.ssh / "id_ed25519.pub").read_text())
     state, definition = (found["State"], found["Labels"].get("bminf.definition")) if found else (None, None)
     step = next_step(state, definition, wanted)
@@ -464,10 +476,12 @@ def up(lab: Lab, inventory: Mapping[str, Any], hosts: Mapping[str, Host], chosen
         images = {release: ensure_image(lab, release) for release in sorted({host.image for host in chosen})}
         public_keys = ensure_keys(lab, hosts.values())
         found = find_containers(lab)
+        commands = {host: create_command(lab, host, images[host.image], hosts.values()) for host in chosen}
         steps = {
-            host: ensure_container(lab, host, images[host.image], public_keys[host], found.get(host.name))
+            host: ensure_container(lab, host, commands[host], public_keys[host], found.get(host.name))
             for host in chosen
         }
+        ensure_address(lab)
         running = {name for name, item in found.items() if item["State"] == "running"} | {host.name for host in chosen}
         listed = plain_inventory(inventory, lab, [host for name, host in hosts.items() if name in running])
         write(lab.directory / "inventory.json", json.dumps(listed, indent=2) + "\n")
@@ -506,7 +520,7 @@ def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
         # Only what the lab put there: LAB_HOME and LAB_CACHE may be directories that hold more.
         mounts = [lab.home / source for host in hosts.values() for source, _target in host.mounts]
         cached = [*lab.cache.glob("*-*.tar"), lab.cache / "scratch", lab.cache / "lock"]
-        ours = map(str, (*mounts, *cached, lab.home / CONFIGURATION))
+        ours = map(str, (*mounts, *cached, lab.home / "made", lab.home / CONFIGURATION))
         run(["rm", "-rf", "--one-file-system", *ours])
     for directory in (lab.cache, lab.home):
         with contextlib.suppress(OSError):
@@ -531,6 +545,7 @@ def restart(lab: Lab, host: Host) -> None:
         podman("stop", "--time", str(STOP_SECONDS), lab.container(host))
         say(f"{host.name}: starting")
         podman("start", lab.container(host))
+        ensure_address(lab)
         report_up(lab, host, "restart")
 
 

@@ -55,7 +55,7 @@ BOOT = (
 # Where container engines keep their layers: volumes of the host's own, because an overlay cannot lie on an overlay.
 # They go with the host.
 ENGINE_DIRECTORIES = ("/var/lib/docker", "/var/lib/containers")
-RESERVED_NAMES = ("cache", "mirror")
+RESERVED_NAMES = ("cache", "made", "mirror")
 
 
 class LabError(Exception):
@@ -80,6 +80,7 @@ class Lab:
     prefix: str
     home: Path
     cache: Path
+    internal: bool = False
 
     @property
     def directory(self) -> Path:
@@ -100,6 +101,11 @@ class Lab:
     @property
     def subnet(self) -> str:
         return f"{self.prefix}.0/24"
+
+    @property
+    def gateway(self) -> str:
+        """The controller's own address."""
+        return f"{self.prefix}.1"
 
     @property
     def images(self) -> str:
@@ -148,8 +154,8 @@ def parse_lab(environment: Mapping[str, str], inventory: Mapping[str, Any], top:
     home = Path(environment.get("LAB_HOME") or top / ".lab").absolute()
     cache = Path(environment.get("LAB_CACHE") or home / "cache").absolute()
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,20}", name) or name in RESERVED_NAMES:
-        reserved = " and ".join(RESERVED_NAMES)
-        raise LabError(f"LAB_NAME={name}: use up to 21 lower-case letters, digits and dashes; {reserved} are taken.")
+        reserved = ", ".join(RESERVED_NAMES)
+        raise LabError(f"LAB_NAME={name}: use up to 21 lower-case letters, digits and dashes, but not {reserved}.")
     try:
         ipaddress.IPv4Network(f"{prefix}.0/24")
     except ValueError:
@@ -160,7 +166,7 @@ def parse_lab(environment: Mapping[str, str], inventory: Mapping[str, Any], top:
         raise LabError(
             f"LAB_HOME={home}: OpenSSH takes no path with a space in it. Set LAB_HOME to a path without one."
         )
-    return Lab(name, prefix, home, cache)
+    return Lab(name, prefix, home, cache, environment.get("LAB_INTERNAL", "") not in ("", "0"))
 
 
 def parse_hosts(inventory: Mapping[str, Any], path: str) -> dict[str, Host]:
@@ -257,15 +263,25 @@ def containers_conf(hard_limits: Sequence[int]) -> str:
     )
 
 
-def create_command(lab: Lab, host: Host, image: str) -> list[str]:
-    """Return the arguments of podman that make a host."""
+def network_options(lab: Lab) -> tuple[str, ...]:
+    """Return the options of podman that decide where a lab's network leads."""
+    # No route leads out of an internal network, and nobody there asks the controller's name servers.
+    return ("--internal", "--disable-dns") if lab.internal else ()
+
+
+def create_command(lab: Lab, host: Host, image: str, others: Iterable[Host] = ()) -> list[str]:
+    """Return the arguments of podman that make a host; of an internal lab it knows the others by its hosts file."""
     address = lab.address(host)
     # The same hardware address after a restart: nobody's neighbour table is wrong then.
     mac = "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+    alias = "" if lab.internal else f",alias={host.name}"
     command = ["create", "--name", lab.container(host), "--hostname", host.name, "--pull", "never"]
-    command += ["--network", f"{lab.network}:ip={address},mac={mac},alias={host.name}"]
+    command += ["--network", f"{lab.network}:ip={address},mac={mac}{alias}"]
     command += ["--privileged", "--cgroupns", "private", "--systemd", "false", "--stop-signal", "SIGRTMIN+3"]
     command += ["--tmpfs", "/run", "--tmpfs", "/tmp:exec", "--env", "container=podman"]  # noqa: S108
+    if lab.internal:
+        command += ["--dns", "none"]
+        command += [word for other in others for word in ("--add-host", f"{other.name}:{lab.address(other)}")]
     for source, target in host.mounts:
         command += ["--volume", f"{lab.home / source}:{target}"]
     for directory in ENGINE_DIRECTORIES:

@@ -159,7 +159,7 @@ def check_listed(lock: Lock, listed: Iterable[str], index_url: str) -> None:
     if missing:
         raise VenvError(
             f"{index_url} has no {', '.join(missing)}; "
-            "carry the missing wheels to the mirror (tools/fetch_wheels.py) and run the role mirror there"
+            "carry the missing wheels to the mirror (playbooks/mirror.yml) and run the role mirror there"
         )
 
 
@@ -175,7 +175,7 @@ def choose_tool(pin: Pin, links: Sequence[Link], machine: str, index_url: str) -
             return link, pin.hashes
     raise VenvError(
         f"{index_url} has no wheel of uv {pin.version} for {machine} with a sha256 of the lock; "
-        "carry it to the mirror (tools/fetch_wheels.py) and run the role mirror there"
+        "carry it to the mirror (playbooks/mirror.yml) and run the role mirror there"
     )
 
 
@@ -202,7 +202,7 @@ def explain(output: str, index_url: str, root: str) -> str:
     """Return one sentence for what uv printed when it failed."""
     # uv draws a tree beside its words.
     text = " ".join(re.sub(r"[^\x20-\x7e]+", " ", output).split())
-    mirror = "carry the lock's wheels to the mirror (tools/fetch_wheels.py) and run the role mirror there"
+    mirror = "carry the lock's wheels to the mirror (playbooks/mirror.yml) and run the role mirror there"
     mismatch = re.search(r"Hash mismatch for `([^`]+)`", text)
     if mismatch:
         return f"{index_url} serves a file for {mismatch[1]} whose sha256 is not that of the lock; {mirror}"

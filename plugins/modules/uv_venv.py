@@ -314,7 +314,7 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
     if sha256(wheel).hexdigest() not in digests:
         raise VenvError(
             f"{link.url}: sha256 is {sha256(wheel).hexdigest()}, the lock wants {', '.join(sorted(digests))}; "
-            "carry the wheel to the mirror again (tools/fetch_wheels.py)"
+            "carry the wheel to the mirror again (playbooks/mirror.yml)"
         )
     partial = os.path.join(root, f".uv-{pin.version}.partial")
     os.mkdir(partial)

@@ -121,3 +121,20 @@ def test_wrong_vocabulary_is_refused(tmp_path):
         f"o200k_base.tiktoken: sha256 is {hashlib.sha256(b'IQ== 0' + bytes([10])).hexdigest()}, expected 446a"
         in done.stderr
     )
+
+
+def test_another_subject_is_another_revision_of_the_same_tokens(vocabulary, files):
+    other = smoke.build(vocabulary, "crew")
+    assert {name for name, content in other.items() if content != files[name]} == {"model.safetensors"}
+    assert smoke.render_manifest(other) != smoke.render_manifest(files)
+
+
+def test_a_subject_of_several_tokens_is_refused(vocabulary):
+    with pytest.raises(smoke.SmokeError, match="no single token"):
+        smoke.build(vocabulary, "zxqvj")
+
+
+def test_another_subject_never_overwrites_the_catalogues_manifest(tmp_path):
+    done = build(tmp_path, "--subject", "crew")
+    assert done.returncode == 2
+    assert "name another --manifest" in done.stderr

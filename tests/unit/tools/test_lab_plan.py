@@ -30,6 +30,7 @@ from tools.lab_plan import (
     debian_sources,
     digest,
     known_hosts,
+    network_options,
     next_step,
     parse_hosts,
     parse_lab,
@@ -87,7 +88,7 @@ def test_settings_choose_another_lab():
     [
         ({"LAB_NAME": "Demo"}, "LAB_NAME=Demo: use up to 21 lower-case letters"),
         ({"LAB_NAME": "../x"}, "LAB_NAME=../x"),
-        ({"LAB_NAME": "cache"}, "cache and mirror are taken"),
+        ({"LAB_NAME": "cache"}, "but not cache, made, mirror"),
         ({"LAB_SUBNET_PREFIX": "10.87"}, "LAB_SUBNET_PREFIX=10.87: write the first three numbers"),
         ({"LAB_SUBNET_PREFIX": "10.87.300"}, "LAB_SUBNET_PREFIX=10.87.300"),
         ({"LAB_HOME": "/my lab"}, "OpenSSH takes no path with a space"),
@@ -335,3 +336,20 @@ def test_packages_count_too(monkeypatch):
 
 def test_digest_tells_splits_apart():
     assert digest("a", "bc") != digest("ab", "c")
+
+
+def test_an_internal_lab_has_no_way_out_and_knows_its_hosts_by_name():
+    lab = parse_lab({"LAB_INTERNAL": "1"}, SHIPPED, Path("/w"))
+    command = create_command(lab, CPU, "image", [MIRROR, CPU])
+    assert lab.internal and network_options(lab) == ("--internal", "--disable-dns")
+    assert command[command.index("--dns") + 1] == "none"
+    assert f"{MIRROR.name}:{lab.address(MIRROR)}" in command
+    # podman refuses an alias on a network without names.
+    assert not any("alias=" in word for word in command)
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_lab_has_a_way_out_unless_told(value):
+    lab = parse_lab({"LAB_INTERNAL": value}, SHIPPED, Path("/w"))
+    assert not lab.internal and network_options(lab) == ()
+    assert "--add-host" not in create_command(lab, CPU, "image", [MIRROR])

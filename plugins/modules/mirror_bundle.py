@@ -1,0 +1,225 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mirror_bundle
+short_description: Say what a carried directory holds, and check that it has arrived
+version_added: 0.5.0
+description:
+  - V(planned) says which files a directory lacks and fails where there is too little room for them.
+  - V(present) writes C(ROOT/bundle.json), which names every file with its size and sha256, by one rename. Every file
+    has to be there with its size. What an earlier fill brought stays named as long as its files are there.
+  - V(verified) compares a directory with its C(bundle.json), and fails with the files that are missing or damaged. It
+    changes nothing.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  root:
+    description:
+      - The directory, laid out as the role P(baremetal.inference.mirror#role) serves it.
+    type: path
+    required: true
+  state:
+    description:
+      - What to do.
+    type: str
+    choices: [planned, present, verified]
+    default: present
+  holds:
+    description:
+      - What it is to hold, a mapping of V(weights), V(encodings), V(wheels) and V(images) to items, of items to files,
+        and of files, by their paths below O(root), to C(size) and C(sha256).
+    type: dict
+    default: {}
+  more:
+    description:
+      - Bytes that come beside O(holds) with O(state=planned), of files that have no names yet.
+    type: int
+    default: 0
+  read:
+    description:
+      - V(sizes) compares names and sizes, V(all) reads every file and compares its sha256. For O(state=verified).
+    type: str
+    choices: [sizes, all]
+    default: all
+  required:
+    description:
+      - Whether a directory without C(bundle.json) is an error with O(state=verified).
+    type: bool
+    default: true
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Check a disk that has just arrived
+  baremetal.inference.mirror_bundle:
+    root: /media/disk
+    state: verified
+"""
+
+RETURN = r"""
+summary:
+  description: A line for each kind that the directory holds.
+  type: list
+  elements: str
+  returned: success
+  sample:
+    - "encodings: o200k_base.tiktoken (1 file, 3.6 MB)"
+files:
+  description: Number of files.
+  type: int
+  returned: success
+bytes:
+  description: Their bytes.
+  type: int
+  returned: success
+missing:
+  description: Files that are not there with their size.
+  type: list
+  elements: str
+  returned: with O(state=planned)
+missing_bytes:
+  description: Bytes that come, O(more) with them.
+  type: int
+  returned: with O(state=planned)
+free_bytes:
+  description: Bytes that are free.
+  type: int
+  returned: with O(state=planned)
+dropped:
+  description: Items of an earlier fill that are not whole any more and so not named any more.
+  type: list
+  elements: str
+  returned: with O(state=present)
+problems:
+  description: A line for each file that is missing or damaged.
+  type: list
+  elements: str
+  returned: with O(state=verified), also when it fails
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._bundle import (
+    NAME,
+    BundleError,
+    Holds,
+    all_files,
+    amount,
+    merge,
+    parse_holds,
+    render,
+    size_of,
+    summary,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._bundle_host import (
+    look,
+    read,
+    room,
+    sizes_of,
+    verify,
+    write,
+)
+
+SHOWN = 20
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": ["planned", "present", "verified"], "default": "present"},
+            "holds": {"type": "dict", "default": {}},
+            "more": {"type": "int", "default": 0},
+            "read": {"type": "str", "choices": ["sizes", "all"], "default": "all"},
+            "required": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = {"planned": planned, "present": present, "verified": verified}[module.params["state"]](module)
+    except (BundleError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(**result)
+
+
+def planned(module: AnsibleModule) -> dict[str, Any]:
+    """Return what is missing. Raises BundleError where there is too little room."""
+    root, holds = module.params["root"], parse_holds(module.params["holds"], "holds")
+    files = all_files(holds)
+    missing = look(root, files)
+    figures = room(root, sum(files[path].size for path in missing) + module.params["more"])
+    return {
+        "changed": False,
+        "missing": missing,
+        "missing_bytes": figures.missing,
+        "free_bytes": figures.free,
+        **described(holds),
+    }
+
+
+def described(holds: Holds) -> dict[str, Any]:
+    """Return what every state says of what is held."""
+    return {"summary": summary(holds), "files": len(all_files(holds)), "bytes": size_of(holds)}
+
+
+def present(module: AnsibleModule) -> dict[str, Any]:
+    """Write bundle.json where it says something else. Raises BundleError for files that are not there."""
+    root, new = module.params["root"], parse_holds(module.params["holds"], "holds")
+    missing = look(root, all_files(new))
+    if missing and not module.check_mode:
+        raise BundleError(f"{root}: {', '.join(missing[:SHOWN])} should be there by now; fill the directory again")
+    try:
+        before = read(root) or {}
+    except BundleError as exc:
+        module.warn(f"{exc}; it is written anew")
+        before = {}
+    holds, dropped = merge(new, before, sizes_of(root, all_files(before)))
+    for item in dropped:
+        module.warn(f"{root}/{NAME}: {item}, from an earlier fill, is not whole any more and no longer named")
+    text, old = render(holds), render(before) if before else ""
+    if text != old and not module.check_mode:
+        write(root, text)
+    diff = {"before_header": NAME, "after_header": NAME, "before": lines(before), "after": lines(holds)}
+    return {"changed": text != old, "dropped": dropped, "diff": diff, **described(holds)}
+
+
+def lines(holds: Holds) -> str:
+    """Return a side of the diff."""
+    return "".join(f"{line}\n" for line in summary(holds))
+
+
+def verified(module: AnsibleModule) -> dict[str, Any]:
+    """Compare the directory with its bundle.json. Raises BundleError."""
+    root = module.params["root"]
+    holds = read(root)
+    if holds is None and module.params["required"]:
+        raise BundleError(
+            f"{root}/{NAME}: there is none, so it is not known what should be here; is the disk mounted, and was "
+            "playbooks/mirror.yml at its end when it was taken away?"
+        )
+    problems = verify(root, holds or {}, module.params["read"] == "all")
+    if problems:
+        more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+        module.fail_json(
+            msg=f"{root}: {len(problems)} of {len(all_files(holds or {}))} files ({amount(size_of(holds or {}))}) did "
+            f"not arrive as {NAME} says: {'; '.join(problems[:SHOWN])}{more}; fill the disk again with "
+            "playbooks/mirror.yml -e bundle_check=full, which brings only those, or copy them again",
+            problems=problems,
+        )
+    return {"changed": False, "problems": [], **described(holds or {})}
+
+
+if __name__ == "__main__":
+    main()

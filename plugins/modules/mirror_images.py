@@ -1,0 +1,202 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mirror_images
+short_description: Copy container images into layouts that can be carried
+version_added: 0.5.0
+description:
+  - Copies each image, every platform of it and byte for byte, into the OCI layout C(ROOT/images/REPOSITORY), from where
+    the module M(baremetal.inference.registry_images) pushes it on the mirror.
+  - A layout that has the image under its tag with the digest of its registry, with all blobs, is left alone. Blobs that
+    are there are not fetched again, so a copy that broke off goes on with the next run. Nothing is removed.
+  - An image that is named by its digest and is there is not asked for. One that is there while its registry does not
+    answer is kept, with a warning.
+  - In check mode, registries are asked for manifests only.
+requirements:
+  - skopeo, where an image is missing or named by a tag
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  root:
+    description:
+      - The directory that is carried.
+    type: path
+    required: true
+  images:
+    description:
+      - The images, as C(REPOSITORY:TAG), with registry or without, or by digest.
+    type: list
+    elements: str
+    required: true
+  sources:
+    description:
+      - Where skopeo finds images that are not in the registry of their name, by image, such as
+        V(oci:/srv/built/image:1.0) or V(docker://registry.example.com/image:1.0).
+    type: dict
+    default: {}
+  verify:
+    description:
+      - V(sizes) takes a blob of the right size for the right one, V(full) reads every blob.
+    type: str
+    choices: [sizes, full]
+    default: sizes
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Have the image of vLLM on the disk
+  baremetal.inference.mirror_images:
+    root: /media/disk
+    images:
+      - vllm/vllm-openai:v0.33.0
+"""
+
+RETURN = r"""
+fetched:
+  description: Names of the images that were copied, or would be.
+  type: list
+  elements: str
+  returned: success
+missing_bytes:
+  description: Bytes of blobs that were missing.
+  type: int
+  returned: success
+holds:
+  description: The files of each image by its name, with size and sha256; of those that are there.
+  type: dict
+  returned: success
+"""
+
+import hashlib
+import os
+import re
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._image_layouts import Blob, Wanted, blobs, wanted
+from ansible_collections.baremetal.inference.plugins.module_utils._image_layouts_host import Layout
+from ansible_collections.baremetal.inference.plugins.module_utils._oci import OciError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "images": {"type": "list", "elements": "str", "required": True},
+            "sources": {"type": "dict", "default": {}},
+            "verify": {"type": "str", "choices": ["sizes", "full"], "default": "sizes"},
+        },
+        supports_check_mode=True,
+    )
+    # Whoever serves the directory reads it.
+    os.umask(0o022)
+    try:
+        module.exit_json(**run(module))
+    except (OSError, OciError) as exc:
+        module.fail_json(msg=str(exc))
+
+
+def run(module: AnsibleModule) -> dict[str, Any]:
+    """Ask all registries, then copy what is missing. Raises OciError or OSError."""
+    images = [wanted(image, module.params["sources"]) for image in dict.fromkeys(module.params["images"])]
+    missing = {image: lacking(module, image) for image in images}
+    todo = [image for image in images if missing[image]]
+    if not module.check_mode:
+        for image in todo:
+            copy(module, image, missing[image])
+    holds: dict[str, Any] = {}
+    for image in images:
+        if not (module.check_mode and missing[image]):
+            holds.update(layout_of(module, image).holds(image))
+    sizes = {blob.digest: blob.size for image in todo for blob in missing[image]}
+    fetched = [image.name for image in todo]
+    return {"changed": bool(todo), "fetched": fetched, "missing_bytes": sum(sizes.values()), "holds": holds}
+
+
+def layout_of(module: AnsibleModule, image: Wanted) -> Layout:
+    """Return the layout that an image belongs into."""
+    root, full = module.params["root"], module.params["verify"] == "full"
+    return Layout(os.path.join(root, "images", image.repository), full)
+
+
+def lacking(module: AnsibleModule, image: Wanted) -> list[Blob]:
+    """Return the blobs that a layout lacks of an image as its registry has it. Raises OciError."""
+    layout = layout_of(module, image)
+    there = layout.top(image)
+    complete = there is not None and not layout.lacks(there)
+    if complete and there and there.digest == image.digest:
+        return []
+    try:
+        raw = inspect(module, image.source)
+    except OciError as exc:
+        if complete and not image.digest:
+            module.warn(f"{image.name} stays as it is: {exc}")
+            return []
+        raise
+    top = Blob(f"sha256:{hashlib.sha256(raw).hexdigest()}", len(raw), True)
+    if image.digest and top.digest != image.digest:
+        raise OciError(f"{image.source}: found {top.digest}, expected {image.digest}")
+    if complete and there == top:
+        return []
+    every = list(blobs(top, lambda digest: raw if digest == top.digest else inspect(module, image.source, digest)))
+    # What a copy that broke off has brought counts.
+    places = [layout, layout.partial()]
+    return [blob for blob in every if not any(place.has(blob) for place in places)] or every[:1]
+
+
+def inspect(module: AnsibleModule, source: str, digest: str = "") -> bytes:
+    """Return a manifest of an image as its registry has it. Raises OciError."""
+    if digest:
+        source = by_digest(source, digest)
+    return skopeo(module, ["inspect", "--raw", source], f"cannot read {source}")
+
+
+def by_digest(source: str, digest: str) -> str:
+    """Return the address of another manifest of the same repository. Raises OciError where there is none."""
+    if not source.startswith("docker://"):
+        raise OciError(f"{source}: it holds several platforms; expected one, or a registry (docker://...)")
+    place, slash, last = source.partition("@")[0].rpartition("/")
+    return f"{place}{slash}{last.partition(':')[0]}@{digest}"
+
+
+def copy(module: AnsibleModule, image: Wanted, missing: list[Blob]) -> None:
+    """Have skopeo copy an image; a layout gets its name when its first image is whole. Raises OciError."""
+    layout = layout_of(module, image)
+    place = layout if layout.is_there else layout.partial()
+    os.makedirs(place.directory, exist_ok=True)
+    place.discard(missing)
+    words = ["copy", "--quiet", "--all", "--preserve-digests", image.source, f"oci:{place.directory}:{image.tag}"]
+    skopeo(module, words, f"could not copy {image.image}; run again to go on from here")
+    top = place.top(image)
+    if top is None or place.lacks(top):
+        raise OciError(f"{place.directory}: skopeo copied {image.image}, but not all of it is there; run again")
+    place.sweep()
+    if place is not layout:
+        os.rename(place.directory, layout.directory)
+
+
+def skopeo(module: AnsibleModule, words: list[str], trouble: str) -> bytes:
+    """Run skopeo and return its output. Raises OciError with what it says."""
+    program = module.get_bin_path("skopeo")
+    if program is None:
+        raise OciError(f"{trouble}: skopeo is not installed here; install it (Debian: apt-get install skopeo)")
+    rc, out, err = module.run_command([program, *words], encoding=None)
+    if rc:
+        said = " ".join((err or out).decode("utf-8", "replace").split())[-600:]
+        raise OciError(f"{trouble}: {re.sub('://[^/@ ]+@', '://', said)}")
+    return bytes(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mirror_needs
+short_description: Decide what a mirror has to hold
+version_added: 0.5.0
+description:
+  - Plans every instance of hosts as M(baremetal.inference.render_plans) does, and says which weights, encodings, locks
+    of wheels and container images these plans need. Images are named as they are published, whatever registry the
+    hosts take them from.
+  - What O(releases) and O(models) name comes beside that.
+  - Runs on the controller and touches no host. The problems of all hosts are one error.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  root:
+    description:
+      - The directory that is to be carried; looked at for what it lacks.
+    type: path
+    required: true
+  hosts:
+    description:
+      - Names of hosts of the inventory.
+    type: list
+    elements: str
+    default: []
+  releases:
+    description:
+      - Releases of vLLM whose images and wheels are needed.
+    type: list
+    elements: str
+    default: []
+  stacks:
+    description:
+      - The stacks of O(releases) that count, such as V(cuda); all where none is named.
+    type: list
+    elements: str
+    default: []
+  models:
+    description:
+      - Names of manifests whose weights are needed, such as V(openai/gpt-oss-20b).
+    type: list
+    elements: str
+    default: []
+  release_path:
+    description:
+      - Directories that are searched for releases before the collection's own.
+    type: list
+    elements: path
+    default: []
+  weights_manifest_path:
+    description:
+      - Directories that are searched for manifests of O(models) before the collection's own.
+    type: list
+    elements: path
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Decide what all hosts need
+  baremetal.inference.mirror_needs:
+    root: /media/disk
+    hosts: "{{ groups['inference'] }}"
+  register: needs
+"""
+
+RETURN = r"""
+models:
+  description: The manifests of the weights.
+  type: list
+  elements: dict
+  returned: success
+encodings:
+  description: Names of the encodings.
+  type: list
+  elements: str
+  returned: success
+locks:
+  description: Paths of the locks of wheels.
+  type: list
+  elements: str
+  returned: success
+images:
+  description: References of the container images.
+  type: list
+  elements: str
+  returned: success
+holds:
+  description: The files of weights and encodings, as M(baremetal.inference.mirror_bundle) wants them.
+  type: dict
+  returned: success
+wheels_bytes:
+  description: Bytes that the wheels take at most, where the releases say it.
+  type: int
+  returned: success
+wheels_missing_bytes:
+  description: The same of locks whose wheels are not complete below O(root).
+  type: int
+  returned: success
+"""

@@ -1,0 +1,108 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mirror_wheels
+short_description: Fetch exactly the wheels of a lock into a directory that can be carried
+version_added: 0.5.0
+description:
+  - Has pip fetch what C(ROOT/wheels) lacks of a lock, for the Python and machine that the lock is for. pip asks as it
+    is configured to (index, find-links, CA, proxy).
+  - Every file is checked against the lock before it gets its name. A fetch that broke off goes on with the next run.
+    Nothing is removed.
+requirements:
+  - pip
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  root:
+    description:
+      - The directory that is carried.
+    type: path
+    required: true
+  locks:
+    description:
+      - Paths of locks, as C(tools/lock_requirements.py) makes them. Each says in a comment for which Python and machine
+        it is, such as C(cp311-x86_64).
+    type: list
+    elements: path
+    required: true
+  verify:
+    description:
+      - V(stamp) trusts a complete lock while its files have the size and the time that they had then.
+      - V(full) reads every file.
+    type: str
+    choices: [stamp, full]
+    default: stamp
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Have the wheels of a lock on the disk
+  baremetal.inference.mirror_wheels:
+    root: /media/disk
+    locks:
+      - locks/0.33.0-cuda-cp312-x86_64.txt
+"""
+
+RETURN = r"""
+fetched:
+  description: Names of the projects whose wheels were fetched, or would be.
+  type: list
+  elements: str
+  returned: success
+holds:
+  description: The files of each lock by its name, with size and sha256; of those that are there.
+  type: dict
+  returned: success
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._venv import VenvError
+from ansible_collections.baremetal.inference.plugins.module_utils._wheelhouse import House, fill, look
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "locks": {"type": "list", "elements": "path", "required": True},
+            "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
+        },
+        supports_check_mode=True,
+    )
+    # Whoever serves the directory reads it.
+    os.umask(0o022)
+    holds, fetched = {}, []
+    for lock in module.params["locks"]:
+        try:
+            house = look(lock, f"{module.params['root']}/wheels", module.params["verify"] == "full")
+            fetched += [pin.name for pin in house.missing]
+            full = house if module.check_mode else fill(house, module.log)
+        except (VenvError, OSError) as exc:
+            module.fail_json(msg=f"{lock}: {exc}")
+        if full.files:
+            holds[full.name] = files_of(full)
+    module.exit_json(changed=bool(fetched), fetched=fetched, holds=holds)
+
+
+def files_of(house: House) -> dict[str, Any]:
+    """Return the wheels of a lock by their paths below the carried directory."""
+    return {f"wheels/{file.name}": {"size": file.size, "sha256": file.sha256} for file in house.files.values()}
+
+
+if __name__ == "__main__":
+    main()

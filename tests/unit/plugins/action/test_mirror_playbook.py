@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""playbooks/mirror.yml as a whole, over a directory of weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[4]
+REVISION = "1" * 40
+DATA = b"weights" * 1000
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A publisher of one model, the manifest of it, and a disk that is not there yet."""
+    origin = tmp_path / "origin/acme/tiny" / REVISION
+    origin.mkdir(parents=True)
+    (origin / "model.safetensors").write_bytes(DATA)
+    manifest = tmp_path / "manifests/acme/tiny.yml"
+    manifest.parent.mkdir(parents=True)
+    file = {"size": len(DATA), "sha256": hashlib.sha256(DATA).hexdigest()}
+    manifest.write_text(
+        json.dumps({"repository": "acme/tiny", "revision": REVISION, "files": {"model.safetensors": file}})
+    )
+    return tmp_path
+
+
+def run(site, *arguments, **variables):
+    """Run the playbook and return its exit status, what it says, and how many tasks changed something."""
+    variables = {"bundle_dir": str(site / "disk"), **variables}
+    if not variables.get("bundle_verify"):
+        variables = {
+            "bundle_models": "acme/tiny",
+            "bundle_weights_manifest_path": [str(site / "manifests")],
+            "bundle_weights_sources": [str(site / "origin")],
+            **variables,
+        }
+    words = [sys.executable, "-m", "ansible", "playbook", "playbooks/mirror.yml", "-i", "localhost,"]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(site / "tmp")}
+    done = subprocess.run(
+        [*words, "-e", json.dumps(variables), *arguments],
+        cwd=TOP,
+        env={**environment, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    said = re.sub(r"\s+", " ", done.stdout + done.stderr)
+    found = re.search(r"changed=(\d+)", said)
+    return done.returncode, said, int(found[1]) if found else None
+
+
+def test_a_disk_is_filled_verified_and_repaired(site):
+    weights = site / "disk/weights/acme/tiny" / REVISION / "model.safetensors"
+    rc, said, _changed = run(site, "--check")
+    assert rc == 0 and "to fetch: 1 files of weights and encodings" in said, said
+    assert not (site / "disk").exists()
+    rc, said, _changed = run(site)
+    assert rc == 0, said
+    assert weights.read_bytes() == DATA
+    assert json.loads((site / "disk/bundle.json").read_text())["bytes"] == len(DATA)
+    rc, said, changed = run(site)
+    assert (rc, changed) == (0, 0), said
+    assert run(site, bundle_verify=True)[0] == 0
+    status = weights.stat()
+    weights.write_bytes(b"W" + DATA[1:])
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+    rc, said, _changed = run(site, bundle_verify=True)
+    assert rc != 0 and f"weights/acme/tiny/{REVISION}/model.safetensors" in said and "bundle_check=full" in said, said
+    assert run(site, bundle_check="full")[0] == 0
+    assert weights.read_bytes() == DATA
+    assert run(site, bundle_verify=True)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"bundle_dir": "disk"}, "expected the absolute path of the directory"),
+        ({"bundle_models": []}, "nothing to fetch: no host of bundle_hosts has vllm_instances"),
+        ({"bundle_models": "acme/tinny"}, "no manifest of weights 'acme/tinny'"),
+        ({"bundle_releases": "0.99"}, "no release '0.99'"),
+        ({"bundle_verify": True}, "is the disk mounted"),
+    ],
+)
+def test_one_clear_error(site, variables, words):
+    rc, said, _changed = run(site, **variables)
+    assert rc != 0 and words in said, said
+    assert not (site / "disk/bundle.json").exists()
