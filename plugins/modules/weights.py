@@ -112,7 +112,7 @@ options:
   progress:
     description:
       - Seconds between two lines that tell how far a fetch is, V(0) for none.
-      - The fetch runs in the background of the host: one that loses its connection to the controller goes on, and the
+      - The fetch runs in the background of the host. One that loses its connection to the controller goes on, and the
         next run waits for it.
     type: int
     default: 15

@@ -40,9 +40,10 @@ def scrub():
     del sys.modules[spec.name]
 
 
-def manifest(revision, files=FILES):
+def manifest(revision, files=None):
     entries = {
-        name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in files.items()
+        name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in (files or FILES).items()
     }
     return parse({"repository": "example/tiny", "revision": revision, "files": entries})
 
@@ -55,7 +56,8 @@ def root(tmp_path):
     return tmp_path / "models"
 
 
-def publish(root, revision, files=FILES):
+def publish(root, revision, files=None):
+    files = files or FILES
     directory = root / "example/tiny" / revision
     for name, content in files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils import _weights_lock
@@ -27,7 +28,7 @@ with locked(sys.argv[1]):
 def holder(tmp_path, monkeypatch):
     """Another process that holds the lock."""
     monkeypatch.setattr(_weights_lock, "PAUSE", 0.02)
-    top = __file__.split("/tests/unit/")[0]
+    top = Path(__file__).parents[4]
     child = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": f"{top}/.collections"},
