@@ -20,6 +20,13 @@ def test_model_is_there_as_it_was_pinned(host):
     assert stamp["files"]["model.safetensors"]["sha256"] == sha256
 
 
+def test_model_that_only_the_controller_has_was_pushed_and_looked_at(host):
+    directory = f"/srv/models/example/carried/{REVISION}"
+    assert host.file(f"{directory}/sub/words.txt").content_string == "carried by a person"
+    assert host.file(f"{directory}/.verified.json").exists
+    assert set(host.file("/srv/models/example/carried").listdir()) == {".lock", REVISION}
+
+
 @pytest.mark.parametrize("path", ["/srv/models", "/srv/models/example", MODEL])
 def test_directories_are_readable_for_every_instance(host, path):
     directory = host.file(path)
