@@ -140,20 +140,36 @@ class Connections:
         ``origin`` is the address that was asked for at first, whose host gets the site's headers. Raises FetchError or
         TransferError.
         """
+        response, url = self._follow(url, first, last, origin, method)
+        linked = response.headers.get("X-Linked-Size", "")
+        if response.status in REDIRECTS and linked.isdigit():
+            return Answer(response, url, 0, int(linked), "", self._site.timeout)
+        return self._answer(response, url, first, last)
+
+    def open(self, url: str, origin: str) -> tuple[http.client.HTTPResponse, str]:
+        """Ask for all of a file; return the answer, whatever its status is, and the address that it came from.
+
+        Raises FetchError or TransferError where none comes.
+        """
+        return self._follow(url, 0, None, origin, "GET")
+
+    def _follow(
+        self, url: str, first: int, last: int | None, origin: str, method: str
+    ) -> tuple[http.client.HTTPResponse, str]:
+        begun = shown(url)
         for _hop in range(MAX_REDIRECTS + 1):
             response = self._request(url, first, last, origin, method)
             if response.status not in REDIRECTS:
-                return self._answer(response, url, first, last)
-            linked = response.headers.get("X-Linked-Size", "")
+                return response, url
             target = urllib.parse.urljoin(url, response.headers.get("Location", ""))
             self.drop(url, response)
-            if method == "HEAD" and linked.isdigit():
+            if method == "HEAD" and response.headers.get("X-Linked-Size", "").isdigit():
                 # A hub knows what lies where it redirects to, for some minutes, and for GET alone.
-                return Answer(response, url, 0, int(linked), "", self._site.timeout)
+                return response, url
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
-                raise FetchError(f"{shown(origin)}: it redirects to {shown(target)}, which is neither http nor https")
+                raise FetchError(f"{begun}: it redirects to {shown(target)}, which is neither http nor https")
             url = target
-        raise FetchError(f"{shown(origin)}: more than {MAX_REDIRECTS} redirects, the last one to {shown(url)}")
+        raise FetchError(f"{begun}: more than {MAX_REDIRECTS} redirects, the last one to {shown(url)}")
 
     def _request(self, url: str, first: int, last: int | None, origin: str, method: str) -> http.client.HTTPResponse:
         parts = urllib.parse.urlsplit(url)

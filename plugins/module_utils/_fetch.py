@@ -110,7 +110,7 @@ def probe_all(locations: Sequence[str], settings: Settings) -> list[int | None]:
     """Return the size of each location as probe does, over one connection to each server. Raises FetchError."""
     for location in locations:
         check_location(location)
-    connections = Connections(_site(settings)) if any(_is_http(location) for location in locations) else None
+    connections = Connections(site_of(settings)) if any(_is_http(location) for location in locations) else None
     try:
         return [
             _ask_patiently(connections, location, settings)
@@ -172,7 +172,7 @@ def read(location: str, limit: int, settings: Settings) -> bytes:
                 return _limited(location, file.read(limit + 1), limit)
         except OSError as exc:
             raise FetchError(f"{shown(location)}: {exc.strerror}") from exc
-    connections, buffer, got = Connections(_site(settings)), bytearray(limit + 1), 0
+    connections, buffer, got = Connections(site_of(settings)), bytearray(limit + 1), 0
     try:
         answer = connections.ask(location, 0, None, location)
         while got <= limit:
@@ -222,7 +222,7 @@ def _run(growing: Sequence[Growing], settings: Settings, progress: Callable[[Fet
     # Smaller parts where there are many connections: each may have two in memory.
     part = max(1, min(settings.part, MEMORY // (2 * settings.connections)))
     pace = Pace(settings.connections, part, settings.attempts, settings.backoff, settings.limit)
-    http = _site(settings) if any(_is_http(one.file.location) for one in growing) else None
+    http = site_of(settings) if any(_is_http(one.file.location) for one in growing) else None
 
     def open_stream() -> Stream:
         return _Either(http)
@@ -267,7 +267,7 @@ def _is_http(location: str) -> bool:
     return urllib.parse.urlsplit(location).scheme in ("http", "https")
 
 
-def _site(settings: Settings) -> Site:
+def site_of(settings: Settings) -> Site:
     """Return how servers are spoken to. Raises FetchError for a CA that cannot be read."""
     if settings.ca_file:
         _trust(settings.ca_file)

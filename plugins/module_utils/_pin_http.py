@@ -8,22 +8,29 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import ssl
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from dataclasses import dataclass
 from email.message import Message
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping, TypeVar
 
-from ._connections import RETRIED, shown
+from ansible_collections.baremetal.inference.plugins.module_utils._connections import (
+    RETRIED,
+    Answer,
+    Connections,
+    FetchError,
+    TransferError,
+    shown,
+)
+
+from ._fetch import Settings, site_of
 from ._manifest import WeightsError
 
 CHUNK = 1024 * 1024
 # Listings and the files beside the weights have less; what sends more is not what was asked for.
 MOST_BYTES = 64 * CHUNK
 ATTEMPTS = 4
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,10 @@ class Reply:
 
 
 class Web:
-    """Requests that follow redirects; ``headers`` (a token) go to the server of ``origin`` and to no other."""
+    """Requests that follow redirects; ``headers`` (a token) go to the server of ``origin`` and to no other.
+
+    May be used by several threads: each request has a connection of its own.
+    """
 
     def __init__(
         self,
@@ -54,141 +64,92 @@ class Web:
         timeout: float = 30.0,
         backoff: float = 1.0,
     ) -> None:
-        self._origin = _server(origin)
-        self._headers = dict(headers)
-        self._timeout, self._backoff = timeout, backoff
-        handlers = urllib.request.HTTPSHandler(context=_tls(ca_file)), _Redirects(self._headers)
-        self._opener = urllib.request.build_opener(*handlers)
+        self._origin, self._backoff = origin, backoff
+        try:
+            self._site = site_of(Settings(ca_file=ca_file, stall_timeout=timeout, headers=headers))
+            if ca_file:
+                self._site.tls()
+        except FetchError as exc:
+            raise WeightsError(str(exc)) from exc
 
     def get(self, url: str) -> Reply:
         """Return a whole answer, whatever its status. Raises WeightsError where none comes."""
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                reply = self._get(url)
-            except (OSError, http.client.HTTPException) as exc:
-                if attempt == ATTEMPTS or _final(exc):
-                    raise _no_answer(url, exc, self._timeout) from exc
-            else:
-                if attempt == ATTEMPTS or reply.status not in RETRIED:
-                    return reply
-            time.sleep(self._backoff * 2 ** (attempt - 1))
-        raise AssertionError("unreachable")
+
+        def once(connections: Connections, last: bool) -> Reply:
+            response, place = connections.open(url, self._origin)
+            body = _read(response, url)
+            if response.status in RETRIED and not last:
+                raise TransferError(f"HTTP {response.status}")
+            return Reply(place, response.status, response.headers, body)
+
+        return self._often(url, once, lambda: 0)
 
     def hash(self, url: str) -> tuple[int, str]:
         """Return bytes and sha256 of a file of any size, going on where a connection breaks. Raises WeightsError."""
-        digest, length, failures, version = hashlib.sha256(), 0, 0, ""
+        digest = _Digest(url)
+
+        def once(connections: Connections, _last: bool) -> tuple[int, str]:
+            last = digest.size - 1 if digest.length and digest.size else None
+            return digest.follow(connections.ask(url, digest.length if last else 0, last, self._origin))
+
+        return self._often(url, once, lambda: digest.length)
+
+    def _often(self, url: str, once: Callable[[Connections, bool], Result], progress: Callable[[], int]) -> Result:
+        """Try until something comes, with more patience where more has come. Raises WeightsError."""
+        failures = 0
         while True:
-            before = length
+            before, connections = progress(), Connections(self._site)
             try:
-                with self._open(url, length, version) as response:
-                    expected = _expected(response, url, length)
-                    version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-                    for chunk in iter(lambda: response.read(CHUNK), b""):
-                        digest.update(chunk)
-                        length += len(chunk)
-                if expected is None or length == expected:
-                    return length, digest.hexdigest()
-                broken: Exception = http.client.IncompleteRead(b"", expected - length)
-            except (OSError, http.client.HTTPException) as exc:
-                broken = exc
-            failures = 0 if length > before else failures + 1
-            if failures == ATTEMPTS or _final(broken):
-                raise _no_answer(url, broken, self._timeout) from broken
-            time.sleep(self._backoff * 2**failures)
-
-    def _get(self, url: str) -> Reply:
-        try:
-            with self._open(url) as response:
-                body = response.read(MOST_BYTES + 1)
-                if len(body) > MOST_BYTES:
-                    raise WeightsError(f"{shown(url)}: found more than {MOST_BYTES} bytes, expected a small answer")
-                length = response.headers.get("Content-Length", "")
-                if length.isdigit() and len(body) < int(length):
-                    raise http.client.IncompleteRead(body, int(length) - len(body))
-                return Reply(response.url, response.status, response.headers, body)
-        except urllib.error.HTTPError as exc:
-            with exc:
-                return Reply(url, exc.code, exc.headers, exc.read(MOST_BYTES))
-
-    def _open(self, url: str, first: int = 0, version: str = "") -> Any:
-        """Open an answer from byte ``first`` on, provided that the file is still of the same ``version``."""
-        headers = {"User-Agent": "baremetal.inference", "Accept-Encoding": "identity"}
-        if first:
-            headers["Range"] = f"bytes={first}-"
-            # A weak ETag promises nothing about bytes.
-            headers.update({"If-Range": version} if version and not version.startswith("W/") else {})
-        if _server(url) == self._origin:
-            headers.update(self._headers)
-        return self._opener.open(urllib.request.Request(url, headers=headers), timeout=self._timeout)  # noqa: S310
+                return once(connections, failures == ATTEMPTS - 1)
+            except FetchError as exc:
+                raise WeightsError(str(exc)) from exc
+            except TransferError as exc:
+                failures = 1 if progress() > before else failures + 1
+                if failures == ATTEMPTS:
+                    raise WeightsError(
+                        f"{shown(url)}: {exc}; check the address, the proxy (https_proxy) and the network"
+                    ) from exc
+                time.sleep(max(exc.wait, self._backoff * 2 ** (failures - 1)))
+            finally:
+                connections.close()
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects without the token where they lead to another server."""
+class _Digest:
+    """The hash of a file that comes in as many answers as it takes."""
 
-    def __init__(self, secret: Mapping[str, str]) -> None:
-        self._secret = {name.lower() for name in secret}
+    def __init__(self, url: str) -> None:
+        self._url, self._hash, self._version = url, hashlib.sha256(), ""
+        self._buffer = memoryview(bytearray(CHUNK))
+        self.length = 0
+        self.size: int | None = None
 
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: Any,  # noqa: ARG002 (urllib's signature)
-        code: int,  # noqa: ARG002
-        msg: str,  # noqa: ARG002
-        headers: Any,  # noqa: ARG002
-        newurl: str,
-    ) -> urllib.request.Request:
-        url = urllib.parse.urljoin(req.full_url, newurl)
-        leaves = _server(url) != _server(req.full_url)
-        kept = {name: value for name, value in req.header_items() if not (leaves and name.lower() in self._secret)}
-        return urllib.request.Request(url, headers=kept)  # noqa: S310 (urllib refuses other schemes)
-
-    # Known to urllib from Python 3.11 on.
-    http_error_308 = urllib.request.HTTPRedirectHandler.http_error_302
+    def follow(self, answer: Answer) -> tuple[int, str]:
+        """Take what an answer has; return bytes and sha256 of all. Raises TransferError where it is not the end."""
+        if self.length and (answer.offset != self.length or answer.version != self._version):
+            raise WeightsError(
+                f"{shown(self._url)}: the connection broke off and the server does not go on with the same file; "
+                "try again"
+            )
+        self.size, self._version = answer.size, answer.version
+        for count in iter(lambda: answer.read_into(self._buffer), 0):
+            self._hash.update(self._buffer[:count])
+            self.length += count
+        if self.size is not None and self.length != self.size:
+            raise TransferError("the connection breaks off again and again")
+        return self.length, self._hash.hexdigest()
 
 
-def _expected(response: Any, url: str, first: int) -> int | None:
-    """Return the whole file's bytes, None where the server does not say. Raises WeightsError for another part."""
+def _read(response: http.client.HTTPResponse, url: str) -> bytes:
+    """Return a body. Raises WeightsError for one that is too large, TransferError for one that is not whole."""
+    try:
+        body = response.read(MOST_BYTES + 1)
+    except TimeoutError as exc:
+        raise TransferError("no answer in time") from exc
+    except (OSError, http.client.HTTPException) as exc:
+        raise TransferError("the connection breaks off again and again") from exc
+    if len(body) > MOST_BYTES:
+        raise WeightsError(f"{shown(url)}: found more than {MOST_BYTES} bytes, expected a small answer")
     length = response.headers.get("Content-Length", "")
-    said = first + int(length) if length.isdigit() else None
-    if first and not response.headers.get("Content-Range", "").startswith(f"bytes {first}-"):
-        raise WeightsError(
-            f"{shown(url)}: the connection broke off and the server does not go on with the same file; try again"
-        )
-    return said
-
-
-def _server(url: str) -> tuple[str, str]:
-    parts = urllib.parse.urlsplit(url)
-    return parts.scheme, parts.netloc
-
-
-def _tls(ca_file: str | None) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if ca_file:
-        try:
-            context.load_verify_locations(ca_file)
-        except OSError as exc:
-            raise WeightsError(f"ca_file {ca_file}: cannot be read as PEM certificates: {exc}") from exc
-    return context
-
-
-def _final(exc: BaseException) -> bool:
-    """Whether another attempt would end as this one did."""
-    if isinstance(exc, urllib.error.HTTPError):
-        return exc.code not in RETRIED
-    return isinstance(getattr(exc, "reason", exc), ssl.SSLCertVerificationError)
-
-
-def _no_answer(url: str, exc: Exception, timeout: float) -> WeightsError:
-    reason = getattr(exc, "reason", exc)
-    if isinstance(exc, urllib.error.HTTPError):
-        return WeightsError(f"{shown(url)}: HTTP {exc.code} {exc.reason}")
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        why = f"the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
-    elif isinstance(reason, TimeoutError) or "timed out" in str(reason):
-        why = f"no answer within {timeout:g} s"
-    elif isinstance(exc, http.client.IncompleteRead):
-        why = "the connection breaks off again and again"
-    else:
-        why = getattr(reason, "strerror", None) or str(reason)
-    return WeightsError(f"{shown(url)}: {why}; check the address, the proxy (https_proxy) and the network")
+    if length.isdigit() and len(body) < int(length):
+        raise TransferError("the connection breaks off again and again")
+    return body
