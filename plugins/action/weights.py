@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
             if unsourced is None or of_controller is None:
                 return result
             try:
-                push_to(self, of_controller, unsourced, int(args.get("bandwidth") or 0))
+                push_to(self, of_controller, unsourced, number(args.get("bandwidth"), 0))
                 pushed = of_controller.text
             except WeightsError as exc:
                 failed = str(exc)
@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
 
     def _run(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Run the module, in the background where it may take its time."""
-        host, interval = host_of(task_vars), int(args.get("progress", INTERVAL))
+        host, interval = host_of(task_vars), number(args.get("progress"), INTERVAL)
         if self._task.check_mode or self._task.async_val:
             result: dict[str, Any] = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
             return result
@@ -88,6 +88,14 @@ class ActionModule(ActionBase):
         if fetched and interval:
             tell(f"{host}: {told(fetched)}")
         return result
+
+
+def number(value: Any, default: int) -> int:
+    """Return an option's number; the default for what the module refuses."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return default
 
 
 def attempts(sources: Sequence[Source]) -> Iterator[tuple[list[int], Source | None]]:

@@ -343,9 +343,11 @@ class NoSourcesError(WeightsError):
 def run(module: AnsibleModule) -> tuple[list[Outcome], list[Old]]:
     """Look at all models before the first one is fetched; remove what is too old. Raises WeightsError."""
     params = module.params
+    # First of all, so that it is gone whatever comes.
+    access = read_access(params["access_file"])
     manifests = [parse(model) for model in params["models"]]
     check_unique(manifests)
-    site = site_of(module)
+    site = site_of(module, access)
     states = [look(site.root, manifest, params["verify"] == "full") for manifest in manifests]
     check(states, site)
 
@@ -365,9 +367,9 @@ def run(module: AnsibleModule) -> tuple[list[Outcome], list[Old]]:
     return outcomes, [old for old in superfluous() if remove(old)]
 
 
-def site_of(module: AnsibleModule) -> Site:
+def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Site:
     params = module.params
-    sources, access = parse_sources(params["sources"]), read_access(params["access_file"])
+    sources = parse_sources(params["sources"])
     return Site(
         root=params["root"],
         sources=sources,

@@ -374,6 +374,13 @@ def test_token_goes_to_its_source_and_stays_nowhere(weights, server, root, tmp_p
     assert "canary" not in json.dumps(result)
 
 
+def test_token_is_gone_from_the_host_also_where_the_run_fails_at_once(weights, tmp_path):
+    handed = tmp_path / "access.json"
+    handed.write_text("{}")
+    assert weights(models=[manifest(revision="main")], access_file=str(handed))["failed"]
+    assert not handed.exists()
+
+
 def test_files_that_were_pushed_are_looked_at_and_published(weights, server, root):
     growing = root / "example" / "tiny" / f".{REVISION}.partial"
     for name, data in FILES.items():
