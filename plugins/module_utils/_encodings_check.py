@@ -45,6 +45,14 @@ print(json.dumps(said))
 """
 
 
+# An image may have a Python of its own that vLLM does not run in: the one in the first line of its command does.
+IN_IMAGE = """
+python=$(sed -n '1s/^#! *//p' "$(command -v vllm)")
+case $python in *python*) ;; *) python=python3 ;; esac
+exec $python -c "$1"
+"""
+
+
 class RefusedError(ValueError):
     """A library does not load the encodings; the message is the whole sentence for the user."""
 
@@ -109,7 +117,8 @@ def container_words(use: Use, engine: str, user: str) -> list[str]:
         *(engine, "run", "--rm", "--pull", "never", "--network", "none", "--log-driver", "none", "--user", user),
         *("--security-opt", "no-new-privileges", "--security-opt", "label=disable", "--cap-drop", "ALL"),
         *("--mount", f"type=bind,source={use.directory},target={use.directory},readonly"),
-        *("--env", f"{VARIABLE}={use.directory}", "--entrypoint", "python3", reference(use.image), "-c", QUESTION),
+        *("--env", f"{VARIABLE}={use.directory}", "--entrypoint", "sh"),
+        *(reference(use.image), "-c", IN_IMAGE, "ask", QUESTION),
     ]
 
 

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._encodings import ENCODINGS
 from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check import (
     NEEDED,
+    IN_IMAGE,
     QUESTION,
     File,
     Use,
@@ -70,10 +73,20 @@ def test_container_has_no_network_and_no_privilege():
         ("--user", "0:0"),
         ("--env", "TIKTOKEN_ENCODINGS_BASE=/srv/encodings"),
         ("--mount", "type=bind,source=/srv/encodings,target=/srv/encodings,readonly"),
-        ("--entrypoint", "python3"),
+        ("--entrypoint", "sh"),
     ):
         assert words[words.index(option) + 1] == value
-    assert words[-3:] == ["quay.io/ascend/vllm-ascend:v0.23.0", "-c", QUESTION]
+    assert words[-5:] == ["quay.io/ascend/vllm-ascend:v0.23.0", "-c", IN_IMAGE, "ask", QUESTION]
+
+
+@pytest.mark.parametrize("first", ["#!/usr/bin/env python3", "#! {python}", "#!/bin/sh", ""])
+def test_question_is_asked_of_the_python_that_vllm_runs_in(tmp_path, first):
+    (tmp_path / "vllm").write_text(f"{first.format(python=sys.executable)}\nnothing\n")
+    (tmp_path / "vllm").chmod(0o755)
+    words = ["sh", "-c", IN_IMAGE, "ask", "import sys; print(sys.executable)"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env={"PATH": path})
+    assert (done.stdout.strip() == sys.executable) == ("{" in first or shutil.which("python3") == sys.executable)
 
 
 def test_question_says_when_there_is_no_library():
