@@ -13,8 +13,8 @@ import sys
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._encodings import ENCODINGS
 from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check import (
-    NEEDED,
     IN_IMAGE,
+    NEEDED,
     QUESTION,
     File,
     Use,
