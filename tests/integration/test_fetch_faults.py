@@ -43,7 +43,7 @@ MANIFEST = parse(
     }
 )
 LARGE = f"/{MANIFEST.path}/model.safetensors"
-SETTINGS = Settings(stall_timeout=0.4, attempts=3, backoff=0.01, connections=4, part=PART)
+SETTINGS = Settings(stall_timeout=1.0, attempts=3, backoff=0.01, connections=4, part=PART)
 
 
 @pytest.fixture
@@ -298,7 +298,7 @@ def test_server_that_stalls_for_ever_is_dropped_for_the_next(tmp_path, server, o
     started = time.monotonic()
     outcome = fetch(tmp_path, server, other)
     assert published(tmp_path) == CONTENT
-    assert "no answer within 0.4 s" in outcome.skipped[0]
+    assert "no answer within 1 s" in outcome.skipped[0]
     assert time.monotonic() - started < 15
     # What the first one gave was kept.
     assert not any(wanted == f"bytes=0-{PART - 1}" for _method, _path, wanted in other.log)
