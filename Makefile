@@ -41,7 +41,7 @@ parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity
 
 integration: ready  ## Tests that need root and lab hosts of their own
-	NETBOX_REQUIRED=1 $(BIN)/pytest -q tests/integration
+	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration
 
 vm: ready  ## NVIDIA's driver out of Debian in a virtual machine, with a real reboot and a new kernel
 	$(BIN)/pytest -x tests/vm

@@ -1,0 +1,195 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from testinfra import get_host
+
+TOP = Path(__file__).resolve().parents[3]
+INVENTORY = TOP / ".config/molecule/inventory/gateway"
+ROUTES = (TOP / "tests/unit/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
+SERVED = {
+    "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses",
+    "GET /v1/responses/{response_id}", "POST /v1/responses/{response_id}/cancel",
+}  # fmt: skip
+WRONG = "wrong-" * 8
+TELL = """
+import socket, sys
+admin = socket.socket(socket.AF_UNIX)
+admin.connect("/run/haproxy/admin.sock")
+admin.sendall(sys.argv[1].encode() + b"\\n")
+print(b"".join(iter(lambda: admin.recv(65536), b"")).decode(), end="")
+"""
+
+
+@pytest.fixture(scope="module")
+def address(host):
+    return host.check_output("hostname -I").split()[0]
+
+
+@pytest.fixture(scope="module")
+def directory():
+    lab = os.environ.get("LAB_NAME") or "demo"
+    return Path(os.environ.get("LAB_HOME") or TOP / ".lab") / lab / "gateway"
+
+
+@pytest.fixture(scope="module")
+def keys(directory):
+    return {name: (directory / f"{name}.key").read_text().strip() for name in ("alice", "bob", "carol")}
+
+
+@pytest.fixture(scope="module")
+def connect(address, directory):
+    # The CA that the role has made is all that a client is given.
+    context = ssl.create_default_context(cafile=str(directory / "ca/ca.crt"))
+    return lambda: http.client.HTTPSConnection(address, 443, timeout=30, context=context)
+
+
+@pytest.fixture(scope="module")
+def ask(connect):
+    def asked(route, key=None, body=b"{}"):
+        method, path = route.replace("{response_id}", "resp_1").split(" ")
+        connection = connect()
+        try:
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            connection.request(method, path, body if method == "POST" else None, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    return asked
+
+
+def tell(host, command):
+    return host.check_output("python3 -c %s %s", TELL, command)
+
+
+def state(host, server):
+    lines = [line.split(",") for line in tell(host, "show stat").splitlines() if line]
+    return {line[1]: line[lines[0].index("status")] for line in lines[1:] if line[0] == "chat"}[server]
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.5)
+
+
+def play(*arguments):
+    command = ["ansible-playbook", "-i", str(INVENTORY), str(TOP / "playbooks/gateway.yml"), *arguments]
+    done = subprocess.run(command, cwd=TOP, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_what_a_client_gets_of_each_route_of_vllm(host, ask, keys):
+    until(lambda: state(host, "cpu-12--chat") == "UP" and state(host, "cpu-13--chat") == "UP")
+    found = {route: tuple(ask(route, key)[0] for key in (None, WRONG, keys["alice"])) for route in ROUTES}
+    assert found == {route: (401, 401, 200) if route in SERVED else (404, 404, 404) for route in ROUTES}
+
+
+def test_the_key_goes_no_further_and_a_long_prompt_does(ask, keys):
+    status, body = ask("POST /v1/completions", keys["alice"], b"x" * 5_000_000)
+    assert (status, json.loads(body)) == (200, {"path": "/v1/completions", "key": None, "bytes": 5_000_000})
+
+
+def test_limits(ask, keys):
+    assert [ask("GET /v1/models", keys["bob"])[0] for _n in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_planted_key_is_nowhere(host, keys):
+    said = play("--diff", "-vvv")
+    places = "/etc/haproxy /var/lib/haproxy /etc/systemd/system /usr/local/lib /run/haproxy /proc/[0-9]*/cmdline"
+    # What is looked for like this is found where it is.
+    assert "maps/clients.map" in host.run(f"echo alice | grep -rlsF -D skip -f - {places}").stdout
+    for name, key in keys.items():
+        assert key not in said, name
+        # Encoded, so that it is not found in the very commands that look for it.
+        pattern = f"echo {base64.b64encode(key.encode()).decode()} | base64 -d"
+        # Its status says nothing: processes come and go while it looks.
+        assert host.run(f"{pattern} | grep -rlsF -D skip -f - {places}").stdout == "", name
+        assert host.run(f"{pattern} > /run/pattern; journalctl --no-pager | grep -qF -f /run/pattern").rc == 1, name
+    assert 'client="alice" service=chat server=cpu-1' in host.check_output("journalctl -u haproxy --no-pager")
+
+
+def test_keys_change_without_a_reload_and_without_cutting_a_stream(host, ask, connect, keys, directory):
+    worker = tell(host, "show info").split("Pid: ")[1].split()[0]
+    connection = connect()
+    connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {keys['alice']}"})
+    answer = connection.getresponse()
+    wanted = {"carol": {"key_file": str(directory / "carol.key")}}
+    play("-t", "gateway_keys", "-e", json.dumps({"gateway_clients": wanted}))
+    assert ask("GET /v1/models", keys["alice"])[0] == 401 and ask("GET /v1/models", keys["carol"])[0] == 200
+    assert answer.read().count(b"data:") == 100
+    connection.close()
+    play("-t", "gateway_keys")
+    assert ask("GET /v1/models", keys["alice"])[0] == 200
+    assert tell(host, "show info").split("Pid: ")[1].split()[0] == worker
+
+
+def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out(host, ask, keys):
+    engine = get_host(f"ansible://cpu-12?ansible_inventory={INVENTORY}&force_ansible=true")
+    engine.check_output("touch /run/engine/stuck")
+    try:
+        until(lambda: state(host, "cpu-12--chat") == "DOWN (agent)")
+        assert state(host, "cpu-13--chat") == "UP"
+        assert {ask("GET /v1/models", keys["alice"])[0] for _n in range(4)} == {200}
+    finally:
+        engine.check_output("rm /run/engine/stuck")
+    until(lambda: state(host, "cpu-12--chat") == "UP")
+
+
+def test_a_drained_server_stays_drained_over_reload_and_restart_and_a_stream_over_the_reload(host, connect, keys):
+    tell(host, "set server chat/cpu-12--chat state drain")
+    connection = connect()
+    connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {keys['alice']}"})
+    answer = connection.getresponse()
+    host.check_output("systemctl reload haproxy")
+    assert answer.read().count(b"data:") == 100
+    connection.close()
+    assert state(host, "cpu-12--chat").startswith("DRAIN")
+    host.check_output("systemctl restart haproxy")
+    assert state(host, "cpu-12--chat").startswith("DRAIN")
+    tell(host, "set server chat/cpu-12--chat state ready")
+    host.check_output("systemctl restart haproxy")
+    until(lambda: state(host, "cpu-12--chat") == "UP")
+
+
+def test_the_gateway_says_how_it_is(host):
+    assert host.check_output("curl -fs http://127.0.0.1:8404/health") == "ok"
+    assert "haproxy_server_status" in host.check_output("curl -fs http://127.0.0.1:8404/metrics")
+    listening = host.check_output("ss -Hltn").splitlines()
+    addresses = {line.split()[3] for line in listening}
+    assert {"0.0.0.0:443", "127.0.0.1:8404", "127.0.0.1:8405"} <= addresses
+
+
+def test_all_of_it_starts_at_boot_and_the_agent_is_confined(host):
+    for name in ("haproxy", "gateway-agent"):
+        service = host.service(name)
+        assert service.is_running, host.check_output(f"journalctl -u {name} --no-pager -n 30")
+        assert service.is_enabled
+    assert host.check_output("systemctl show -P DynamicUser gateway-agent") == "yes"
+    assert "failed" not in host.check_output("systemctl --failed --no-legend --plain")
+
+
+def test_private_keys_belong_to_root_alone(host, directory):
+    for path in ("gateway.pem", "gateway.pem.key"):
+        assert (host.file(f"/etc/haproxy/certs/{path}").mode, host.file("/etc/haproxy/certs").mode) == (0o600, 0o700)
+    assert (host.file("/etc/haproxy/maps/clients.map").mode, host.file("/etc/haproxy/maps/clients.map").group) == (
+        0o640,
+        "haproxy",
+    )
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (directory / "ca").glob("*.key"))

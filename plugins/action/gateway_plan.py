@@ -1,0 +1,74 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway import GatewayError, decide
+from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils._gateway import (
+    address_of,
+    backends_of,
+    hosts_of,
+    peers_of,
+    read_clients,
+)
+
+ARGUMENT_SPEC = {
+    "cluster": {"type": "str", "default": ""},
+    "backends": {"type": "list", "elements": "str", "default": []},
+    "backends_min": {"type": "int", "default": 1},
+    "port": {"type": "int", "default": 443},
+    # Any type: something else in their place gets a sentence of its own.
+    "services": {"type": "raw", "default": {}},
+    "clients": {"type": "raw", "default": {}},
+    "paths": {"type": "raw", "default": []},
+    "open": {"type": "bool", "default": False},
+    "listen": {"type": "str", "default": "0.0.0.0"},  # noqa: S104  (the role's default; behind TLS and keys)
+    "tls": {"type": "str", "choices": ["own", "files", "off"], "default": "own"},
+    "insecure": {"type": "bool", "default": False},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "stats_port": {"type": "int", "default": 8404},
+    "agent_port": {"type": "int", "default": 8405},
+    "address": {"type": "str", "default": ""},
+    "interface": {"type": "str", "default": ""},
+    "peers": {"type": "str", "default": "gateways"},
+}
+
+
+class ActionModule(ActionBase):
+    """Decides for a gateway on the controller; no connection is made."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        variables = task_vars or {}
+        gateway, groups, hostvars = variables["inventory_hostname"], variables["groups"], variables["hostvars"]
+        clients, problems = read_clients(options["clients"])
+        found: dict[str, Any] = {}
+        try:
+            hosts = hosts_of(options["backends"], options["cluster"], groups)
+            found = decide(gateway, backends_of(hosts, hostvars, self._loader), options)
+            found["peers"] = peers_of(gateway, options, groups, hostvars)
+        except (FleetError, GatewayError) as exc:
+            problems.append(str(exc))
+        if problems:
+            lines = "\n".join(problems).splitlines()
+            raise AnsibleActionFail("\n".join(f"{gateway}: {line}" for line in lines))
+        shared = options["address"].partition("/")[0]
+        names = [gateway, address_of(gateway, hostvars), shared, *options["names"]]
+        return {
+            **result,
+            "changed": False,
+            **found,
+            "warnings": [f"{gateway}: {text}" for text in found["warnings"]],
+            "clients": [client.as_dict() for client in clients],
+            "names": list(dict.fromkeys(name for name in names if name)),
+        }

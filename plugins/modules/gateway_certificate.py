@@ -1,0 +1,155 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gateway_certificate
+short_description: Have a certificate for a gateway
+version_added: 0.5.0
+description:
+  - Looks at a certificate and its key that the site brings, or has both made by a small CA of the site's own.
+  - A certificate that has run out, or a key that is another one's, is refused with the dates.
+  - The CA and its key lie in O(ca_dir) and go nowhere else; give C(ca.crt) to the clients. Certificates are renewed as
+    long before they run out as O(renew_days) says, and when their names change.
+  - Runs where these files are, on the controller, with the program openssl.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  source:
+    description:
+      - V(own) for the site's own CA, V(files) for what O(certificate) and O(key) name.
+    type: str
+    choices: ["own", "files"]
+    default: own
+  ca_dir:
+    description:
+      - Directory of the CA.
+    type: path
+  host:
+    description:
+      - Name of the gateway, which its files in O(ca_dir) get.
+    type: str
+    required: true
+  names:
+    description:
+      - Names and addresses that clients ask for.
+    type: list
+    elements: str
+    required: true
+  certificate:
+    description:
+      - A certificate in PEM, followed by those between it and its CA.
+    type: path
+  key:
+    description:
+      - Its private key in PEM, not encrypted.
+    type: path
+  days:
+    description:
+      - Days that a new certificate lasts, 825 at most.
+    type: int
+    default: 825
+  renew_days:
+    description:
+      - Days before its end at which a certificate is renewed, or warned of.
+    type: int
+    default: 30
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Have a certificate from the site's own CA
+  baremetal.inference.gateway_certificate:
+    ca_dir: /home/admin/site-ca
+    host: gw1
+    names: [gw1, chat.example.net, 10.0.0.10]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+certificate:
+  description: Path of the certificate.
+  type: str
+  returned: success
+key:
+  description: Path of its private key.
+  type: str
+  returned: success
+not_after:
+  description: The day on which it runs out; empty where it would only be made.
+  type: str
+  returned: success
+reason:
+  description: Why a new one was made.
+  type: str
+  returned: success
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_certificate import (
+    CertificateError,
+    Outcome,
+    given,
+    own,
+)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "source": {"type": "str", "choices": ["own", "files"], "default": "own"},
+            "ca_dir": {"type": "path"},
+            "host": {"type": "str", "required": True},
+            "names": {"type": "list", "elements": "str", "required": True},
+            "certificate": {"type": "path"},
+            # A path; the key itself is read by openssl alone.
+            "key": {"type": "path", "no_log": False},
+            "days": {"type": "int", "default": 825},
+            "renew_days": {"type": "int", "default": 30},
+        },
+        required_if=[("source", "own", ["ca_dir"]), ("source", "files", ["certificate", "key"])],
+        supports_check_mode=True,
+    )
+    try:
+        found = _have(module)
+    except (CertificateError, OSError) as exc:
+        module.fail_json(msg=str(exc))
+    for text in found.warnings:
+        module.warn(text)
+    module.exit_json(
+        changed=bool(found.reason),
+        certificate=found.certificate,
+        key=found.key,
+        not_after=found.not_after,
+        reason=found.reason,
+    )
+
+
+def _have(module: AnsibleModule) -> Outcome:
+    options = module.params
+    if options["source"] == "files":
+        return given(options["certificate"], options["key"], options["names"], options["renew_days"], time.time())
+    return own(
+        options["ca_dir"],
+        options["host"],
+        options["names"],
+        options["days"],
+        options["renew_days"],
+        module.check_mode,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gateway_keys
+short_description: Give a gateway the keys and limits of its clients
+version_added: 0.5.0
+description:
+  - Writes the maps that HAProxy looks up keys, rates and numbers of requests in, each by rename.
+  - Tells a HAProxy that runs with these maps the difference over its admin socket, so that keys change without a reload
+    and without cutting an answer.
+  - Knows keys by their sha256 alone. Differences name clients, never what belongs to a key.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  clients:
+    description:
+      - All clients; one that is not named loses its access.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description:
+          - The name that the access log has.
+        type: str
+        required: true
+      sha256:
+        description:
+          - The sha256 of each of its keys, in hexadecimal digits.
+        type: list
+        elements: str
+        required: true
+      rate:
+        description:
+          - Requests that it may make in a minute; V(0) for any number.
+        type: int
+        default: 0
+      concurrent:
+        description:
+          - Requests that it may have running at once; V(0) for any number.
+        type: int
+        default: 0
+  directory:
+    description:
+      - Directory of the maps.
+    type: path
+    default: /etc/haproxy/maps
+  socket:
+    description:
+      - Admin socket of HAProxy; one that is not there is passed over.
+    type: path
+    default: /run/haproxy/admin.sock
+  group:
+    description:
+      - Group that may read the maps.
+    type: str
+    default: haproxy
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Let one client in
+  baremetal.inference.gateway_keys:
+    clients:
+      - name: reports
+        sha256: ["{{ lookup('ansible.builtin.file', 'reports.key') | hash('sha256') }}"]
+        rate: 60
+        concurrent: 8
+"""
+
+RETURN = r"""
+added:
+  description: Names of the clients that are new.
+  type: list
+  elements: str
+  returned: success
+changed_clients:
+  description: Names of the clients whose keys or limits are others now.
+  type: list
+  elements: str
+  returned: success
+removed:
+  description: Names of the clients that have no access any more.
+  type: list
+  elements: str
+  returned: success
+running:
+  description: Whether a HAProxy that runs with these maps was looked at.
+  type: bool
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import Client
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_maps import MapsError, bring
+
+CLIENT = {
+    "name": {"type": "str", "required": True},
+    "sha256": {"type": "list", "elements": "str", "required": True},
+    "rate": {"type": "int", "default": 0},
+    "concurrent": {"type": "int", "default": 0},
+}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "clients": {"type": "list", "elements": "dict", "options": CLIENT, "required": True},
+            "directory": {"type": "path", "default": "/etc/haproxy/maps"},
+            "socket": {"type": "path", "default": "/run/haproxy/admin.sock"},
+            "group": {"type": "str", "default": "haproxy"},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    clients = [Client(**{**entry, "sha256": tuple(entry["sha256"])}) for entry in options["clients"]]
+    try:
+        found = bring(clients, options["directory"], options["socket"], options["group"], module.check_mode)
+    except MapsError as exc:
+        module.fail_json(msg=str(exc))
+    diff = {"before": _names(found.before), "after": _names(found.after)} if module._diff else {}
+    module.exit_json(
+        changed=found.changed,
+        added=found.differences["added"],
+        changed_clients=found.differences["changed"],
+        removed=found.differences["removed"],
+        running=found.running,
+        **({"diff": diff} if diff else {}),
+    )
+
+
+def _names(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+if __name__ == "__main__":
+    main()

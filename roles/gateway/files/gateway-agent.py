@@ -1,0 +1,178 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tell HAProxy which instances of vLLM serve, beside those that only answer /health.
+
+    gateway-agent.py CONFIG
+
+CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds, and
+``servers``: ``ADDRESS:PORT`` -> ``name`` and ``model``. HAProxy connects, sends ADDRESS:PORT and a newline, and reads
+``up``, ``down #reason``, or an empty line where nothing is known yet, which changes nothing.
+
+An engine is stuck when requests run and nothing that counts its work moves for ``stuck_after`` seconds. Where nothing
+has run for ``probe_after`` seconds it is asked for one token. Either way it is up again as soon as its work moves.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import socketserver
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+# Whatever the engine does moves one of these; what a client does alone moves none.
+WORK = (
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+    "vllm:request_success_total",
+    "vllm:iteration_tokens_total_count",
+    "vllm:kv_cache_usage_perc",
+)
+RUNNING = "vllm:num_requests_running"
+_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{[^}]*\})?\s+(?P<value>\S+)", re.ASCII)
+# The largest page of metrics that is read, in bytes.
+LARGEST = 8 * 1024 * 1024
+UNKNOWN, UP = "", "up"
+
+
+@dataclass
+class Watched:
+    """What is known of an instance at a time; ``verdict`` is what HAProxy is told."""
+
+    stuck_after: float
+    probe_after: float
+    verdict: str = UNKNOWN
+    work: tuple[float, ...] = ()
+    # When the work moved last, and when the instance showed last that it serves.
+    moved_at: float = field(default_factory=time.monotonic)
+    proven_at: float = field(default_factory=time.monotonic)
+
+    def lost(self, now: float) -> None:
+        """Note that it could not be asked: whether it is up is for the check of /health to say."""
+        self.work, self.moved_at = (), now
+
+    def saw(self, metrics: Mapping[str, float], now: float) -> bool:
+        """Take in metrics; return whether the instance has to be asked for a token."""
+        work = tuple(metrics.get(name, 0.0) for name in WORK)
+        first, moved = not self.work, work != self.work
+        if moved:
+            self.work, self.moved_at = work, now
+        if moved and not first:
+            self.verdict, self.proven_at = UP, now
+        if metrics.get(RUNNING, 0.0) > 0:
+            if now - self.moved_at >= self.stuck_after:
+                self.verdict = f"down #requests run and nothing has moved for {now - self.moved_at:.0f} s"
+            return False
+        if self.verdict.startswith("down"):
+            return True
+        self.verdict = UP
+        return bool(self.probe_after) and now - self.proven_at >= self.probe_after
+
+    def probed(self, fault: str, now: float) -> None:
+        """Take in whether it gave a token; ``fault`` says why not."""
+        self.verdict = f"down #{fault}" if fault else UP
+        self.proven_at = now
+
+
+def read_metrics(text: str) -> dict[str, float]:
+    """Return the metrics that count here, summed over engines and models."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match and (match["name"] in WORK or match["name"] == RUNNING):
+            found[match["name"]] = found.get(match["name"], 0.0) + float(match["value"])
+    return found
+
+
+def ask(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, str]:
+    """Return status and text of an answer. Raises OSError and HTTPException."""
+    connection = http.client.HTTPConnection(address, timeout=timeout)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read(LARGEST).decode("utf-8", "replace")
+    finally:
+        connection.close()
+
+
+def probe(address: str, model: str, timeout: float) -> str:
+    """Ask for one token; return what is wrong, nothing where it came."""
+    body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1}).encode()
+    try:
+        status, _text = ask(address, "POST", "/v1/completions", body, timeout)
+    except (OSError, http.client.HTTPException) as exc:
+        return (
+            f"no token within {timeout:.0f} s" if isinstance(exc, TimeoutError) else f"no token: {type(exc).__name__}"
+        )
+    # Whoever refuses the question is alive; that it is a wrong one is no fault of the engine.
+    return f"asked for a token it says HTTP {status}" if status >= 500 else ""
+
+
+def look(address: str, model: str, watched: Watched) -> None:
+    """Ask an instance once and judge it."""
+    try:
+        status, text = ask(address, "GET", "/metrics", None, max(5.0, watched.stuck_after / 2))
+        metrics = read_metrics(text) if status == http.client.OK else {}
+    except (OSError, ValueError, http.client.HTTPException):
+        metrics = {}
+    if not metrics:
+        watched.lost(time.monotonic())
+    elif watched.saw(metrics, time.monotonic()):
+        watched.probed(probe(address, model, watched.stuck_after), time.monotonic())
+
+
+def watch(address: str, server: Mapping[str, Any], watched: Watched, interval: float) -> None:
+    """Look at an instance for ever, and say when it changes its state."""
+    while True:
+        before = watched.verdict
+        look(address, server["model"], watched)
+        if watched.verdict != before and (before or watched.verdict != UP):
+            print(f"{server['name']} ({address}): {watched.verdict}", flush=True)
+        time.sleep(interval)
+
+
+class Answer(socketserver.StreamRequestHandler):
+    """Answers one question of HAProxy."""
+
+    timeout = 5
+
+    def handle(self) -> None:
+        """Say what is known of the server that is asked about."""
+        address = self.rfile.readline(256).decode("ascii", "replace").strip()
+        watched = self.server.watched.get(address)  # type: ignore[attr-defined]
+        self.wfile.write(f"{watched.verdict if watched else UNKNOWN}\n".encode("ascii", "replace"))
+
+
+class Agent(socketserver.ThreadingTCPServer):
+    """Answers HAProxy; one thread looks at each instance."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__(("127.0.0.1", config["port"]), Answer)
+        self.watched = {address: Watched(config["stuck_after"], config["probe_after"]) for address in config["servers"]}
+        for address, server in config["servers"].items():
+            arguments = (address, server, self.watched[address], config["interval"])
+            threading.Thread(target=watch, args=arguments, daemon=True).start()
+
+
+def main() -> None:
+    """Answer until the unit is stopped."""
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    with open(sys.argv[1], encoding="utf-8") as file:
+        config = json.load(file)
+    threading.stack_size(512 * 1024)
+    with Agent(config) as agent:
+        agent.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

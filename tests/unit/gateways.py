@@ -1,0 +1,211 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A gateway on the loopback address: a real HAProxy with the role's own template, in front of servers of a test."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any, Iterator
+
+import jinja2
+import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway import Backend, decide
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import Client, map_text, maps_of
+
+TOP = Path(__file__).resolve().parents[2]
+ROLE = TOP / "roles/gateway"
+HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+KEY = "right-key-" + "0123456789abcdef" * 2
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(condition: Any, seconds: float = 10.0) -> Any:
+    """Return what ``condition`` returns once that is true."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, f"not within {seconds} s: {condition}"
+        time.sleep(0.05)
+
+
+def plan(port: int, host: str = "0.0.0.0", models: Any = ("baremetal/gpt-oss-smoke",), of: str = "chat", **more: Any):
+    """Return as much of an instance's plan as a gateway looks at."""
+    return {
+        "replica_of": of,
+        "listen": {"host": host, "port": port},
+        "argv": ["vllm", "serve"],
+        "secrets": [],
+        "served_model_names": list(models),
+        **more,
+    }
+
+
+def options(**more: Any) -> dict[str, Any]:
+    """Return the options of a gateway on loopback without TLS."""
+    return {
+        "cluster": "", "port": 443, "services": {}, "backends_min": 1, "listen": "127.0.0.1", "tls": "off",
+        "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
+        "address": "", "interface": "", **more,
+    }  # fmt: skip
+
+
+def render(template: str, variables: dict[str, Any]) -> str:
+    """Return the text of a template of the role, as far as plain Jinja can make it."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ROLE / "templates"), trim_blocks=True, keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined, autoescape=False,
+    )  # fmt: skip
+    environment.filters["comment"] = lambda text: f"# {text}"
+    environment.filters["to_json"] = json.dumps
+    return environment.get_template(template).render(ansible_managed="Ansible managed", **variables)
+
+
+class Gateway:
+    """A running HAProxy: where it is asked, and what it is told."""
+
+    def __init__(self, directory: Path, ports: list[int], clients: list[Client], **more: Any) -> None:
+        self.directory, self.clients, self.more = directory, clients, more
+        self.ports = ports
+        self.port, self.stats_port = free_port(), free_port()
+        self.agent_port = more.pop("agent_port", None) or free_port()
+        constants = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+        self.paths = {
+            **constants["__gateway_paths"],
+            **{name: str(directory / name) for name in ("chroot", "maps", "socket", "state")},
+        }
+        self.paths["certificate"] = str(directory / "gateway.pem")
+        self.constants = {**constants, "__gateway_paths": self.paths}
+        self.log = directory / "haproxy.log"
+        self.process: Any = None
+        (directory / "chroot").mkdir(exist_ok=True)
+        self.write()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def write(self) -> None:
+        """Write configuration and maps."""
+        more = {"port": self.port, "stats_port": self.stats_port, "agent_port": self.agent_port}
+        asked = options(**{**more, **self.more.get("options", {})})
+        decided = decide(
+            "gw", [Backend("gw", "127.0.0.1", {f"chat-{n}": plan(p) for n, p in enumerate(self.ports, 1)})], asked
+        )
+        variables = {
+            "gateway_timeout": 3600, "gateway_slowstart": 0, "gateway_check_interval": 1, "gateway_open": asked["open"],
+            "gateway_tls": asked["tls"], "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
+            "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),
+        }  # fmt: skip
+        (self.directory / "haproxy.cfg").write_text(
+            render("haproxy.cfg.j2", {**self.constants, **variables, "__gateway_plan": decided})
+        )
+        maps = self.directory / "maps"
+        maps.mkdir(exist_ok=True)
+        for name, entries in maps_of(self.clients).items():
+            (maps / name).write_text(map_text(entries))
+        self.decided = decided
+
+    def check(self) -> str:
+        """Return what HAProxy says of the configuration; it has to find it without fault, and warns of nothing."""
+        done = subprocess.run(
+            [HAPROXY, "-c", "-f", str(self.directory / "haproxy.cfg")], check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            words = [HAPROXY, "-W", "-S", str(self.directory / "master"), "-f", str(self.directory / "haproxy.cfg")]
+            self.process = subprocess.Popen(words, stdout=log, stderr=log)
+        until(self.answers)
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(self.tell("show info"))
+        return False
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(10)
+            self.process = None
+
+    def tell(self, command: str) -> str:
+        """Return the answer to a command on the admin socket."""
+        with socket.socket(socket.AF_UNIX) as admin:
+            admin.settimeout(5)
+            admin.connect(self.paths["socket"])
+            admin.sendall(command.encode() + b"\n")
+            return b"".join(iter(lambda: admin.recv(65536), b"")).decode()
+
+    def state(self, server: str) -> str:
+        """Return HAProxy's word for the state of a server: UP, DOWN, DRAIN ..."""
+        return self.stat(server, "status")
+
+    def stat(self, server: str, name: str) -> str:
+        """Return one of HAProxy's figures of a server."""
+        rows = [line.split(",") for line in self.tell("show stat").splitlines() if line]
+        return {row[1]: row[rows[0].index(name)] for row in rows[1:] if row[0] == "chat"}[server]
+
+    def save(self) -> None:
+        """Save the state as the unit does before a reload and a stop."""
+        tool = ROLE / "files/gateway-tool.py"
+        config = str(self.directory / "haproxy.cfg")
+        subprocess.run(["python3", tool, "save", self.paths["socket"], self.paths["state"], config], check=True)
+
+    def reload(self) -> None:
+        """Save the state and reload, as the unit does."""
+        self.save()
+        before = self.tell("show info").split("Pid: ")[1].split()[0]
+        self.process.send_signal(signal.SIGUSR2)
+        until(lambda: self.answers() and self.tell("show info").split("Pid: ")[1].split()[0] != before)
+
+    def ask(self, method: str, path: str, key: str | None = None, body: bytes | None = None, **headers: str):
+        """Return status, headers and body of an answer."""
+        given = {"Authorization": f"Bearer {key}"} if key else {}
+        if method == "POST" and body is None:
+            body = json.dumps({"model": "m", "messages": []}).encode()
+        request = urllib.request.Request(f"{self.url}{path}", body, {**given, **headers}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as exc:
+            with exc:
+                return exc.code, dict(exc.headers), exc.read()
+
+
+def client(name: str = "alice", key: str = KEY, **limits: int) -> Client:
+    return Client(name, (hashlib.sha256(key.encode()).hexdigest(),), **limits)
+
+
+@contextlib.contextmanager
+def gateway(directory: Path, ports: list[int], clients: Any = None, **more: Any) -> Iterator[Gateway]:
+    found = Gateway(directory, ports, [client()] if clients is None else clients, **more)
+    found.check()
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+__all__ = ["HAPROXY", "KEY", "Gateway", "client", "gateway", "options", "os", "plan", "render", "until"]

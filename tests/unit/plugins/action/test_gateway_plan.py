@@ -1,0 +1,131 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""playbooks/gateway.yml on this machine in check mode, and the action that decides; no host is connected to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[4]
+KEY = "planted-key-" + "0123456789abcdef" * 2
+CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}
+
+
+@pytest.fixture
+def site(tmp_path):
+    """An inventory of two hosts of a cluster, one of another, and a gateway; and a key."""
+    (tmp_path / "alice.key").write_text(f"{KEY}\n")
+    (tmp_path / "alice.key").chmod(0o600)
+    serving = {"accelerator": "cpu", "vllm_release": "0.32.0", "vllm_instances": CHAT}
+    hosts = {
+        "cpu-1": {**serving, "ansible_host": "10.0.0.1"},
+        "cpu-2": {**serving, "ansible_host": "10.0.0.2"},
+        "far": {**serving, "ansible_host": "10.9.0.1"},
+    }
+    groups = {
+        "inference": {"hosts": hosts},
+        "cluster_a": {"hosts": {"cpu-1": {}, "cpu-2": {}}},
+        "cluster_b": {"hosts": {"far": {}}},
+        "gateways": {"hosts": {"gw": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}},
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+    (tmp_path / "show.yml").write_text(
+        json.dumps(
+            [
+                {
+                    "hosts": "gateways",
+                    "gather_facts": False,
+                    "tasks": [
+                        {
+                            "import_role": {"name": "baremetal.inference.gateway", "tasks_from": "preflight"},
+                        },
+                        {"copy": {"content": "{{ __gateway_plan | to_json }}", "dest": str(tmp_path / "plan.json")}},
+                    ],
+                }
+            ]
+        )
+    )
+    return tmp_path
+
+
+def run(site, *arguments, **variables):
+    given = {
+        "gateway_cluster": "a",
+        "gateway_clients": {"alice": {"key_file": str(site / "alice.key"), "rate": 60}},
+        "gateway_ca_dir": str(site / "ca"),
+        "gateway_port": 18443,
+        "ansible_become": False,
+        **variables,
+    }
+    words = [sys.executable, "-m", "ansible", "playbook", str(site / "show.yml"), "-i", str(site / "hosts.json")]
+    done = subprocess.run(
+        [*words, "-e", json.dumps(given), *arguments],
+        cwd=TOP,
+        env={
+            **os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(site / "tmp"),
+            "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0",
+        },
+        check=False,
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+def test_a_gateway_serves_the_hosts_of_its_cluster_and_knows_no_key(site):
+    rc, said = run(site, "-vvv", "--diff")
+    assert rc == 0, said
+    plan = json.loads((site / "plan.json").read_text())
+    (service,) = plan["services"]
+    assert (service["name"], service["port"]) == ("chat", 18443)
+    assert [(each["name"], each["address"], each["port"]) for each in service["servers"]] == [
+        ("cpu-1--chat", "10.0.0.1", 8000),
+        ("cpu-2--chat", "10.0.0.2", 8000),
+    ]
+    assert plan["clients"][0]["name"] == "alice" and plan["names"] == ["gw"]
+    assert KEY not in said and KEY not in (site / "plan.json").read_text()
+    # A preflight makes nothing, on the controller neither.
+    assert not (site / "ca").exists()
+
+
+def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
+    (site / "alice.key").chmod(0o644)
+    rc, said = run(
+        site,
+        gateway_backends_min=3,
+        gateway_services={"chatt": {"port": 1}},
+        gateway_paths=[{"path": "x"}],
+        gateway_tls="off",
+    )
+    assert rc != 0
+    for words in (
+        "is open to everybody (mode 0644); chmod 600 it",
+        "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'",
+        "gateway_backends_min is 3",
+        "gateway_paths[0].path: found 'x'",
+        "gateway_tls is off, and gateway_listen is 0.0.0.0",
+    ):
+        assert words in said, (words, said)
+    assert not (site / "plan.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"gateway_cluster": "c"}, "the inventory has no group cluster_c"),
+        ({"gateway_backends": ["cpu-9"]}, "gateway_backends: 'cpu-9' is no host and no group; nearest: 'cpu-"),
+        ({"gateway_ca_dir": ""}, "gateway_ca_dir is empty; name a directory on the controller"),
+        ({"gateway_portt": 1}, "gateway_portt is no option of the role gateway; nearest: 'gateway_port'"),
+    ],
+)
+def test_one_clear_error(site, variables, words):
+    rc, said = run(site, **variables)
+    assert rc != 0 and words in said, said
