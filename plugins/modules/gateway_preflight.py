@@ -58,7 +58,8 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils._ports import listeners
 
-HAPROXY, KEEPALIVED = "/usr/sbin/haproxy", "/usr/sbin/keepalived"
+HAPROXY = "/usr/sbin/haproxy"
+KEEPALIVED = "/usr/sbin/keepalived"
 KEEPALIVED_CONFIG = "/etc/keepalived/keepalived.conf"
 MARK = "role baremetal.inference.gateway"
 UNITS = ("haproxy.service", "gateway-agent.service")
