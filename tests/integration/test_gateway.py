@@ -298,7 +298,7 @@ def test_a_client_that_goes_away_keeps_no_server_busy(tmp_path):
         assert server.running.acquire(timeout=10)
         assert found.stat("gw--chat-1", "scur") == "1"
         connection.close()
-        until(lambda: found.stat("gw--chat-1", "scur") == "0", 5)
+        until(lambda: found.stat("gw--chat-1", "scur") == "0", 20)
 
 
 def test_an_open_gateway_asks_for_no_key_and_lets_no_more_through(tmp_path):
@@ -387,12 +387,12 @@ def test_a_reload_cuts_no_stream(tmp_path):
 def test_a_server_that_is_dead_is_taken_out_and_asked_nothing(tmp_path):
     with engine() as first, engine() as second, gateway(tmp_path, [first.server_port, second.server_port]) as found:
         first.healthy = False
-        until(lambda: found.state("gw--chat-1") == "DOWN", 15)
+        until(lambda: found.state("gw--chat-1") == "DOWN", 60)
         before = len(first.asked)
         assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
         assert len(first.asked) == before
         first.healthy = True
-        until(lambda: found.state("gw--chat-1") == "UP", 15)
+        until(lambda: found.state("gw--chat-1") == "UP", 60)
 
 
 def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_http(tmp_path):
@@ -470,14 +470,15 @@ def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out_and_comes_bac
         with gateway(tmp_path, ports, agent_port=port) as found:
             with agent(tmp_path, port, ports):
                 first.metrics["vllm:num_requests_running"] = 3.0
-                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 10)
+                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
                 assert found.state("gw--chat-2") == "UP"
                 before = len(first.asked)
                 assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
                 assert len(first.asked) == before
+                # At its end, or it would be stuck again before a busy machine has looked.
                 first.metrics["vllm:generation_tokens_total"] += 1
-                until(lambda: found.state("gw--chat-1") == "UP", 10)
                 first.metrics["vllm:num_requests_running"] = 0.0
+                until(lambda: found.state("gw--chat-1") == "UP", 40)
                 found.tell("set server chat/gw--chat-2 state drain")
             # Without its agent a server stays what it was.
             time.sleep(2.5)
@@ -490,12 +491,12 @@ def test_an_idle_engine_that_gives_no_token_is_taken_out_and_comes_back(tmp_path
         ports = [first.server_port, second.server_port]
         with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports, probe_after=1.0):
             first.stuck.set()
-            until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 15)
+            until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 60)
             assert found.state("gw--chat-2") == "UP"
             assert any(path == "/v1/completions" for _m, path, _h, _n in second.asked)
             first.stuck.clear()
             first.freed.set()
-            until(lambda: found.state("gw--chat-1") == "UP", 15)
+            until(lambda: found.state("gw--chat-1") == "UP", 60)
 
 
 def test_what_is_stuck_stays_out_while_a_new_agent_knows_nothing(tmp_path):
@@ -505,7 +506,7 @@ def test_what_is_stuck_stays_out_while_a_new_agent_knows_nothing(tmp_path):
         first.metrics["vllm:num_requests_running"] = 3.0
         with gateway(tmp_path, ports, agent_port=port) as found:
             with agent(tmp_path, port, ports):
-                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 10)
+                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
             with agent(tmp_path, port, ports, stuck_after=600):
                 time.sleep(3)
                 assert found.state("gw--chat-1") == "DOWN (agent)"

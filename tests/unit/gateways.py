@@ -36,7 +36,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def until(condition: Any, seconds: float = 10.0) -> Any:
+def until(condition: Any, seconds: float = 40.0) -> Any:
     """Return what ``condition`` returns once that is true."""
     end = time.monotonic() + seconds
     while True:
