@@ -36,4 +36,9 @@ cat >"$root/usr/local/bin/vllm" <<'END'
 shift
 exec /opt/vllm/bin/python -m vllm.entrypoints.openai.api_server "$@"
 END
-chmod 0755 "$root/usr/local/bin/vllm"
+# As in the official image: python3 is the one that vLLM runs in.
+cat >"$root/usr/local/bin/python3" <<'END'
+#!/bin/sh
+exec /opt/vllm/bin/python "$@"
+END
+chmod 0755 "$root/usr/local/bin/vllm" "$root/usr/local/bin/python3"
