@@ -15,6 +15,7 @@ import http.client
 import re
 import socket
 import ssl
+import time
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ MAX_REDIRECTS = 5
 LONGEST_WAIT = 600
 # An answer whose rest is small is read to keep its connection.
 SMALL = 64 * 1024
+# Seconds after which what has come is handed on, be it little: a fetch that is killed loses no more.
+MOMENT = 0.25
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
@@ -89,17 +92,17 @@ class Answer:
     failure: Exception | None = None
 
     def read_into(self, view: memoryview) -> int:
-        """Fill a buffer as far as bytes come; return their number, 0 at the end. Raises TransferError.
+        """Fill a buffer as far as bytes come within a moment; return their number, 0 at the end. Raises TransferError.
 
         What came before a connection broke counts: the error comes with the next call.
         """
-        got = 0
+        got, until = 0, time.monotonic() + MOMENT
         try:
             while got < len(view) and not self.failure:
                 length = self._read_some(view[got:])
-                if not length:
-                    break
                 got += length
+                if not length or time.monotonic() > until:
+                    break
         except (OSError, http.client.HTTPException, ValueError) as exc:
             self.failure = exc
         if self.failure and not got:

@@ -148,22 +148,11 @@ def _judge_chat(question: Question, reply: Reply) -> tuple[str, str, Speed | Non
 
 
 def _judge_stream(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
-    stream = read_stream(reply.lines)
-    if reply.failure:
-        raise BadAnswerError(f"the stream broke after {stream.chunks} chunks: {reply.failure}")
-    if not stream.chunks:
-        raise BadAnswerError(
-            f"answered 200 without one event; found {_found(reply.body)}, expected lines 'data: {{...}}'"
-        )
-    if not stream.done:
-        raise BadAnswerError(f"the stream ended after {stream.chunks} chunks without 'data: [DONE]'")
-    if stream.tokens is None:
-        raise BadAnswerError(
-            "no chunk held usage.completion_tokens, although stream_options.include_usage was asked for"
-        )
-    text = _text(stream.text, "choices[0].delta.content", stream.reasoning, stream.finish, stream.tokens)
-    speed = Speed(round(stream.first, 4), round(stream.tokens / max(stream.last, 1e-6), 2))
-    told = f"{_told(text, stream.finish, stream.tokens)}, first token after {speed.time_to_first_token_s:.3f} s"
+    stream = whole_stream(reply)
+    tokens = stream.tokens or 0
+    text = _text(stream.text, "choices[0].delta.content", stream.reasoning, stream.finish, tokens)
+    speed = Speed(round(stream.first, 4), round(tokens / max(stream.last, 1e-6), 2))
+    told = f"{_told(text, stream.finish, tokens)}, first token after {speed.time_to_first_token_s:.3f} s"
     return _expected(text, question), f"{told}, {speed.tokens_per_second:g} tokens/s", speed
 
 
@@ -227,6 +216,25 @@ class Stream:
     done: bool = False
     first: float = 0.0
     last: float = 0.0
+
+
+def whole_stream(reply: Reply) -> Stream:
+    """Return a chat's stream that came to its end, with its tokens counted; raises BadAnswerError for any other."""
+    _refuse_failure(reply)
+    stream = read_stream(reply.lines)
+    if reply.failure:
+        raise BadAnswerError(f"the stream broke after {stream.chunks} chunks: {reply.failure}")
+    if not stream.chunks:
+        raise BadAnswerError(
+            f"answered 200 without one event; found {_found(reply.body)}, expected lines 'data: {{...}}'"
+        )
+    if not stream.done:
+        raise BadAnswerError(f"the stream ended after {stream.chunks} chunks without 'data: [DONE]'")
+    if stream.tokens is None:
+        raise BadAnswerError(
+            "no chunk held usage.completion_tokens, although stream_options.include_usage was asked for"
+        )
+    return stream
 
 
 def read_stream(lines: Sequence[tuple[float, bytes]]) -> Stream:

@@ -10,9 +10,10 @@ import ctypes
 import errno
 import fcntl
 import hashlib
+import io
 import os
 import stat
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils._connections import FetchError, shown
 from ansible_collections.baremetal.inference.plugins.module_utils._parallel import Job
@@ -143,19 +144,24 @@ class _Partial:
         """Of the bytes written so far, in hex."""
         return self._hash.hexdigest()
 
-    def append(self, chunk: bytes | memoryview) -> None:
+    def append(self, chunk: memoryview) -> None:
         """Write and hash. Raises TargetError when the file system refuses."""
-        try:
-            self._file.write(chunk)
-        except OSError as exc:
-            raise self._error(exc) from exc
-        self._count(chunk)
+        while chunk:
+            try:
+                # A disk that fills up takes less than all of it before it refuses.
+                written = self._file.write(chunk)
+            except OSError as exc:
+                raise self._error(exc) from exc
+            self._count(chunk[:written])
+            chunk = chunk[written:]
         if self.length - self._begun >= WRITE_OUT:
             _begin_to_write(self._file.fileno(), self._begun, self.length - self._begun)
             self._begun = self.length
 
     def restart(self) -> None:
         """Forget what is there."""
+        if not self.length:
+            return
         self._file.seek(0)
         self._file.truncate()
         self.length = self._begun = 0
@@ -168,7 +174,6 @@ class _Partial:
     def publish(self, dest: str) -> None:
         """Rename the file to ``dest``, complete and readable for all, and close it. Raises TargetError."""
         try:
-            self._file.flush()
             os.fchmod(self._file.fileno(), 0o644)
             os.fsync(self._file.fileno())
             os.replace(self.path, dest)
@@ -176,7 +181,7 @@ class _Partial:
         except OSError as exc:
             raise self._error(exc) from exc
 
-    def _open_locked(self) -> Any:
+    def _open_locked(self) -> io.FileIO:
         while True:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(self.path, flags, 0o600)
@@ -184,12 +189,14 @@ class _Partial:
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 os.close(descriptor)
                 raise OSError(errno.ELOOP, "")
-            file = open(descriptor, "r+b")  # noqa: SIM115
+            # Without a buffer: what is written here is large, or a whole file.
+            file = io.FileIO(descriptor, "r+")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Another process may have published or removed it between the two calls.
-                if os.path.exists(self.path) and os.path.samestat(found, os.stat(self.path)):
-                    return file
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(found, os.stat(self.path)):
+                        return file
             except OSError:
                 file.close()
                 raise

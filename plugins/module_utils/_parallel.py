@@ -22,8 +22,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils._connections i
     TransferError,
     shown,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._crew import STEP, Load, processors
+from ansible_collections.baremetal.inference.plugins.module_utils._ends import Ends
 
 MEBIBYTE = 1024 * 1024
+# Files that are ended at once: the disk takes what they wait for together.
+ENDS = 8
 
 
 class Target(Protocol):
@@ -110,6 +114,8 @@ class Fetch:
         self._open: list[Job] = []
         self._buffers: list[mmap.mmap] = []
         self._buffers_left = 2 * pace.connections
+        self._threads = 0
+        self._ends, self._ending = Ends(ENDS), 0
         self._lock = threading.Condition()
         self._failure: BaseException | None = None
         self._limit = _Limit(pace.limit)
@@ -125,16 +131,28 @@ class Fetch:
 
         A file that is long enough already is not looked at: whoever made the job has to.
         """
-        threads = [threading.Thread(target=self._work, daemon=True) for _number in range(self._pace.connections)]
-        for thread in threads:
-            thread.start()
+        load = Load()
+        threads = [self._begin() for _number in range(min(self._pace.connections, processors()))]
+        # It may grow meanwhile.
         for thread in threads:
             # Not one long wait: a signal ends it.
             while thread.is_alive():
-                thread.join(0.5)
+                can_grow = self._threads < self._pace.connections
+                thread.join(STEP if can_grow else 0.5)
+                if can_grow and thread.is_alive() and load.leaves_time():
+                    threads.append(self._begin())
+        self._ends.close()
         if self._failure:
             raise self._failure
         return self.transferred
+
+    def _begin(self) -> threading.Thread:
+        with self._lock:
+            self._threads += 1
+            self._lock.notify_all()
+        thread = threading.Thread(target=self._work, daemon=True)
+        thread.start()
+        return thread
 
     def _work(self) -> None:
         stream = self._open_stream()
@@ -165,7 +183,7 @@ class Fetch:
 
     def _next(self) -> Part | None:
         # One connection for each file as long as there are files: what comes in order needs not wait in memory.
-        if self._waiting and len(self._open) < self._pace.connections:
+        if self._waiting and self._ending < ENDS and len(self._open) - self._ending < self._threads:
             self._open.append(self._waiting.popleft())
             return self._part_of(self._open[-1])
         # Its first part says how the source gives a file; the others wait for that.
@@ -248,14 +266,23 @@ class Fetch:
         with self._lock:
             job.active -= 1
             last = job in self._open and job.target.length >= job.size and not job.active
+            self._ending += last
             self._lock.notify_all()
         if last:
-            # It may take its time; the others go on.
+            self._ends.add(lambda: self._end(job))
+
+    def _end(self, job: Job) -> None:
+        failure = None
+        try:
             job.done()
-            with self._lock:
-                self._open.remove(job)
-                self.files_done += 1
-                self._lock.notify_all()
+        except BaseException as exc:  # Whatever it is, the caller gets it.
+            failure = exc
+        with self._lock:
+            self._failure = self._failure or failure
+            self._ending -= 1
+            self._open.remove(job)
+            self.files_done += failure is None
+            self._lock.notify_all()
 
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds

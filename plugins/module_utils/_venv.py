@@ -23,7 +23,9 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 TOOL = "uv"
 
 # What uv and pip are told elsewhere on the host must not decide what comes into the environment.
-FOREIGN_SETTINGS = re.compile(r"(UV|PIP)_.*|VIRTUAL_ENV|CONDA_PREFIX|PYTHON(HOME|PATH|STARTUP|USERBASE)")
+FOREIGN_SETTINGS = re.compile(
+    r"(UV|PIP|PYC)_.*|VIRTUAL_ENV|CONDA_PREFIX|PYTHON(HOME|PATH|PYCACHEPREFIX|STARTUP|USERBASE)"
+)
 
 
 class VenvError(ValueError):

@@ -100,7 +100,7 @@ def mark_served(root: str, manifests: Sequence[Manifest], state_dir: str) -> Non
     """Give each revision that an instance is about to leave the time of now: it is the one to go back to."""
     for repository, wanted in _wanted(manifests).items():
         directory = os.path.join(root, repository)
-        for revision in linked_revisions(directory, state_dir) - wanted:
+        for revision in _revisions_of(directory, _links(state_dir)) - wanted:
             # A store that may not be written to is not pruned either.
             with contextlib.suppress(OSError):
                 os.utime(os.path.join(directory, revision, STAMP_NAME))
@@ -142,11 +142,26 @@ def is_shared(path: str, proc: str = "/proc") -> bool:
 
 
 def linked_revisions(directory: str, state_dir: str) -> set[str]:
-    """Return the revisions of a repository's directory to which any instance's symlink leads, running or not."""
+    """Return the revisions of a repository's directory to which any instance's symlink leads, running or not, or that
+    of a state that an instance can go back to."""
+    return _revisions_of(directory, [*_links(state_dir), *_kept_links(state_dir)])
+
+
+def _links(state_dir: str) -> list[str]:
+    return [os.path.join(state_dir, name, "model") for name in _names(state_dir)]
+
+
+def _kept_links(state_dir: str) -> list[str]:
+    slots = [os.path.join(state_dir, name, "slots") for name in _names(state_dir)]
+    # One that is still being made counts too.
+    return [os.path.join(top, name, "model") for top in slots for name in _names(top)]
+
+
+def _revisions_of(directory: str, links: Iterable[str]) -> set[str]:
     found = set()
     top = os.path.realpath(directory) + "/"
-    for name in _names(state_dir):
-        target = os.path.realpath(os.path.join(state_dir, name, "model"))
+    for link in links:
+        target = os.path.realpath(link)
         if target.startswith(top):
             found.add(target[len(top) :].split("/")[0])
     return found

@@ -207,7 +207,6 @@ journal:
   elements: str
 """
 
-import os
 import re
 import ssl
 from typing import Any
@@ -221,12 +220,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils._endpoint impo
     request_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
-from ansible_collections.baremetal.inference.plugins.module_utils._instance import (
-    API_KEY,
-    InstanceError,
-    endpoint_of,
-    read_secrets,
+from ansible_collections.baremetal.inference.plugins.module_utils._installed import (
+    InstalledError,
+    NotInstalledError,
+    endpoint_in,
+    read_text,
+    secrets_in,
+    worth_masking,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils._instance import API_KEY, read_secrets
 from ansible_collections.baremetal.inference.plugins.module_utils._ready import Wait, Watch, wait_until_ready
 from ansible_collections.baremetal.inference.plugins.module_utils._unit import (
     Unit,
@@ -272,10 +274,6 @@ TALKS = ("chat", "chat_stream", "responses")
 
 class OptionError(Exception):
     """An option, or a file that it names, cannot be used; the message is the whole sentence."""
-
-
-class NotInstalledError(Exception):
-    """The host has no such instance yet; the message is the whole sentence."""
 
 
 class Endpoint:
@@ -325,28 +323,21 @@ class Endpoint:
         models: tuple[str, ...] = ()
         instance = self.params["instance"]
         if instance and not (self.params["url"] and self.params["model"]):
-            path = os.path.join(self.params["config_dir"], f"{instance}.yaml")
-            text = _read(path)
-            if text is None:
-                raise NotInstalledError(f"instance {instance} is not installed on this host: {path} is not there")
-            try:
-                url, models = endpoint_of(text)
-            except InstanceError as exc:
-                raise OptionError(f"{path}: {exc}") from exc
+            url, models = endpoint_in(self.params["config_dir"], instance)
         if self.params["model"]:
             models = (self.params["model"],)
         return (self.params["url"] or url).rstrip("/"), models
 
     def _api_key(self) -> str:
         given, instance = self.params["api_key_file"], self.params["instance"]
-        path = given or (os.path.join(self.params["config_dir"], f"{instance}.secrets") if instance else "")
-        text = _read(path) if path else None
-        if text is None and given:
-            raise OptionError(f"api_key_file: {path} is not on this host")
         # An instance may have no secrets, or others than the key; a server that wants one says so with 401.
-        secrets = read_secrets(text or "")
-        # Masking what is shorter, a switch such as 1 or true, would spoil the journal and hide nothing.
-        self.secrets += [value for name, value in secrets.items() if name == API_KEY or len(value) > 5]
+        secrets = secrets_in(self.params["config_dir"], instance) if instance and not given else {}
+        if given:
+            text = read_text(given)
+            if text is None:
+                raise OptionError(f"api_key_file: {given} is not on this host")
+            secrets = read_secrets(text)
+        self.secrets += worth_masking(secrets)
         return self.params["api_key"] or secrets.get(API_KEY, "")
 
     def _tls(self) -> ssl.SSLContext:
@@ -358,19 +349,6 @@ class Endpoint:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
-
-
-def _read(path: str) -> str | None:
-    """Return the text of a file, None where there is none."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return None
-    except PermissionError as exc:
-        raise OptionError(f"{path} is for root only; run the task with become: true") from exc
-    except (OSError, ValueError) as exc:
-        raise OptionError(f"{path} cannot be read: {exc}") from exc
 
 
 def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]]:
@@ -483,7 +461,7 @@ def main() -> None:
         if module.check_mode:
             module.exit_json(changed=False, skipped=True, ok=None, msg=f"Not verified: {exc}.")
         module.fail_json(ok=False, msg=f"{exc}.")
-    except (OptionError, UnitError) as exc:
+    except (InstalledError, OptionError, UnitError) as exc:
         module.fail_json(ok=False, msg=f"{exc}.")
     if not result["ok"]:
         module.fail_json(changed=False, **result)

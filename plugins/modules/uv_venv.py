@@ -15,6 +15,7 @@ description:
   - It is built under a hidden name and renamed at the end, so nothing can start from half an environment.
   - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. No configuration of
     uv or pip on the host has a say.
+  - It comes with its bytecode, since those who run it may not write there.
   - uv itself is pinned in the lock and comes from the same index, to C(ROOT/uv-VERSION/uv). The host needs Python, but
     neither pip nor the venv package. uv is not installed into the environment.
   - In check mode everything that can be known beforehand is checked all the same - Python's version, the machine, the
@@ -267,6 +268,9 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
             "--require-hashes",
             "--only-binary",
             ":all:",
+            # The service's user writes nothing here: each process would compile 5,000 files at each start, and spend
+            # 20.8 s of CPU time in place of 9.2 s on what vLLM 0.32.0 imports.
+            "--compile-bytecode",
             "--python",
             f"{partial}/bin/python",
             locked,

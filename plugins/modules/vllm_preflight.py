@@ -91,6 +91,12 @@ units:
       (C(unit), C(quadlet)).
   type: dict
   returned: success
+stale:
+  description:
+    - Instances of O(ports) that run with other files, or another image, than are there by now.
+  type: list
+  elements: str
+  returned: success
 switched:
   description: Instances of O(ports) that are there with a unit of another kind than they will have.
   type: list
@@ -166,6 +172,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._files import 
     unit_path,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._ports import Listener, listeners
+from ansible_collections.baremetal.inference.plugins.module_utils._slots_restore import stale_ones
 
 GENERATORS = "/usr/lib/systemd/system-generators/podman-system-generator"
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
@@ -202,6 +209,7 @@ def main() -> None:
         installed=sorted(units),
         missing_libraries=missing(module, module.params["libraries"]),
         units=units,
+        stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
             name for name in module.params["ports"] if units.get(name, "") not in ("", wanted(module, container, name))
         ],

@@ -67,7 +67,8 @@ options:
     type: path
   connections:
     description:
-      - How many parts of files are fetched at once. Each takes 16 MiB of memory.
+      - How many parts of files are fetched at once at most. Each takes 16 MiB of memory.
+      - It begins with one for each processor, and adds more unless hashing and copying keep the processors busy.
     type: int
     default: 8
     version_added: 0.4.0

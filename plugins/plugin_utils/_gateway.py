@@ -76,9 +76,9 @@ def address_of(host: str, hostvars: HostVariables) -> str:
 
 
 def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars: HostVariables) -> dict[str, Any]:
-    """Return what keepalived is told of the gateways with this shared address: ``own``, ``others``, ``priority``."""
+    """Return what keepalived is told of the gateways with this shared address: ``own`` and ``others``."""
     if not options["address"]:
-        return {"own": "", "others": [], "priority": 0}
+        return {"own": "", "others": []}
     members = [
         host
         for host in groups.get(options["peers"], [])
@@ -99,7 +99,7 @@ def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars:
                 "set gateway_host_address for it"
             ) from None
     others = [address for host, address in addresses.items() if host != gateway]
-    return {"own": addresses[gateway], "others": others, "priority": 150 - members.index(gateway)}
+    return {"own": addresses[gateway], "others": others}
 
 
 def read_clients(wanted: Any) -> tuple[list[Client], list[str]]:

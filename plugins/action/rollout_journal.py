@@ -1,0 +1,202 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping, Sequence
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout import verdict
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import (
+    JOURNAL,
+    State,
+    append,
+    boot_id,
+    read,
+    started_at,
+    state_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._table import hosts_in_words
+
+# Registered on localhost by the play that decides; it is read as it is, since it is as large as the fleet.
+PLAN = "__rollout"
+ARGUMENT_SPEC = {
+    "state": {"type": "str", "choices": ["begun", "noted", "waving", "waved", "stopped", "ended"], "default": "noted"},
+    "step": {"type": "str", "default": ""},
+    "detail": {"type": "str", "default": ""},
+    "failed": {"type": "raw", "default": {}},
+    "gates": {"type": "list", "elements": "dict", "default": []},
+    "slots": {"type": "dict", "default": {}},
+    "measured": {"type": "list", "elements": "dict", "default": []},
+    "baselines": {"type": "dict", "default": {}},
+    "gateways": {"type": "list", "elements": "dict", "default": []},
+    "wave": {"type": "int", "default": 0},
+}
+
+
+class ActionModule(ActionBase):
+    """Keeps the journal of a rollout on the controller; no connection is made."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        variables = task_vars or {}
+        host, rollout = variables["inventory_hostname"], variables["hostvars"].raw_get("localhost")[PLAN]
+        path = os.path.join(rollout["directory"], rollout["id"], JOURNAL)
+        found: dict[str, Any] = {}
+        try:
+            if options["state"] == "begun":
+                _begin(path, rollout)
+            for event in _events(host, options):
+                append(path, event)
+            if options["state"] in _WAYS:
+                found = _WAYS[options["state"]](path, rollout, options)
+        except OSError as exc:
+            where = exc.filename or path
+            raise AnsibleActionFail(f"{where}: {exc.strerror}; the journal of the rollout is kept there") from exc
+        return {
+            **result,
+            "changed": False,
+            "journal": path,
+            "turn": rollout["hosts"].get(host, {}),
+            "mark": {key: rollout.get(key) for key in ("id", "kind", "user", "controller")},
+            "detail": _detail(options),
+            "baselines": _baselines(options["slots"], options["measured"]),
+            "figures": {entry["item"]: entry["figures"] for entry in options["gates"] if entry.get("figures")},
+            **found,
+        }
+
+
+def _events(host: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is noted for a host: the counters of gateways, the figures of gates, the step that begins."""
+    events: list[dict[str, Any]] = [
+        {"event": "gateway", "gateway": entry["item"], "started": entry["started"], "frontends": entry["frontends"]}
+        for entry in options["gateways"]
+        if "frontends" in entry
+    ]
+    for entry in options["gates"]:
+        if "verdicts" in entry:
+            name = entry["item"]
+            figures = {"before": options["baselines"].get(name) or None, "after": entry.get("figures") or None}
+            gate = {"event": "gate", "host": host, "instance": name, "verdicts": entry["verdicts"]}
+            events.append({**gate, **figures})
+    if options["step"]:
+        events.append({"event": "step", "host": host, "step": options["step"], "detail": _detail(options)})
+    return events
+
+
+def _detail(options: Mapping[str, Any]) -> str:
+    return " ".join(filter(None, [options["detail"], what_failed(options["failed"])]))
+
+
+def _baselines(
+    slots: Mapping[str, Mapping[str, Any]], measured: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return what each instance did before: as it was measured at the beginning of the turn, else as it was kept."""
+    fresh = {entry["item"]: entry.get("figures") or {} for entry in measured if "item" in entry}
+    kept = {name: (slot.get("good") or {}).get("record") or {} for name, slot in slots.items()}
+    return {name: fresh.get(name) or record for name, record in kept.items()}
+
+
+def what_failed(result: Any) -> str:
+    """Return the message of a failed task; of a loop those of the items that failed."""
+    if not isinstance(result, dict):
+        return str(result or "")
+    items = [entry for entry in result.get("results") or [] if isinstance(entry, dict) and entry.get("failed")]
+    if items:
+        return "; ".join(dict.fromkeys(what_failed(entry) for entry in items))
+    return str(result.get("msg") or _what_is_down(result))
+
+
+def _what_is_down(result: Mapping[str, Any]) -> str:
+    """Return which servers a gateway does not find up; gateway_server leaves it to its caller whether that is wrong."""
+    down = [
+        f"{name} ({entry.get('why') or entry['state']})"
+        for name, entry in (result.get("servers") or {}).items()
+        if not (entry["up"] and entry["state"] == "ready")
+    ]
+    return f"not in service at the gateway {result.get('item')}: {', '.join(down)}" if down else ""
+
+
+def _begin(path: str, rollout: Mapping[str, Any]) -> None:
+    """Make the journal, and close those of the rollouts that this one goes on from."""
+    os.makedirs(os.path.dirname(path), mode=0o700)
+    # The worker's parent is ansible-playbook itself.
+    process = {"pid": os.getppid(), "pid_started": started_at(os.getppid()), "boot": boot_id()}
+    for event in rollout["events"]:
+        append(path, {**event, **process} if event["event"] == "begun" else event)
+    for earlier in rollout["resumes"]:
+        append(os.path.join(rollout["directory"], earlier, JOURNAL), {"event": "ended", "result": "interrupted"})
+
+
+def _waving(path: str, _rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    append(path, {"event": "wave", "wave": options["wave"], "state": "begun"})
+    return {}
+
+
+def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Close a wave: a host whose turn never ended cannot be reached. Returns why the rollout stops, if it does."""
+    number = options["wave"]
+    hosts = [host for names in rollout["waves"][number]["hosts"].values() for host in names]
+    state = state_of(read(path))
+    for host in hosts:
+        if host in state.unfinished() or host in state.untouched():
+            at = state.steps.get(host, "")
+            detail = "the host cannot be reached" + (f" since the step {at}; it is out of service" if at else "")
+            append(path, {"event": "step", "host": host, "step": "out" if at else "failed", "detail": detail})
+    state = state_of(read(path))
+    failed = state.failed()
+    append(
+        path, {"event": "wave", "wave": number, "state": "ended", "failed": [host for host in hosts if host in failed]}
+    )
+    reason = verdict(rollout["waves"], number, failed, rollout["limits"])
+    last = number == len(rollout["waves"]) - 1
+    if reason:
+        append(path, {"event": "stopped", "reason": reason})
+    return {"stop": reason if not last else "", "lost": sorted(failed)}
+
+
+def _end(path: str, _rollout: Mapping[str, Any], _options: Mapping[str, Any]) -> dict[str, Any]:
+    """Close the journal; return the result and what is to be said of it."""
+    state = state_of(read(path))
+    failed = state.failed()
+    result = "stopped" if state.stopped else "failed" if failed else "done"
+    append(path, {"event": "ended", "result": result})
+    return {"result": result, "message": _message(state, result)}
+
+
+def _message(state: State, result: str) -> str:
+    """Return what happened, with what to do where that is something."""
+    done = [host for host, step in state.steps.items() if step == "done"]
+    lines = [f"{len(done)} of {len(state.clusters)} hosts are done"]
+    if state.stopped:
+        lines.append(f"stopped: {state.stopped}")
+    ends = {
+        "rolled_back": "back on what it ran before",
+        "failed": "as it was",
+        "skipped": "skipped, as it was",
+        "out": "OUT OF SERVICE",
+    }
+    for host in state.failed():
+        lines.append(f"{host}: {ends[state.steps[host]]}: {state.details[host]}")
+    if state.untouched():
+        lines.append(f"not begun: {hosts_in_words(state.untouched())}")
+    if result != "done":
+        lines.append("Mend what failed and run it again: hosts that are done are left alone")
+    return "\n".join(lines)
+
+
+def _stop(path: str, _rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Note that the rollout ends here, and why."""
+    reason = _detail(options)
+    append(path, {"event": "stopped", "reason": reason})
+    return {"stop": reason}
+
+
+_WAYS = {"waving": _waving, "waved": _wave, "stopped": _stop, "ended": _end}

@@ -1,0 +1,142 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import getpass
+import platform
+from typing import Any, Collection, Mapping, Sequence
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway import GatewayError
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout import RolloutError, Wave, waves_of
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import new_id
+from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout import (
+    Seen,
+    by_cluster,
+    concerned_of,
+    events_of,
+    known_rollouts,
+    lock_hosts,
+    pace_of,
+    said_of,
+    serving_of,
+    shared_option,
+    turns_of,
+)
+
+SEEN = "__rollout_seen"
+# A pattern that no host matches.
+NOBODY = "localhost:!localhost"
+NOTHING = {
+    "fetching": NOBODY,
+    "controller_host": NOBODY,
+    "order": NOBODY,
+    "serial": 1,
+    "hosts": {},
+    "waves": [],
+    "locks": {},
+    "gateways": [],
+    "events": [],
+}
+ARGUMENT_SPEC = {
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "kind": {"type": "str", "choices": ["change", "rollback"], "default": "change"},
+}
+
+
+class ActionModule(ActionBase):
+    """Decides on the waves of a rollout on the controller; no connection is made."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        variables = task_vars or {}
+        hostvars, groups = variables["hostvars"], variables["groups"]
+        seen = {host: hostvars.raw_get(host).get(SEEN) for host in options["hosts"]}
+        try:
+            found = self._decide(options, {host: entry for host, entry in seen.items() if entry}, groups, hostvars)
+        except (RolloutError, GatewayError, FleetError) as exc:
+            raise AnsibleActionFail(f"nothing was changed: {exc}") from exc
+        return {**result, "changed": False, **found}
+
+    def _decide(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any) -> dict[str, Any]:
+        if not seen:
+            raise RolloutError(
+                "no host was looked at; put hosts into the group 'inference', or name some by -e rollout_hosts=PATTERN"
+            )
+        concerned = concerned_of(options["hosts"], seen)
+        base = _base(str(shared_option("state_dir", seen)), set(groups.get("all", [])))
+        if not concerned:
+            return {**base, **NOTHING, "said": [f"Nothing to do: all of {len(seen)} hosts are as the inventory says"]}
+        concerns = {entry.cluster for entry in concerned}
+        clusters = {cluster: seen_in for cluster, seen_in in by_cluster(seen).items() if cluster in concerns}
+        paces = {cluster: pace_of(seen_in) for cluster, seen_in in clusters.items()}
+        serving = serving_of(clusters, options["kind"], groups, hostvars, self._loader)
+        waves = waves_of(concerned, serving, paces, shared_option("order", seen))
+        turns = turns_of(waves, seen, groups, hostvars)
+        who = {"user": getpass.getuser(), "controller": platform.node(), "kind": options["kind"]}
+        locks = lock_hosts(turns, groups, hostvars)
+        begun = {**who, "resumes": base["resumes"], "locks": locks}
+        return {
+            **base,
+            **who,
+            **_order(waves, clusters),
+            # Check mode ends with the plan.
+            **({"order": NOBODY} if self._task.check_mode else {}),
+            "fetching": NOBODY if self._task.check_mode else list(turns),
+            "controller_host": NOBODY if self._task.check_mode else "localhost",
+            "hosts": turns,
+            "locks": locks,
+            "gateways": list(dict.fromkeys(gateway for turn in turns.values() for gateway in turn["gateways"])),
+            "limits": {cluster: shared_option("max_failures", seen_in) for cluster, seen_in in clusters.items()},
+            "said": said_of(waves, turns, options["kind"]),
+            "events": events_of(str(base["id"]), waves, turns, seen, begun),
+        }
+
+
+def _base(directory: str, known: Collection[str]) -> dict[str, Any]:
+    """Return the name of the rollout, and what earlier ones of this controller have left on ``known`` hosts."""
+    before = [entry for entry in known_rollouts(directory) if not entry.running]
+    dead = [entry for entry in before if not entry.ended and not entry.hosts.isdisjoint(known)]
+    return {
+        "id": new_id(),
+        "directory": directory,
+        "resumes": [entry.id for entry in dead],
+        "left": [
+            {"id": entry.id, "cluster": cluster, "host": host}
+            for entry in dead
+            for cluster, host in entry.locks.items()
+            if host in known
+        ],
+        # Whatever lock they have left is nobody's.
+        "stale": [entry.id for entry in before],
+    }
+
+
+def _order(waves: Sequence[Wave], clusters: Mapping[str, Seen]) -> dict[str, Any]:
+    """Return the waves, and the hosts as a play takes them."""
+    pauses = {cluster: shared_option("pause", seen) for cluster, seen in clusters.items()}
+    confirms = {cluster: shared_option("confirm", seen) for cluster, seen in clusters.items()}
+    # Each wave begins with a name of its own, which stands for the controller.
+    names = [f"rollout-wave-{number + 1}" for number in range(len(waves))]
+    return {
+        "order": [host for name, wave in zip(names, waves) for host in (name, *wave.all_hosts())],
+        "serial": [len(wave.all_hosts()) + 1 for wave in waves],
+        "waves": [
+            {
+                "name": name,
+                "canary": wave.canary,
+                "hosts": wave.hosts,
+                "pause": max(pauses[cluster] for cluster in wave.hosts),
+                "confirm": any(confirms[cluster] for cluster in wave.hosts),
+            }
+            for name, wave in zip(names, waves)
+        ],
+    }

@@ -1,0 +1,25 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.baremetal.inference.plugins.module_utils import _gateway_table
+
+
+def gateway_table(results: Mapping[str, Mapping[str, Any]], width: int = _gateway_table.WIDTH) -> str:
+    """Return who is in service at which gateway, and who took out the others, as a table of text."""
+    try:
+        return _gateway_table.gateway_table(dict(results), width)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise AnsibleFilterError(f"gateway_table: expected results of gateway_server by gateway: {exc!r}") from exc
+
+
+class FilterModule:
+    """Filters of what gateways say."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gateway_table": gateway_table}

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Threads that wait for the disk, so that the connections need not: one for each file that is being ended."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Callable
+
+
+class Ends:
+    """Does what it is given, ``most`` things at once, in threads that are begun when they are needed."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._todo: deque[Callable[[], None]] = deque()
+        self._lock = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._free = 0
+        self._closed = False
+
+    def add(self, work: Callable[[], None]) -> None:
+        """Have something done, which has to look after its errors itself."""
+        with self._lock:
+            self._todo.append(work)
+            if self._free < len(self._todo) and len(self._threads) < self._most:
+                thread = threading.Thread(target=self._run, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            else:
+                self._lock.notify()
+
+    def close(self) -> None:
+        """Wait until all is done."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._free += 1
+                while not self._todo and not self._closed:
+                    self._lock.wait()
+                self._free -= 1
+                if not self._todo:
+                    return
+                work = self._todo.popleft()
+            work()

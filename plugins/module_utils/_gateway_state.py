@@ -1,0 +1,171 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What HAProxy's admin socket tells of servers and services, read. No I/O."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import Iterator, Mapping
+
+# One connection is answered by one worker, so that its figures and states belong together.
+LOOK = "show info;show servers state;show stat"
+READY, DRAIN, MAINT = "ready", "drain", "maint"
+# The gateway's own proxies; a service is called after an instance, whose name has no colon.
+OWN = "gateway:"
+# Bits of srv_admin_state: set in the configuration, inherited, by a resolver or by hand.
+_MAINT, _DRAIN = 0x01 | 0x02 | 0x04 | 0x20 | 0x40, 0x08 | 0x10
+# srv_op_state: starting (slowly) and running; 0 is stopped, 3 asks for no new sessions.
+_RUNNING = ("1", "2")
+_STATES, _STATS = "\n# be_id ", "\n# pxname,"
+
+
+class StateError(ValueError):
+    """HAProxy's answer cannot be read; the message says what was found, as a clause."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server: ``state`` is what was asked of it, ``up`` what its checks say, ``why`` the one that says otherwise."""
+
+    name: str
+    backend: str
+    host: str
+    port: int
+    state: str
+    up: bool
+    why: str = ""
+    sessions: int = 0
+    queued: int = 0
+    requests: int = 0
+    errors: int = 0
+    retries: int = 0
+    redispatches: int = 0
+    weightless: bool = False
+
+    @property
+    def address(self) -> str:
+        """Where it is reached."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def serves(self) -> bool:
+        """Whether new requests go to it."""
+        return self.state == READY and self.up
+
+
+@dataclass(frozen=True)
+class View:
+    """HAProxy at a time. ``started`` is another text whenever its counters have begun anew; ``pid`` is the worker's."""
+
+    pid: int
+    started: str
+    servers: Mapping[str, Server]
+    frontends: Mapping[str, Mapping[str, int]]
+
+    def backends(self) -> dict[str, dict[str, int]]:
+        """Return the servers of each service, and how many of them are in service."""
+        found: dict[str, dict[str, int]] = {}
+        for server in self.servers.values():
+            entry = found.setdefault(server.backend, {"ready": 0, "servers": 0})
+            entry["servers"] += 1
+            entry["ready"] += server.serves
+        return found
+
+
+def read_view(text: str) -> View:
+    """Return what HAProxy's answer to LOOK tells. Raises StateError."""
+    info, found, rest = text.partition(_STATES)
+    states, also, stats = rest.partition(_STATS)
+    # Half an answer would lack servers.
+    if not found or not also or not text.endswith("\n\n"):
+        raise StateError(f"its answer is not whole, it ends with {text[-60:]!r}")
+    told = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
+    try:
+        rows = list(csv.DictReader(f"pxname,{stats}".splitlines()))
+        return View(
+            pid=int(told["Pid"]),
+            started=f"{told['Pid']}-{told['Start_time_sec']}",
+            servers=_servers(f"# be_id {states}", rows),
+            frontends={
+                row["pxname"]: _frontend(row)
+                for row in rows
+                if row["svname"] == "FRONTEND" and not row["pxname"].startswith(OWN)
+            },
+        )
+    except (KeyError, TypeError, ValueError) as exc:
+        raise StateError(f"its answer cannot be read ({exc!r})") from exc
+
+
+def read_kept(text: str) -> dict[str, str]:
+    """Return the state of each server in what the gateway keeps over restarts; nothing of what cannot be read."""
+    _version, _newline, states = text.partition("\n")
+    try:
+        return {row["srv_name"]: _state(row) for row in _rows(states)}
+    except (KeyError, ValueError):
+        return {}
+
+
+def _rows(states: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of ``show servers state`` from its heading on."""
+    lines = states.splitlines()
+    columns = lines[0][2:].split() if lines else []
+    for line in lines[1:]:
+        if line.strip():
+            yield dict(zip(columns, line.split(" ")))
+
+
+def _state(row: Mapping[str, str]) -> str:
+    admin = int(row["srv_admin_state"])
+    if admin & _MAINT:
+        return MAINT
+    # A weight of 0 lets no new requests come either.
+    return DRAIN if admin & _DRAIN or int(row["srv_uweight"]) == 0 else READY
+
+
+def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, Server]:
+    figures = {(row["pxname"], row["svname"]): row for row in stats}
+    return {
+        row["srv_name"]: _server(row, figures[row["be_name"], row["srv_name"]])
+        for row in _rows(states)
+        if not row["be_name"].startswith(OWN)
+    }
+
+
+def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> Server:
+    up = row["srv_op_state"] in _RUNNING
+    return Server(
+        name=row["srv_name"],
+        backend=row["be_name"],
+        host=row["srv_addr"],
+        port=int(row["srv_port"]),
+        state=_state(row),
+        up=up,
+        why="" if up else _why(stat),
+        sessions=int(stat["scur"] or 0),
+        queued=int(stat["qcur"] or 0),
+        requests=int(stat["stot"] or 0),
+        # eresp has the answers that it cut too; what clients gave up is none of its faults.
+        errors=sum(int(stat[name] or 0) for name in ("hrsp_5xx", "econ", "eresp")),
+        retries=int(stat["wretr"] or 0),
+        redispatches=int(stat["wredis"] or 0),
+        weightless=int(row["srv_uweight"]) == 0,
+    )
+
+
+def _why(stat: Mapping[str, str]) -> str:
+    """Return the check that took a server out: the agent's, or that of its health."""
+    kind = "agent" if "(agent)" in stat["status"] else "check"
+    said = stat["last_agt"] or stat["agent_desc"] if kind == "agent" else stat["last_chk"] or stat["check_desc"]
+    return f"{stat[f'{kind}_status'].lstrip('* ')}: {said}".strip(": ")
+
+
+def _frontend(row: Mapping[str, str]) -> dict[str, int]:
+    return {
+        "requests": int(row["req_tot"] or 0),
+        "ok": sum(int(row[f"hrsp_{kind}"] or 0) for kind in ("1xx", "2xx", "3xx")),
+        "client_errors": int(row["hrsp_4xx"] or 0),
+        "server_errors": int(row["hrsp_5xx"] or 0),
+        "denied": int(row["dreq"] or 0),
+    }

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What still runs in workers of HAProxy that a reload has replaced, read from /proc.
+
+They answer no admin socket any more, and count for nothing in the figures of the worker that took over. Each request is
+a connection of its own to its server, so their open connections are their requests.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from typing import Counter, Dict, Tuple
+
+ESTABLISHED = "01"
+Ends = Dict[Tuple[str, int], int]
+
+
+def replaced_sessions(worker: int, proc: str = "/proc") -> Ends:
+    """Return how many connections the workers before ``worker`` have, by address and port of their servers.
+
+    Nothing where there are none, and where they cannot be seen.
+    """
+    others = _siblings(worker, proc)
+    if not others:
+        return {}
+    inodes = {inode for pid in others for inode in _sockets(pid, proc)}
+    found: Counter[tuple[str, int]] = Counter()
+    for table in ("tcp", "tcp6"):
+        for inode, end in far_ends(_read(f"{proc}/{worker}/net/{table}")).items():
+            if inode in inodes:
+                found[end] += 1
+    return dict(found)
+
+
+def far_ends(table: str) -> dict[str, tuple[str, int]]:
+    """Return socket inode -> address and port of the other end of what is connected in /proc/net/tcp or tcp6."""
+    found = {}
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == ESTABLISHED:
+            address, port = fields[2].split(":")
+            found[fields[9]] = (_address(address), int(port, 16))
+    return found
+
+
+def _address(digits: str) -> str:
+    """Return an address as the kernel prints it: words of 32 bits in the order of the machine."""
+    words = [int(digits[start : start + 8], 16) for start in range(0, len(digits), 8)]
+    packed = b"".join(socket.htonl(word).to_bytes(4, "big") if _LITTLE else word.to_bytes(4, "big") for word in words)
+    return str(ipaddress.ip_address(packed))
+
+
+_LITTLE = socket.htonl(1) != 1
+
+
+def _siblings(worker: int, proc: str) -> list[int]:
+    """Return the other processes of the worker's program that have the same parent."""
+    parent, command = _parent(worker, proc)
+    if parent <= 1:
+        return []
+    pids = [int(entry) for entry in os.listdir(proc) if entry.isdigit()]
+    return [pid for pid in pids if pid != worker and _parent(pid, proc) == (parent, command)]
+
+
+def _parent(pid: int, proc: str) -> tuple[int, str]:
+    """Return the parent of a process and its command; 0 where there is no such process any more."""
+    # The command stands in brackets and may hold blanks and brackets itself.
+    head, _bracket, rest = _read(f"{proc}/{pid}/stat").rpartition(")")
+    return (int(rest.split()[1]), head.partition("(")[2]) if rest else (0, "")
+
+
+def _sockets(pid: int, proc: str) -> list[str]:
+    directory = f"{proc}/{pid}/fd"
+    try:
+        targets = [_target(f"{directory}/{descriptor}") for descriptor in os.listdir(directory)]
+    except OSError:  # it has ended
+        return []
+    return [target[8:-1] for target in targets if target.startswith("socket:[")]
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:  # closed meanwhile
+        return ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The journal of a rollout: one line of JSON for each thing that happened, on the controller.
+
+A line is on the disk before the step that it announces begins, so that a journal that breaks off says where.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+JOURNAL = "journal.jsonl"
+# Steps that end a host's turn, and what they mean for the rollout.
+GOOD, BAD = ("done",), ("failed", "rolled_back", "skipped", "out")
+
+
+@dataclass
+class State:
+    """What a journal says: ``steps`` is the last step of each host, ``result`` is empty while it was never ended."""
+
+    begun: Mapping[str, Any] = field(default_factory=dict)
+    clusters: dict[str, str] = field(default_factory=dict)
+    steps: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
+    stopped: str = ""
+    result: str = ""
+
+    def failed(self) -> dict[str, str]:
+        """Return the hosts whose turn ended badly, with their clusters."""
+        return {host: self.clusters.get(host, "") for host, step in self.steps.items() if step in BAD}
+
+    def unfinished(self) -> list[str]:
+        """Return the hosts whose turn has begun and not ended."""
+        return [host for host, step in self.steps.items() if step not in (*GOOD, *BAD)]
+
+    def untouched(self) -> list[str]:
+        """Return the hosts whose turn has not begun."""
+        return [host for host in self.clusters if host not in self.steps]
+
+
+def new_id(now: float | None = None) -> str:
+    """Return a name for a rollout: its time in UTC and four hexadecimal digits."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now)) + f"-{secrets.token_hex(2)}"
+
+
+def append(path: str, event: Mapping[str, Any], now: float | None = None) -> None:
+    """Add an event to a journal; it is on the disk when this returns. Raises OSError."""
+    line = json.dumps({"at": round(time.time() if now is None else now, 3), **event}, ensure_ascii=False) + "\n"
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        # Turns of several hosts write from processes of their own.
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":
+            # What a killed controller has left of a line is not to spoil this one.
+            line = "\n" + line
+        os.write(handle, line.encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read(path: str) -> list[dict[str, Any]]:
+    """Return the events of a journal; a line that was cut off is left out. Raises OSError."""
+    events = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and "event" in event:
+                events.append(event)
+    return events
+
+
+def state_of(events: list[dict[str, Any]]) -> State:
+    """Return what the events of a journal amount to."""
+    state = State()
+    for event in events:
+        kind, host = event["event"], str(event.get("host", ""))
+        if kind == "begun":
+            state.begun = event
+        elif kind == "host":
+            state.clusters[host] = str(event.get("cluster", ""))
+        elif kind == "step":
+            state.steps[host] = str(event["step"])
+            state.details[host] = str(event.get("detail") or "")
+        elif kind == "stopped":
+            state.stopped = str(event.get("reason", ""))
+        elif kind == "ended":
+            state.result = str(event.get("result", ""))
+    return state
+
+
+def is_running(begun: Mapping[str, Any]) -> bool:
+    """Return whether the process that began a rollout on this controller is still there."""
+    pid, started = begun.get("pid"), begun.get("pid_started")
+    if not isinstance(pid, int) or started is None or begun.get("boot") != boot_id():
+        return False
+    return bool(started_at(pid) == started)
+
+
+def started_at(pid: int) -> int | None:
+    """Return when a process was started, in ticks since the boot, None where there is none.
+
+    A number of a process is used again; with its start it is one process.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            # The name, which may hold anything, ends with the last parenthesis.
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def boot_id() -> str:
+    """Return what tells this boot of the controller from others, empty where that is not known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a rollout would change on a host, from what was seen there. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils._strategies import MULTI_NODE
+
+# What of a plan is shown beside its arguments and environment.
+SHOWN = ("release", "vllm_version", "model", "revision", "image", "runtime")
+GOOD, PREVIOUS = "good", "previous"
+
+Plans = Mapping[str, Mapping[str, Any]]
+Slots = Mapping[str, Mapping[str, Any]]
+
+
+def shown(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a plan what is kept with a slot and compared in reports; no secrets are in a plan."""
+    return {**{key: plan.get(key) for key in SHOWN}, "args": plan.get("args") or {}, "env": plan.get("env") or {}}
+
+
+def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+    """Return what applying ``plans`` changes: by instance ``before``, ``after``, ``args``, ``env`` and ``files``.
+
+    ``files`` names what would be written, by instance; an instance that it does not name changes where it is stale.
+    """
+    found = {}
+    for name, plan in plans.items():
+        slot = slots.get(name) or {}
+        if not files.get(name) and not slot.get("stale"):
+            continue
+        before = (slot.get(GOOD) or {}).get("plan")
+        found[name] = _change(before, shown(plan), files.get(name) or [])
+    return found
+
+
+def spanning(plans: Plans) -> list[str]:
+    """Return the instances that span several hosts: to stop one of their hosts is to stop all of the instance."""
+    return [name for name, plan in plans.items() if plan.get("strategy") in MULTI_NODE]
+
+
+def returns_of(slots: Slots, in_turn: bool = False) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return what going back changes, as changes_of does, and why instances cannot.
+
+    What is installed and was never found good goes back to what was good last; what is good, to what was before it.
+    ``in_turn``: a rollout was interrupted in the middle of this host; what is good there had not been changed yet.
+    """
+    found, problems = {}, []
+    for name, slot in slots.items():
+        good, installed = slot.get(GOOD), slot.get("digest")
+        passed = good is not None and installed == good["digest"]
+        target = slot.get(PREVIOUS) if passed and not in_turn else good
+        if not target:
+            problems.append(f"{name}: nothing to go back to: no earlier state of it was kept on this host")
+        elif target["digest"] != installed:
+            change = _change((good or {}).get("plan"), target.get("plan") or {}, [])
+            found[name] = {**change, "to": target["digest"]}
+    return found, problems
+
+
+def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any], files: Sequence[str]) -> dict[str, Any]:
+    return {
+        "before": {key: before.get(key) for key in SHOWN} if before else None,
+        "after": {key: after.get(key) for key in SHOWN},
+        "args": _differences((before or {}).get("args"), after.get("args")) if before else {},
+        "env": _differences((before or {}).get("env"), after.get("env")) if before else {},
+        "files": sorted(files),
+    }
+
+
+def _differences(before: Any, after: Any) -> dict[str, list[Any]]:
+    """Return the keys that differ, each with its old and its new value."""
+    old, new = before or {}, after or {}
+    return {key: [old.get(key), new.get(key)] for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
+
+
+def in_words(changes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what changes in one line; the same text for the same change, so that equal hosts are told together."""
+    return "; ".join(f"{name}: {_words(change)}" for name, change in changes.items())
+
+
+def _words(change: Mapping[str, Any]) -> str:
+    before, after = change.get("before"), change["after"]
+    if before is None:
+        return f"{after.get('model')} by release {after.get('release')}" + (
+            " (what ran before is not known)" if change.get("files") else ""
+        )
+    pairs = [(key, before.get(key), after.get(key)) for key in SHOWN if before.get(key) != after.get(key)]
+    texts = [f"{key} {_short(old)} -> {_short(new)}" for key, old, new in pairs]
+    for kind in ("args", "env"):
+        texts += [f"{key} {_short(old)} -> {_short(new)}" for key, (old, new) in (change.get(kind) or {}).items()]
+    # The same plan in other files: the user, a limit of the unit, a secret.
+    return ", ".join(texts) or f"{', '.join(change.get('files') or []) or 'started anew'}"
+
+
+def _short(value: Any) -> str:
+    text = "(none)" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

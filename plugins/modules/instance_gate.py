@@ -1,0 +1,330 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: instance_gate
+short_description: Ask a vLLM instance a fixed set of prompts and measure it
+version_added: 0.6.0
+description:
+  - Warms an instance of the role P(baremetal.inference.vllm#role), asks it prompts whose answers are known, and
+    measures tokens per second and the time to the first token of streamed chats. It fails where an answer is not the
+    expected one, or where a figure is worse than a share of that of an earlier run.
+  - It is meant for an instance that serves nobody else at the time; requests of others would be measured with it.
+  - It changes nothing. It runs on the host that serves, asks the instance at its own address and needs no Python
+    library there. That the instance is ready is waited for by M(baremetal.inference.endpoint).
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Where the instance is not installed or does not answer, there is nothing to ask yet; the module then skips and
+        says so. A running one is asked as without check mode.
+  diff_mode:
+    support: none
+    details: It changes nothing.
+options:
+  instance:
+    description:
+      - Name of the instance. Address, served model name and API key are read from O(config_dir)C(/NAME.yaml) and
+        O(config_dir)C(/NAME.secrets).
+    type: str
+    required: true
+  config_dir:
+    description: Directory with the files of O(instance).
+    type: path
+    default: /etc/vllm
+  prompts:
+    description:
+      - What is asked, one after the other, with temperature 0. Each one is a dictionary with C(prompt); C(expect), a
+        text that the answer must contain, or C(expect_any), a list of texts of which it must contain one (without
+        either any text will do); C(system), a system message; and C(max_tokens), by default 256, in which what a model
+        thinks before it answers counts.
+    type: list
+    elements: dict
+    default: []
+  warm:
+    description: Requests before anything is asked or measured; the first ones after a start are slow.
+    type: int
+    default: 2
+  measure:
+    description:
+      - What is measured. C(prompts), by default 8, is the number of streamed chats, C(streams), by default 4, how many
+        of them run at a time, C(max_tokens), by default 64, the limit of each answer. With C(prompts) 0 nothing is
+        measured.
+      - C(ignore_eos), by default V(false), lets the model go on to C(max_tokens) where its answer would end before, so
+        that there is more to measure of one that answers in a few tokens. What it says then may be no answer that the
+        server can read, and the stream would fail; try it before.
+      - The prompts are of about 25 tokens and differ each time, so that no cache of prefixes answers them.
+    type: dict
+    default: {}
+  baseline:
+    description:
+      - RV(figures) of an earlier run. Empty, the instance is only measured.
+      - Figures that were measured with another C(streams), C(prompts), C(max_tokens), C(ignore_eos) or O(accelerator)
+        are not compared, and RV(verdicts) says so.
+    type: dict
+    default: {}
+  accelerator:
+    description: What the instance runs on; it is kept with the figures, since those of another model say nothing.
+    type: str
+    default: ""
+  throughput_share:
+    description: The measured tokens per second must be at least this share of those of O(baseline).
+    type: float
+    default: 0.8
+  first_token_share:
+    description: The median time to the first token of O(baseline), divided by the measured one, must be at least this.
+    type: float
+    default: 0.8
+  first_token_slack:
+    description: A median time to the first token that is at most so many seconds longer than before is always good.
+    type: float
+    default: 0.05
+  tries:
+    description: How often is measured until the figures are good enough. The best measurement counts.
+    type: int
+    default: 3
+  pause:
+    description: Seconds before a measurement that fell short is made again.
+    type: float
+    default: 5
+  request_timeout:
+    description: Seconds until an answer must be complete.
+    type: float
+    default: 60
+notes:
+  - Reading the secrets needs root (C(become)).
+"""
+
+EXAMPLES = r"""
+- name: Measure an instance before it is changed
+  baremetal.inference.instance_gate:
+    instance: chat
+    accelerator: "{{ accelerator }}"
+  become: true
+  register: before
+
+- name: Ask and measure it after the change
+  baremetal.inference.instance_gate:
+    instance: chat
+    accelerator: "{{ accelerator }}"
+    prompts:
+      - prompt: What is 6 times 7? Answer with the number alone.
+        expect: "42"
+      - prompt: Which city is the capital of France?
+        system: Answer in one word.
+        expect_any: [Paris, paris]
+    baseline: "{{ before.figures }}"
+  become: true
+
+- name: Ask only, and measure nothing
+  baremetal.inference.instance_gate:
+    instance: chat
+    prompts:
+      - prompt: Is the fleet ready?
+        expect: The fleet is ready.
+    measure:
+      prompts: 0
+  become: true
+"""
+
+RETURN = r"""
+passed:
+  description: Whether every gate was passed; null when there was nothing to ask (check mode).
+  returned: always, unless an option was refused
+  type: bool
+msg:
+  description: On failure everything that is wrong, with the figures before and now, else one line.
+  returned: always
+  type: str
+url:
+  description: The address that was asked.
+  returned: always, unless an option was refused
+  type: str
+model:
+  description: The model name that was asked.
+  returned: always, unless an option was refused
+  type: str
+verdicts:
+  description: The gates that were come to, in order.
+  returned: when something was asked
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: >-
+        V(warm), V(prompt 1) and so on, V(measure) (that every measured stream came to its end), V(baseline) (why
+        nothing was compared), V(throughput), V(first_token).
+      type: str
+    ok:
+      description: Whether it was passed.
+      type: bool
+    detail:
+      description: What came back, or what was wrong with it.
+      type: str
+figures:
+  description: What was measured; empty where nothing was, or where a stream failed.
+  returned: when something was asked
+  type: dict
+  contains:
+    tokens_per_second:
+      description: Completion tokens of all streams as the server counted them, by RV(figures.seconds).
+      type: float
+    first_token_s:
+      description: Median of the seconds from before the connection until the first chunk with text, reasoning included.
+      type: float
+    first_token_p90_s:
+      description: The same, of which nine of ten streams were not slower.
+      type: float
+    requests:
+      description: Streams that were measured.
+      type: int
+    seconds:
+      description: From the first request to the end of the last stream.
+      type: float
+    tokens:
+      description: Completion tokens of all streams.
+      type: int
+    prompts:
+      description: As in O(measure).
+      type: int
+    streams:
+      description: As in O(measure).
+      type: int
+    max_tokens:
+      description: As in O(measure).
+      type: int
+    ignore_eos:
+      description: V(1) where O(measure) has it.
+      type: int
+    accelerator:
+      description: As in O(accelerator), where it is given.
+      type: str
+"""
+
+import re
+import ssl
+from dataclasses import replace
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._gates import (
+    GateError,
+    limits_of,
+    load_of,
+    message,
+    prompts_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._gates_host import Asker, Gates
+from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils._installed import (
+    InstalledError,
+    NotInstalledError,
+    endpoint_in,
+    secrets_in,
+    worth_masking,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._instance import API_KEY
+from ansible_collections.baremetal.inference.plugins.module_utils._unit import mask
+
+ARGUMENTS = {
+    "instance": {"type": "str", "required": True},
+    "config_dir": {"type": "path", "default": "/etc/vllm"},
+    "prompts": {"type": "list", "elements": "dict", "default": []},
+    "warm": {"type": "int", "default": 2},
+    "measure": {"type": "dict", "default": {}},
+    "baseline": {"type": "dict", "default": {}},
+    "accelerator": {"type": "str", "default": ""},
+    "throughput_share": {"type": "float", "default": 0.8},
+    # Tokens of text, not of an account.
+    "first_token_share": {"type": "float", "default": 0.8, "no_log": False},
+    "first_token_slack": {"type": "float", "default": 0.05, "no_log": False},
+    "tries": {"type": "int", "default": 3},
+    "pause": {"type": "float", "default": 5},
+    "request_timeout": {"type": "float", "default": 60},
+}
+
+
+class Instance:
+    """The instance on this host, as its files tell it."""
+
+    def __init__(self, name: str, config_dir: str) -> None:
+        if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", name):
+            raise GateError(f"instance: found {name!r}, expected a name such as chat")
+        self.url, models = endpoint_in(config_dir, name)
+        self.name, self.model = name, models[0]
+        values = secrets_in(config_dir, name)
+        self.secrets = worth_masking(values)
+        tls = ssl.create_default_context() if self.url.startswith("https:") else None
+        try:
+            self.client = Client(self.url, values.get(API_KEY, ""), tls)
+        except AddressError as exc:
+            raise GateError(f"instance {name}: {exc}") from exc
+
+    def facts(self) -> dict[str, Any]:
+        return {"url": self.url, "model": self.model}
+
+
+def gates_of(params: dict[str, Any]) -> Gates:
+    """Return what the options ask for; raises GateError."""
+    if params["request_timeout"] <= 0:
+        raise GateError(f"request_timeout: found {params['request_timeout']:g}, expected more than 0 seconds")
+    for name, least in (("warm", 0), ("tries", 1), ("pause", 0)):
+        if params[name] < least:
+            raise GateError(f"{name}: found {params[name]:g}, expected {least} or more")
+    return Gates(
+        prompts=prompts_of(params["prompts"]),
+        warm=params["warm"],
+        load=load_of(params["measure"]),
+        baseline=params["baseline"] or {},
+        limits=limits_of(params),
+        accelerator=params["accelerator"],
+        tries=params["tries"],
+        pause=params["pause"],
+    )
+
+
+def asked(instance: Instance, gates: Gates, timeout: float) -> dict[str, Any]:
+    """Return the values of a run; a server may repeat what it was sent, so its secrets are masked."""
+    figures, verdicts = Asker(instance.client, instance.model, timeout).ask(gates)
+    verdicts = [replace(verdict, detail=mask(verdict.detail, instance.secrets)) for verdict in verdicts]
+    return {
+        "changed": False,
+        **instance.facts(),
+        "passed": all(verdict.ok for verdict in verdicts),
+        "figures": figures,
+        "verdicts": [verdict.row() for verdict in verdicts],
+        "msg": message(f"Instance {instance.name} at {instance.url}", verdicts, figures, gates.baseline),
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    try:
+        gates = gates_of(module.params)
+        instance = Instance(module.params["instance"], module.params["config_dir"])
+        module.no_log_values.update(instance.secrets)
+        if module.check_mode and instance.client.request("GET", "/health", None, 5).status != 200:
+            told = f"Not asked: instance {instance.name} does not answer at {instance.url}."
+            module.exit_json(changed=False, skipped=True, passed=None, msg=told, **instance.facts())
+        result = asked(instance, gates, module.params["request_timeout"])
+    except NotInstalledError as exc:
+        if module.check_mode:
+            module.exit_json(changed=False, skipped=True, passed=None, msg=f"Not asked: {exc}.")
+        module.fail_json(msg=f"{exc}.")
+    except (GateError, InstalledError) as exc:
+        module.fail_json(msg=f"{exc}.")
+    if not result["passed"]:
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

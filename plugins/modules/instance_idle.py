@@ -1,0 +1,180 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: instance_idle
+short_description: Wait until a vLLM instance has nothing to do
+version_added: 0.6.0
+description:
+  - Asks an instance for its gauges until no request runs or waits, and has done so for O(settle) seconds.
+  - Changes nothing, and does not fail where the instance stays busy; see RV(idle).
+  - Where the unit of the instance is not active there is nothing to wait for.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Looks once and does not wait.
+  diff_mode:
+    support: none
+options:
+  instance:
+    description:
+      - Name of the instance of the role P(baremetal.inference.vllm#role).
+    type: str
+    required: true
+  timeout:
+    description:
+      - Seconds to wait.
+    type: float
+    default: 300
+  settle:
+    description:
+      - Seconds for which it has to stay idle.
+    type: float
+    default: 1
+  config_dir:
+    description:
+      - Directory with the files of the instances.
+    type: path
+    default: /etc/vllm
+notes:
+  - Reading the files needs root (C(become)).
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Wait until the instance has answered everybody
+  baremetal.inference.instance_idle:
+    instance: chat
+    timeout: 600
+  become: true
+  register: quiet
+"""
+
+RETURN = r"""
+idle:
+  description: Whether nothing runs or waits on it.
+  type: bool
+  returned: success
+asked:
+  description: Whether it was asked; false where its unit is not active.
+  type: bool
+  returned: success
+running:
+  description: Requests that run.
+  type: int
+  returned: success
+waiting:
+  description: Requests that wait.
+  type: int
+  returned: success
+problem:
+  description: Why what it does is not known, empty where it is.
+  type: str
+  returned: success
+waited_s:
+  description: Seconds that were waited.
+  type: float
+  returned: success
+"""
+
+import os
+import ssl
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils._idle import Load, Quiet, read_load, wait_until_idle
+from ansible_collections.baremetal.inference.plugins.module_utils._instance import InstanceError, endpoint_of
+from ansible_collections.baremetal.inference.plugins.module_utils._unit import Unit, UnitError
+
+# An engine that works reads its sockets within seconds.
+ANSWER = 5.0
+ACTIVE = ("active", "activating", "deactivating", "reloading")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "instance": {"type": "str", "required": True},
+            "timeout": {"type": "float", "default": 300},
+            "settle": {"type": "float", "default": 1},
+            "config_dir": {"type": "path", "default": "/etc/vllm"},
+        },
+        supports_check_mode=True,
+    )
+    module.run_command_environ_update = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
+    options = module.params
+    unit = Unit(f"vllm@{options['instance']}.service", module.run_command)
+    try:
+        if unit.state().active not in ACTIVE:
+            module.exit_json(**result_of(Quiet(True, Load(), 0.0), False))
+        client = client_of(options["instance"], options["config_dir"])
+    except (UnitError, OptionError) as exc:
+        module.fail_json(msg=str(exc))
+
+    def look() -> Load:
+        """Ask the instance; one that has been stopped meanwhile has nothing to do."""
+        load = read_load(client.request("GET", "/metrics", None, ANSWER))
+        return Load(gone=True) if load.problem and unit.state().active not in ACTIVE else load
+
+    timeout, settle = (0.0, 0.0) if module.check_mode else (options["timeout"], options["settle"])
+    try:
+        quiet = wait_until_idle(look, timeout, settle)
+    except UnitError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(**result_of(quiet, True))
+
+
+class OptionError(Exception):
+    """The files of the instance cannot be used; the message is the whole sentence."""
+
+
+def client_of(instance: str, config_dir: str) -> Client:
+    """Return a client of the instance, at the address of its files. Raises OptionError."""
+    path = os.path.join(config_dir, f"{instance}.yaml")
+    try:
+        with open(path, encoding="utf-8") as file:
+            url, _models = endpoint_of(file.read())
+        return Client(url, "", _tls() if url.startswith("https:") else None)
+    except FileNotFoundError as exc:
+        raise OptionError(
+            f"vllm@{instance}.service runs, and {path} is not there to say where it listens; run playbooks/site.yml"
+        ) from exc
+    except PermissionError as exc:
+        raise OptionError(f"{path} is for root only; run the task with become: true") from exc
+    except (OSError, ValueError, InstanceError, AddressError) as exc:
+        raise OptionError(f"{path} cannot be used: {exc}") from exc
+
+
+def _tls() -> ssl.SSLContext:
+    """Return how an instance with a certificate is asked: by its address on its own host, for figures alone."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def result_of(quiet: Quiet, asked: bool) -> dict[str, object]:
+    """Return the values of a run."""
+    load = quiet.load
+    return {
+        "changed": False,
+        "idle": quiet.idle,
+        "asked": asked,
+        "running": load.running,
+        "waiting": load.waiting,
+        "problem": load.problem,
+        "waited_s": round(quiet.seconds, 3),
+    }
+
+
+if __name__ == "__main__":
+    main()

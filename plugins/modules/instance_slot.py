@@ -1,0 +1,322 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: instance_slot
+short_description: Keep what a vLLM instance serves with, and go back to it
+version_added: 0.6.0
+description:
+  - Keeps copies of all files of an instance of the role P(baremetal.inference.vllm#role), its link to the weights and
+    the id of its image as a slot below C(/var/lib/vllm/NAME/slots), and brings such a slot back.
+  - A slot is named after its contents, so that the same state is kept once. It is there whole or not at all.
+  - It downloads nothing, and waits for no readiness; M(baremetal.inference.endpoint) does that.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    details: It names the files that differ and shows nothing of them.
+options:
+  instance:
+    description:
+      - Name of the instance. Only O(state=status) does without, and then tells of all that are on the host.
+    type: str
+  state:
+    description:
+      - V(kept) makes what is installed the good state, to be called when it has answered. It refuses an instance that
+        does not run, or runs with other files than are there.
+      - V(restored) goes back to a kept state. What that needs is looked for first; where anything is missing, nothing
+        is changed. Then the unit is stopped, the files are put back and it is started.
+      - V(status) looks and changes nothing.
+    type: str
+    choices: [kept, restored, status]
+    default: status
+  to:
+    description:
+      - For O(state=restored), V(good) (the last good state), V(previous) (the good one before it), or the name of a
+        slot.
+      - The links C(good) and C(previous) stay as they are until the state is kept again.
+    type: str
+    default: good
+  plan:
+    description:
+      - For O(state=kept), the instance's plan as M(baremetal.inference.serve_plan) returns it; what people want to see
+        of it stays with the slot.
+    type: dict
+    default: {}
+  record:
+    description:
+      - For O(state=kept), figures that were measured, by name. Without it the slot's earlier figures stay.
+    type: dict
+  keep:
+    description:
+      - For O(state=kept), how many slots stay; the good one and the one before it do in any case.
+    type: int
+    default: 2
+  root:
+    description:
+      - Where the host's files are. Tests show a tree of their own here.
+    type: path
+    default: /
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Keep what has just answered
+  baremetal.inference.instance_slot:
+    instance: chat
+    state: kept
+  become: true
+
+- name: Go back to what served last
+  baremetal.inference.instance_slot:
+    instance: chat
+    state: restored
+  become: true
+  register: back
+
+- name: Look at all instances of the host
+  baremetal.inference.instance_slot:
+  become: true
+  register: slots
+"""
+
+RETURN = r"""
+digest:
+  description: Name of the state that is installed; empty where the instance is not.
+  type: str
+  returned: with O(instance)
+good:
+  description: The last good state (C(digest), C(plan), C(record), C(kept_at)), null where none was kept.
+  type: dict
+  returned: with O(instance)
+previous:
+  description: The good state before it in the same form, null where there is none.
+  type: dict
+  returned: with O(instance)
+slots:
+  description: All slots in the same form, with C(damage), a list of what is wrong with each.
+  type: list
+  elements: dict
+  returned: with O(instance)
+installed:
+  description: Whether the instance has its files on the host.
+  type: bool
+  returned: with O(instance)
+missing:
+  description: Files that the instance has not, though its kind does.
+  type: list
+  elements: str
+  returned: with O(instance)
+up:
+  description: Whether its unit runs or is on its way up.
+  type: bool
+  returned: with O(instance)
+running_since:
+  description: When its process was started (UTC), empty where there is none.
+  type: str
+  returned: with O(instance)
+stale:
+  description:
+    - Whether the process was started before the newest change of the instance's files, or from another image than its
+      name stands for by now. A run that was ended between writing and restarting leaves this.
+  type: bool
+  returned: with O(instance)
+differences:
+  description: Files in which what was installed and the slot that was asked for differ; with O(state=restored).
+  type: list
+  elements: str
+  returned: with O(state=restored)
+instances:
+  description: What is said above by the name of the instance.
+  type: dict
+  returned: without O(instance)
+turn:
+  description: What a rollout has noted on the host in C(/var/lib/vllm/rollout.json), null where it has not.
+  type: dict
+  returned: with O(state=status)
+"""
+
+import os
+import platform
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout_look import shown
+from ansible_collections.baremetal.inference.plugins.module_utils._slots import (
+    NAME,
+    SlotError,
+    choose,
+    link_of,
+    utc,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils._slots_host import Host, Slots, is_full, turn_of
+from ansible_collections.baremetal.inference.plugins.module_utils._slots_restore import (
+    Engine,
+    Restore,
+    Service,
+    describe,
+    lacking,
+    stale,
+)
+
+
+class Work:
+    """What the module does for one instance."""
+
+    def __init__(self, module: AnsibleModule, host: Host, engine: Engine, name: str) -> None:
+        self.module, self.host, self.engine, self.name = module, host, engine, name
+        self.slots = Slots(host, name)
+        self.service = Service(name, module.run_command)
+
+    def status(self) -> dict[str, Any]:
+        """Return what is installed and what is kept."""
+        installed, state, started = self.host.is_installed(self.name), self.host.state(self.name), self.service.started
+        kept = {
+            digest: {**(slot.as_dict() if slot else {"digest": digest, **_UNKNOWN}), "damage": damage}
+            for digest, slot, damage in self.slots.all()
+        }
+        shown_links = {which: _without_damage(kept.get(digest)) for which, digest in self._links().items()}
+        return {
+            "installed": installed,
+            "digest": state.digest if installed else "",
+            "missing": self.host.missing(self.name, state) if installed else [],
+            **shown_links,
+            "slots": list(kept.values()),
+            "up": self.service.is_up,
+            "running_since": "" if started is None else utc(started),
+            "stale": installed and stale(self.host, self.slots, state, self.service, self.engine),
+        }
+
+    def keep(self) -> dict[str, Any]:
+        """Make what is installed the good state."""
+        params = self.module.params
+        state, before = self.host.state(self.name), self.slots.good
+        self._refuse_unproven(state)
+        plan = shown(params["plan"]) if params["plan"] else {}
+        arguments = (state, plan, params["record"], params["keep"])
+        changed = self.slots.would_change(*arguments)
+        if changed and not self.module.check_mode:
+            try:
+                with self.slots.locked():
+                    self.slots.keep(*arguments)
+            except OSError as exc:
+                what = "the disk is full; make room there" if is_full(exc) else "see what is wrong there"
+                raise SlotError(
+                    f"{self.slots.directory}: {exc.strerror}: {what}. The slots that were there are as before, and "
+                    "what runs goes on"
+                ) from exc
+        after = state.digest
+        return {"changed": changed, **self.status(), "diff": describe(self.slots.directory, before, after, [])}
+
+    def _refuse_unproven(self, state: Any) -> None:
+        missing = self.host.missing(self.name, state)
+        # In check mode a host may be one that the same run would finish.
+        if self.module.check_mode:
+            return
+        if missing:
+            raise SlotError(
+                f"{', '.join(missing)} not there, so this is no whole instance; run site.yml on this host first. "
+                "Nothing was kept"
+            )
+        if state.image and not state.image.id:
+            raise SlotError(
+                f"the image {state.image.ref} is not in the store of {state.image.engine}, so that nobody can go back "
+                f"to it ({self.engine.trouble}). Nothing was kept"
+            )
+        if not self.service.is_up:
+            raise SlotError(
+                f"{self.service.unit} is {self.service.words}, expected active: only what serves is kept as good"
+            )
+        if stale(self.host, self.slots, state, self.service, self.engine):
+            _when, path = self.host.changed(self.name, state)
+            raise SlotError(
+                f"{self.service.unit} runs with other files or another image than are there (newest: {path}); "
+                "run site.yml, which restarts it. Nothing was kept"
+            )
+
+    def restore(self) -> dict[str, Any]:
+        """Go back to a kept state."""
+        slots = self.slots
+        digest = choose(self.module.params["to"], slots.good, slots.previous, slots.digests())
+        slot = slots.whole(digest)
+        missing = lacking(self.host, slot)
+        if missing:
+            raise SlotError(f"the slot {digest} cannot be brought back: {'; '.join(missing)}. Nothing was changed")
+        work = Restore(self.host, slots, slot, self.service, self.engine)
+        if work.changed and not self.module.check_mode:
+            with slots.locked():
+                work.run()
+            self.service = Service(self.name, self.module.run_command)
+        return {
+            "changed": work.changed,
+            "differences": work.differences,
+            **self.status(),
+            "diff": describe(link_of(self.name), work.before.digest, digest, work.differences),
+        }
+
+    def _links(self) -> dict[str, str]:
+        return {"good": self.slots.good, "previous": self.slots.previous}
+
+
+_UNKNOWN: dict[str, Any] = {"plan": {}, "record": {}, "kept_at": ""}
+
+
+def _without_damage(slot: dict[str, Any] | None) -> dict[str, Any] | None:
+    return {key: value for key, value in slot.items() if key != "damage"} if slot else None
+
+
+def do(module: AnsibleModule) -> dict[str, Any]:
+    """Return the module's result. Raises SlotError."""
+    name, state = module.params["instance"], module.params["state"]
+    if module.params["keep"] < 1:
+        raise SlotError(f"keep: found {module.params['keep']}, expected 1 or more")
+    if name is not None and not NAME.match(name):
+        raise SlotError(f"instance: found {name!r}, expected a name such as chat")
+    engine = Engine(module.run_command)
+    host = Host(module.params["root"], engine.image_id)
+    if name is None:
+        found = {each: Work(module, host, engine, each).status() for each in host.names()}
+        return {"changed": False, "instances": found, "turn": turn_of(host)}
+    work = Work(module, host, engine, name)
+    if state == "kept":
+        return work.keep()
+    if state == "restored":
+        return work.restore()
+    return {"changed": False, **work.status(), "turn": turn_of(host)}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "instance": {"type": "str"},
+            "state": {"type": "str", "choices": ["kept", "restored", "status"], "default": "status"},
+            "to": {"type": "str", "default": "good"},
+            "plan": {"type": "dict", "default": {}},
+            "record": {"type": "dict"},
+            "keep": {"type": "int", "default": 2},
+            "root": {"type": "path", "default": "/"},
+        },
+        required_if=[("state", "kept", ["instance"]), ("state", "restored", ["instance"])],
+        supports_check_mode=True,
+    )
+    module.run_command_environ_update = {"LC_ALL": "C"}
+    # What systemd reads lies in directories that it can enter, whatever root's umask is.
+    os.umask(0o022)
+    try:
+        result = do(module)
+    except (SlotError, OSError) as exc:
+        who = f"instance {module.params['instance']}: " if module.params["instance"] else ""
+        module.fail_json(msg=f"{platform.node()}: {who}{exc}")
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

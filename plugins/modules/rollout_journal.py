@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rollout_journal
+short_description: Keep the journal of a rollout
+version_added: 0.6.0
+description:
+  - Adds lines to the journal of the rollout that M(baremetal.inference.rollout_plan) decided on; the play has
+    registered that
+    on localhost as C(__rollout). A line is on the disk before what it announces begins.
+  - Says whether a rollout goes on after a wave, and how it went at its end.
+  - Runs on the controller; no connection is made.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  state:
+    description:
+      - V(begun) makes the journal, V(waving) begins a wave, V(waved) ends it, V(stopped) notes why no further wave
+        comes, V(ended)
+        closes it.
+    type: str
+    choices: [begun, noted, waving, waved, stopped, ended]
+    default: noted
+  step:
+    description:
+      - The step of the host's turn that begins.
+    type: str
+    default: ""
+  detail:
+    description:
+      - What is to be said of it.
+    type: str
+    default: ""
+  failed:
+    description:
+      - The result of a task that failed, whose message is the detail.
+    type: raw
+    default: {}
+  gates:
+    description:
+      - Results of M(baremetal.inference.instance_gate).
+    type: list
+    elements: dict
+    default: []
+  slots:
+    description:
+      - What M(baremetal.inference.instance_slot) returned as C(instances); the records are the baselines.
+    type: dict
+    default: {}
+  measured:
+    description:
+      - Results of M(baremetal.inference.instance_gate) from before the change, where no record was kept.
+    type: list
+    elements: dict
+    default: []
+  baselines:
+    description:
+      - What each instance did before, as this module has returned it.
+    type: dict
+    default: {}
+  gateways:
+    description:
+      - Results of M(baremetal.inference.gateway_server), whose counters are noted.
+    type: list
+    elements: dict
+    default: []
+  wave:
+    description:
+      - Number of the wave, from 0.
+    type: int
+    default: 0
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: The turn begins
+  baremetal.inference.rollout_journal:
+    step: drain
+"""
+
+RETURN = r"""
+journal:
+  description: Path of the journal.
+  type: str
+  returned: success
+turn:
+  description: What the turn of this host needs to know.
+  type: dict
+  returned: success
+mark:
+  description: C(id), C(kind), C(user) and C(controller) of the rollout, for whoever finds the host in the middle of it.
+  type: dict
+  returned: success
+detail:
+  description: What was noted as the detail of the step.
+  type: str
+  returned: success
+baselines:
+  description: What each instance did before, by instance.
+  type: dict
+  returned: success
+figures:
+  description: What each instance does now, by instance.
+  type: dict
+  returned: success
+stop:
+  description: With O(state=waved), why the rollout stops; empty where it goes on.
+  type: str
+  returned: O(state=waved) or O(state=stopped)
+result:
+  description: With O(state=ended), C(done), C(stopped) or C(failed).
+  type: str
+  returned: O(state=ended)
+message:
+  description: With O(state=ended), what is to be said of it.
+  type: str
+  returned: O(state=ended)
+"""

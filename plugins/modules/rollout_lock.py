@@ -1,0 +1,179 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rollout_lock
+short_description: Let one rollout at a time work on a cluster
+version_added: 0.6.0
+description:
+  - Keeps a file with who rolls out on a cluster, on a host that everybody who works on the cluster can reach.
+  - A lock outlives the process that took it, as the hosts that it left in the middle do. The controller that took
+    it knows
+    whether the process is gone, and names such rollouts in O(stale).
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details: In check mode a lock that is held by somebody else is an error, and none is taken.
+  diff_mode:
+    support: none
+options:
+  cluster:
+    description:
+      - Name of the cluster, empty for hosts that are in none.
+    type: str
+    required: true
+  state:
+    description:
+      - V(taken) takes it or fails with who has it; V(free) gives back that of O(id) and no other.
+    type: str
+    choices: [taken, free]
+    default: taken
+  id:
+    description:
+      - Name of the rollout.
+    type: str
+    required: true
+  holder:
+    description:
+      - Who it is, as a user and a controller; told to others who want the lock.
+    type: str
+    default: ""
+  stale:
+    description:
+      - Rollouts that are known to run no longer; their locks are taken over.
+    type: list
+    elements: str
+    default: []
+  directory:
+    description:
+      - Where the locks are.
+    type: path
+    default: /var/lib/baremetal-rollout
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Be the only one who rolls out on fra1
+  baremetal.inference.rollout_lock:
+    cluster: fra1
+    id: 20261122T030100Z-ab12
+    holder: alice on deploy-1
+  delegate_to: gw-1
+  become: true
+"""
+
+RETURN = r"""
+holder:
+  description: Who had the lock before; empty where nobody had.
+  type: dict
+  returned: success
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import time
+from typing import Any, Iterator
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "cluster": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["taken", "free"], "default": "taken"},
+            "id": {"type": "str", "required": True},
+            "holder": {"type": "str", "default": ""},
+            "stale": {"type": "list", "elements": "str", "default": []},
+            "directory": {"type": "path", "default": "/var/lib/baremetal-rollout"},
+        },
+        supports_check_mode=True,
+    )
+    wishes = module.params
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", wishes["cluster"]) or "no-cluster"
+    path = os.path.join(wishes["directory"], f"{name}.json")
+    try:
+        if wishes["state"] == "taken" and not module.check_mode:
+            os.makedirs(wishes["directory"], mode=0o755, exist_ok=True)
+        with alone(wishes["directory"]):
+            holder = read(path)
+            changed = take(module, path, holder) if wishes["state"] == "taken" else give(module, path, holder)
+    except OSError as exc:
+        module.fail_json(msg=f"{exc.filename or path}: {exc.strerror}; the lock of rollouts is kept there")
+    module.exit_json(changed=changed, holder=holder)
+
+
+@contextlib.contextmanager
+def alone(directory: str) -> Iterator[None]:
+    """Keep others from looking until this one has decided; without a directory there is nothing to look at."""
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read(path: str) -> dict[str, Any]:
+    """Return who holds the lock, empty where nobody does."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            holder = json.load(file)
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        # It is written by rename, so somebody has changed it by hand.
+        return {"id": "an unreadable one", "holder": f"somebody ({path} is no JSON)", "since": ""}
+    return holder if isinstance(holder, dict) else {}
+
+
+def take(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
+    """Take the lock; return whether that changed anything."""
+    wishes = module.params
+    if holder.get("id") == wishes["id"]:
+        return False
+    if holder and holder.get("id") not in wishes["stale"]:
+        cluster = f"cluster {wishes['cluster']}" if wishes["cluster"] else "the hosts without a cluster"
+        module.fail_json(
+            msg=f"{cluster}: {holder.get('holder')} has been rolling out here since {holder.get('since')} "
+            f"({holder.get('id')}); wait for its end. Where that is known to be dead, go on from it with "
+            f"-e rollout_take_over={holder.get('id')}"
+        )
+    if module.check_mode:
+        return True
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    beside = f"{path}.{os.getpid()}"
+    with open(beside, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o644)
+        json.dump({"id": wishes["id"], "holder": wishes["holder"], "since": now}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    return True
+
+
+def give(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
+    """Give the lock back; return whether that changed anything."""
+    if holder.get("id") != module.params["id"]:
+        return False
+    if not module.check_mode:
+        os.unlink(path)
+    return True
+
+
+if __name__ == "__main__":
+    main()

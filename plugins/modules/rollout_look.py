@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rollout_look
+short_description: Put together what a rollout would change on a host
+version_added: 0.6.0
+description:
+  - Compares the plans of a host's instances with what was kept of what they run, and says in words what changes.
+  - Runs on the controller; no connection is made.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  kind:
+    description:
+      - V(change) brings what the inventory says, V(rollback) what was kept.
+    type: str
+    choices: [change, rollback]
+    default: change
+  plans:
+    description:
+      - Plans of the instances, as M(baremetal.inference.serve_plan) returns them.
+    type: dict
+    default: {}
+  slots:
+    description:
+      - What M(baremetal.inference.instance_slot) returned as C(instances).
+    type: dict
+    default: {}
+  turn:
+    description:
+      - What it returned as C(turn).
+    type: dict
+    default: {}
+  files:
+    description:
+      - What M(baremetal.inference.instance_changes) returned as C(changes).
+    type: dict
+    default: {}
+  others:
+    description:
+      - What else changes, in words.
+    type: list
+    elements: str
+    default: []
+  cluster:
+    description:
+      - The host's cluster.
+    type: str
+    default: ""
+  undo:
+    description:
+      - With O(kind=rollback), a rollout of this controller, or V(last) for the newest; hosts that it did not
+        change are left.
+    type: str
+    default: ""
+  directory:
+    description:
+      - Where the journals of rollouts are.
+    type: path
+    default: ""
+  options:
+    description:
+      - How the rollout goes about it on this host.
+    type: dict
+    required: true
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Put it together
+  baremetal.inference.rollout_look:
+    plans: "{{ plan.plans }}"
+    slots: "{{ slots.instances }}"
+    files: "{{ compared.changes }}"
+    options: {canaries: 1}
+"""
+
+RETURN = r"""
+changes:
+  description: By instance C(before), C(after), C(args), C(env) and C(files); in a rollback C(to), the slot of then.
+  type: dict
+  returned: success
+concerned:
+  description: Whether the host needs a turn.
+  type: bool
+  returned: success
+interrupted:
+  description: The rollout that was in the middle of this host, empty where none was.
+  type: str
+  returned: success
+words:
+  description: What changes, in one line.
+  type: str
+  returned: success
+instances:
+  description: The instances of the host.
+  type: list
+  elements: str
+  returned: success
+servers:
+  description: Those of them that gateways know.
+  type: list
+  elements: str
+  returned: success
+running:
+  description: Instances that run.
+  type: list
+  elements: str
+  returned: success
+unmeasured:
+  description: Instances without figures of an earlier gate.
+  type: list
+  elements: str
+  returned: success
+unkept:
+  description: Instances of which nothing was kept that could be gone back to.
+  type: list
+  elements: str
+  returned: success
+"""
