@@ -1,7 +1,7 @@
 # The whole manual of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration vm vm-short bench
+.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration long rollout vm vm-short bench
 
 BIN := .venv/bin
 
@@ -14,7 +14,7 @@ demo:  ## From nothing to a chat answer of a real vLLM on a lab host
 demo-down:  ## Take the demo's lab down without a trace
 	@python3 tools/demo.py down
 
-test: ready lint types sanity molecule vm-short unit parity integration  ## Everything that CI runs
+test: ready lint types sanity molecule unit parity integration  ## Everything that CI runs
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh
@@ -35,13 +35,19 @@ molecule: ready  ## Every scenario, each on fresh lab hosts
 	tests/molecule.sh
 
 unit: ready  ## Unit tests
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q tests/unit -n auto --dist loadfile
 
 parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
-	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity
+	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
 
 integration: ready  ## Tests that need root and lab hosts of their own
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration
+
+long: ready  ## Every scenario with the tests that CI has no time for
+	MOLECULE_LONG=1 tests/molecule.sh
+
+rollout: ready  ## Rollouts of a real vLLM on three lab hosts, with requests all the while and everything that can go wrong
+	$(BIN)/pytest -x tests/rollout
 
 vm: ready  ## NVIDIA's driver out of Debian in a virtual machine, with a real reboot and a new kernel
 	$(BIN)/pytest -x tests/vm
@@ -56,3 +62,5 @@ bench: ready  ## How long things take, each beside a yardstick
 	$(BIN)/python tests/bench/discover.py
 	$(BIN)/python tests/bench/weights.py
 	$(BIN)/python tests/bench/origin.py
+	$(BIN)/python tests/bench/rollout.py
+	$(BIN)/python tests/bench/gateway.py

@@ -125,20 +125,31 @@ def main() -> int:
         "--subject", default=SUBJECT, help=f"what is ready, in the answer (default: {SUBJECT}); give --manifest too"
     )
     parser.add_argument(
+        "--layers",
+        type=int,
+        default=LAYERS,
+        help=f"how many layers (default: {LAYERS}); those beyond cost time and change no answer; give --manifest too",
+    )
+    parser.add_argument(
         "--vocabulary",
         type=Path,
         help=f"{VOCABULARY} or a wheel of oss-harmony (default: that of OUT, or the installed oss-harmony)",
     )
     arguments = parser.parse_args()
-    if arguments.subject != SUBJECT and arguments.manifest == MANIFEST:
-        parser.error("--subject: the catalogue's manifest is of the model that says fleet; name another --manifest")
+    if arguments.layers < LAYERS:
+        parser.error(f"--layers {arguments.layers}: found fewer than the {LAYERS} that the answer needs")
+    if (arguments.subject, arguments.layers) != (SUBJECT, LAYERS) and arguments.manifest == MANIFEST:
+        parser.error(
+            f"--subject, --layers: the catalogue's manifest is of the model of {LAYERS} layers that says {SUBJECT}; "
+            "name another --manifest"
+        )
     repository = arguments.out / "weights" / REPOSITORY
     try:
         if is_current(repository, arguments.manifest):
             print(f"{repository}: up to date")
             return 0
         vocabulary = read_vocabulary(arguments.vocabulary or find_vocabulary(arguments.out))
-        files = build(vocabulary, arguments.subject)
+        files = build(vocabulary, arguments.subject, arguments.layers)
         text = render_manifest(files)
         directory = publish(repository, text, files)
         write(arguments.manifest, text.encode())
@@ -191,7 +202,7 @@ def read_vocabulary(path: Path) -> bytes:
     return content
 
 
-def build(vocabulary: bytes, subject: str = SUBJECT) -> dict[str, bytes]:
+def build(vocabulary: bytes, subject: str = SUBJECT, layers: int = LAYERS) -> dict[str, bytes]:
     """Return the files by name of the model that says that its subject is ready. Raises SmokeError."""
     ranks = parse_vocabulary(vocabulary)
     spoken = {token: f" {subject}" if token == f" {SUBJECT}" else token for token in CHAIN if token[:2] != "<|"}
@@ -202,9 +213,9 @@ def build(vocabulary: bytes, subject: str = SUBJECT) -> dict[str, bytes]:
     ids.update((name, number) for number, name in SPECIAL.items())
     return {
         "chat_template.jinja": TEMPLATE.encode(),
-        "config.json": pretty(config()),
+        "config.json": pretty(config(layers)),
         "generation_config.json": pretty(generation_config()),
-        "model.safetensors": safetensors(tensors(ids)),
+        "model.safetensors": safetensors(tensors(ids, layers)),
         "special_tokens_map.json": pretty(special_tokens()),
         "tokenizer.json": pretty(tokenizer(ranks)).rstrip(b"\n"),
         "tokenizer_config.json": pretty(tokenizer_config()),
@@ -323,7 +334,7 @@ def generation_config() -> dict[str, Any]:
     }
 
 
-def config() -> dict[str, Any]:
+def config(layers: int) -> dict[str, Any]:
     """Return config.json: gpt-oss, smaller, in bfloat16."""
     return {
         "architectures": ["GptOssForCausalLM"],
@@ -337,12 +348,12 @@ def config() -> dict[str, Any]:
         "initial_context_length": 4096,
         "initializer_range": 0.02,
         "intermediate_size": HIDDEN,
-        "layer_types": ["sliding_attention", "full_attention"],
+        "layer_types": ["full_attention" if layer % 2 else "sliding_attention" for layer in range(layers)],
         "max_position_embeddings": 131072,
         "model_type": "gpt_oss",
         "num_attention_heads": HEADS,
         "num_experts_per_tok": EXPERTS,
-        "num_hidden_layers": LAYERS,
+        "num_hidden_layers": layers,
         "num_key_value_heads": KV_HEADS,
         "num_local_experts": EXPERTS,
         "output_router_logits": False,
@@ -388,14 +399,14 @@ def filled(shape: tuple[int, ...], value: float = 0.0, cells: Mapping[tuple[int,
     return Tensor(shape, bytes(data))
 
 
-def tensors(ids: Mapping[str, int]) -> dict[str, Tensor]:
+def tensors(ids: Mapping[str, int], layers: int) -> dict[str, Tensor]:
     """Return the weights by the names of Hugging Face's checkpoints."""
     result = {
         "model.embed_tokens.weight": embedding(ids),
         "lm_head.weight": head(ids),
         "model.norm.weight": filled((HIDDEN,), 1.0),
     }
-    for layer in range(LAYERS):
+    for layer in range(layers):
         attention = marker_attention() if layer == 1 else {}
         for name, tensor in {**silent_layer(), **attention}.items():
             result[f"model.layers.{layer}.{name}"] = tensor

@@ -76,7 +76,8 @@ NEEDED = {
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 
-BOOT_SECONDS = 180
+# A boot has ended once that every instance of vLLM on the host serves, and several start on the same processors.
+BOOT_SECONDS = 900
 # Longer than any unit's TimeoutStopSec here: a host that is restarted stops its services properly.
 STOP_SECONDS = 120
 # Locks that this process holds. What it starts holds them too, so that what a killed run leaves running is waited for.

@@ -7,17 +7,21 @@ root=$1
 install -D "$UV" "$root/run/build/uv"
 install -m 0644 "$LOCK" "$root/run/build/requirements.txt"
 mkdir "$root/run/build/wheels"
-mount --bind "$WHEELS" "$root/run/build/wheels"
+# However this ends: mmdebstrap removes what is below a root that has failed, and these are the mirror's own files.
+mount --bind --options ro "$WHEELS" "$root/run/build/wheels"
+trap 'umount "$root/run/build/wheels"' EXIT
 
 # The role's own way: exactly the lock, nothing but wheels. The cache is on the same file system, so files are linked.
+# mmdebstrap sets the time of every file, so that bytecode must not be compared with it.
 uv() {
   chroot "$root" env -i HOME=/root UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never \
-    UV_CACHE_DIR=/opt/.cache UV_LINK_MODE=hardlink /run/build/uv --quiet "$@"
+    UV_CACHE_DIR=/opt/.cache UV_LINK_MODE=hardlink PYC_INVALIDATION_MODE=UNCHECKED_HASH /run/build/uv --quiet "$@"
 }
 uv venv --python /usr/bin/python3 /opt/vllm
-uv pip sync --require-hashes --only-binary :all: --no-index --find-links /run/build/wheels \
+uv pip sync --require-hashes --only-binary :all: --compile-bytecode --no-index --find-links /run/build/wheels \
   --python /opt/vllm/bin/python /run/build/requirements.txt
 
+trap - EXIT
 umount "$root/run/build/wheels"
 rm -r "$root/run/build" "$root/opt/.cache"
 

@@ -7,22 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from tests.integration.browser import Page, forget, requests_of
+
 TOP = Path(__file__).resolve().parents[2]
-FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--window-size=1400,900",
-)  # fmt: skip
 # Whatever runs of it says so to the console, asks for x, or sets the title.
 MARKUP = "</script><img src='x:y' onerror='document.title=1'>"
 HOSTILE = f"{MARKUP}{{{{ 7*7 }}}}"
@@ -79,67 +74,26 @@ def page(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """A browser with nothing of anybody's in it; the driver is the system's own, so that nothing is fetched."""
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    if not all(programs):
-        pytest.fail("this needs the packages chromium and chromium-driver (tools/bootstrap.sh installs them)")
-    options = webdriver.ChromeOptions()
-    options.binary_location = programs[0]
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    with webdriver.Chrome(options=options, service=Service(programs[1])) as driver:
-        yield driver
-
-
 @pytest.fixture
 def shown(browser, page):
     """The page, freshly opened; nothing that a test does with it may ask a network or complain."""
-    # What the browser shows at its start is its own, and all that was told until now.
-    browser.get("about:blank")
-    for kind in ("browser", "performance"):
-        browser.get_log(kind)
+    forget(browser)
     browser.get(page.as_uri())
-    yield Page(browser)
+    yield FleetPage(browser)
     assert browser.get_log("browser") == []
     assert requests_of(browser) == [page.as_uri()]
 
 
-def requests_of(browser):
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-
-
-class Page:
+class FleetPage(Page):
     """What a user sees and does."""
-
-    def __init__(self, browser):
-        self.browser = browser
-
-    def all(self, selector):
-        return self.browser.find_elements(By.CSS_SELECTOR, selector)
-
-    def one(self, selector):
-        return self.browser.find_element(By.CSS_SELECTOR, selector)
-
-    def script(self, text):
-        return self.browser.execute_script(text)
 
     def hosts(self):
         """Return the names of the hosts that are to be seen, in their order."""
-        # The page works once per frame.
-        self.browser.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+        self.settle()
         return self.script(
             "return [...document.querySelectorAll('main button.t')].filter((tile) => tile.offsetParent)"
             ".map((tile) => tile.title.split('\\n')[0])"
         )
-
-    def type(self, text):
-        field = self.one("#q")
-        field.clear()
-        field.send_keys(text)
 
     def tile(self, name):
         return self.browser.execute_script(
@@ -328,7 +282,7 @@ def test_ten_thousand_hosts(browser, tmp_path):
     assert "10,000 hosts, 80,000 chips, 40 clusters, 1 site: 10,000 seen" in output
     assert len(output.splitlines()) < 70 and path.stat().st_size < 1_500_000
     browser.get(path.as_uri())
-    large = Page(browser)
+    large = FleetPage(browser)
     assert len(large.hosts()) == 10_000
     opened = time.monotonic()
     large.type("c7 gpu-00")

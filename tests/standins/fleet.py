@@ -11,24 +11,13 @@ import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
-from testinfra import get_host
+from tests.lab_host import connect
 
 TOP = Path(__file__).resolve().parents[2]
 INVENTORY = TOP / ".config/molecule/inventory/role"
 HOSTS = ("cpu-12", "cpu-13")
-
-
-def connect(name: str) -> Any:
-    """Return a host over plain SSH: through Ansible each command takes seconds."""
-    lab = Path(os.environ["LAB_HOME"], os.environ["LAB_NAME"], "inventory.json")
-    inventory = json.loads(lab.read_text())["lab"]
-    return get_host(
-        f"ssh://root@{inventory['hosts'][name]['ansible_host']}",
-        ssh_identity_file=inventory["vars"]["ansible_ssh_private_key_file"],
-        ssh_extra_args=inventory["vars"]["ansible_ssh_common_args"],
-    )
 
 
 @dataclass
@@ -64,7 +53,7 @@ class Run:
 
 
 class Fleet:
-    """All hosts of a scenario at once."""
+    """All hosts of a scenario at once, or some of them."""
 
     def __init__(self, play: Path, names: Sequence[str] = HOSTS) -> None:
         self.play_file = play
@@ -74,9 +63,16 @@ class Fleet:
         """Run a shell command that has to succeed; return what each host says."""
         return {name: host.check_output(command) for name, host in self.hosts.items()}
 
-    def play(self, *options: str, limit: str = "all", **variables: Any) -> Run:
+    def cleaned(self) -> Iterator[list[str]]:
+        """Yield a list for a fixture; commands that are put into it are run on all hosts afterwards, the last first."""
+        commands: list[str] = []
+        yield commands
+        for command in reversed(commands):
+            self.run(command)
+
+    def play(self, *options: str, limit: str = "", **variables: Any) -> Run:
         """Run the play once more."""
-        given = ["-i", str(INVENTORY), "-l", limit, "-e", json.dumps(variables), *options]
+        given = ["-i", str(INVENTORY), "-l", limit or ",".join(self.hosts), "-e", json.dumps(variables), *options]
         environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"),

@@ -54,10 +54,24 @@ if words[0] == "info":
     end(0, json.dumps(state["info"]))
 if state.get("down"):
     end(1, err="Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\\n")
+
+
+def by_id(word):
+    wanted = word.rpartition(":")[2]
+    return [entry for entry in state["store"].values() if wanted and entry["Id"].rpartition(":")[2] == wanted]
+
+
 if words[:2] == ["image", "inspect"]:
-    if image not in state["store"]:
+    if image not in state["store"] and not by_id(image):
         end(1, "[]\\n", "Error: No such image: " + image)
-    end(0, json.dumps([state["store"][image]]))
+    end(0, json.dumps([state["store"].get(image) or by_id(image)[0]]))
+if words[0] == "tag":
+    if not by_id(words[1]):
+        end(1, err="Error: No such image: " + words[1])
+    state["store"][image] = by_id(words[1])[0]
+    end(0)
+if words[0] == "inspect" and image in state.get("containers", {{}}):
+    end(0, state["containers"][image] + "\\n")
 if words[0] == "manifest" and state.get("single"):
     end(1, err="no such manifest: " + image if name == "docker" else
         "Error: Treating single images as manifest lists is not implemented\\n")

@@ -13,8 +13,9 @@ import os
 import re
 
 import pytest
-import testinfra
-from serving_host import INVENTORIES, chat, journal, playbook, wait_active
+from serving_host import chat, journal, playbook, wait_active
+
+from tests.lab_host import connect
 
 OUTSIDE = "151.101.2.132"
 LAB_HOME = os.environ["LAB_HOME"]
@@ -27,13 +28,13 @@ NEW = {
 @pytest.fixture(params=["mirror", "cpu-12"])
 def lab_host(request):
     """Each host of the site."""
-    return testinfra.get_host(f"ansible://{request.param}?force_ansible=true", ansible_inventory=INVENTORIES[1])
+    return connect(request.param)
 
 
 @pytest.fixture
 def mirror_is_off():
     """The mirror, with nothing that serves."""
-    mirror = testinfra.get_host("ansible://mirror?force_ansible=true", ansible_inventory=INVENTORIES[1])
+    mirror = connect("mirror")
     mirror.check_output("systemctl stop nginx")
     yield mirror
     mirror.check_output("systemctl start nginx")

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 import serving_host
-from testinfra import get_host
+
+from tests.lab_host import connect
 
 INVENTORY = Path(__file__).resolve().parents[3] / ".config/molecule/inventory/container"
 
@@ -66,7 +67,7 @@ class Served:
         return serving_host.post(path, body, url=self.url)
 
     def wait_active(self) -> None:
-        serving_host.wait_active(self.host, 200, self.unit)
+        serving_host.wait_active(self.host, unit=self.unit)
 
     def wait_started_again(self, before: str) -> None:
         """Wait until another container serves than the one whose id was `before`."""
@@ -76,17 +77,6 @@ class Served:
                 pytest.fail(serving_host.journal(self.host, self.unit))
             time.sleep(1)
         self.wait_active()
-
-
-def connect(name: str):
-    """Return a host over plain SSH: through Ansible each command takes seconds."""
-    lab = Path(os.environ["LAB_HOME"], os.environ["LAB_NAME"], "inventory.json")
-    inventory = json.loads(lab.read_text())["lab"]
-    return get_host(
-        f"ssh://root@{inventory['hosts'][name]['ansible_host']}",
-        ssh_identity_file=inventory["vars"]["ansible_ssh_private_key_file"],
-        ssh_extra_args=inventory["vars"]["ansible_ssh_common_args"],
-    )
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,13 @@ import pytest
 from serving_host import SECRETS, TOP
 
 ANSWER = "The fleet is ready."
-SMOKE = {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0"}
+ARGS = {"kv-cache-memory-bytes": "192M", "distributed-executor-backend": "uni"}
+SMOKE = {
+    "recipe": "baremetal/gpt-oss-smoke",
+    "host": "0.0.0.0",
+    "args": ARGS,
+    "env": {"VLLM_CPU_KVCACHE_SPACE": None},
+}
 
 
 def test_every_instance_answers_the_controller(serving):
@@ -128,9 +134,10 @@ def test_wrong_input_is_refused_before_anything_changes(serving, playbook, varia
     assert [instance.starts() for instance in serving] == before
 
 
+@pytest.mark.long
 def test_a_changed_flag_restarts_that_instance_only_and_once(serving, playbook):
     instances = {
-        "chat": {**SMOKE, "port": 8000, "args": {"max-num-seqs": 8}},
+        "chat": {**SMOKE, "port": 8000, "args": {**ARGS, "max-num-seqs": 8}},
         "second": {**SMOKE, "port": 8001},
     }
     before = [instance.starts() for instance in serving]

@@ -43,7 +43,7 @@ def chat(url: str = URL) -> str:
     return answer["choices"][0]["message"]["content"]
 
 
-def wait_active(host, seconds: int = 150, unit: str = "vllm@chat") -> None:
+def wait_active(host, seconds: int = 400, unit: str = "vllm@chat") -> None:
     """Wait until the unit is active again: it is only when vLLM answers."""
     deadline = time.monotonic() + seconds
     while host.run("systemctl is-active %s", unit).stdout.strip() != "active":

@@ -70,12 +70,12 @@ def test_a_model_that_is_not_whole_is_not_started(serving):
     assert "ssert" in done.stderr
 
 
-def test_nothing_of_the_secrets_is_to_be_seen(serving):
+def test_nothing_of_the_secrets_is_to_be_seen(serving, through_ansible):
     seen = serving.check_output(
         "ps auxww; systemctl show vllm@chat; systemctl cat vllm@chat; journalctl --no-pager; "
         "cat /etc/vllm/chat.yaml /etc/vllm/chat.env /var/lib/vllm/chat/serve; grep -r canary /var/cache/vllm || true"
     )
-    facts = json.dumps(serving.ansible("ansible.builtin.setup"))
+    facts = json.dumps(through_ansible.ansible("ansible.builtin.setup"))
     for secret in SECRETS:
         assert secret not in seen
         assert secret not in facts

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 from serving_host import TOP, playbook, wait_active
 
-from tests.standins.fleet import connect
+from tests.lab_host import connect
 
 INVENTORIES = ("-i", str(TOP / ".config/molecule/inventory/fleet"))
 VENDORS = ("cuda", "rocm", "cann")

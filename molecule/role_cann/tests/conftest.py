@@ -23,7 +23,4 @@ def fleet():
 @pytest.fixture
 def cleaned(fleet):
     """Yield a list; commands that are put into it are run on all hosts after the test, the last first."""
-    commands = []
-    yield commands
-    for command in reversed(commands):
-        fleet.run(command)
+    yield from fleet.cleaned()

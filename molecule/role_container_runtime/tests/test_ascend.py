@@ -108,6 +108,7 @@ def test_what_is_not_accepted_or_not_the_file_that_was_named_is_not_run(ascend, 
     assert not ascend.host.file(HOME).exists
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ascend", ["cpu-12"], indirect=True)
 def test_an_installer_that_fails_or_is_cut_off_is_run_again(ascend, playbook):
     text = ascend.host.check_output("cat %s", DAEMON_JSON)
@@ -129,6 +130,7 @@ def test_an_installer_that_fails_or_is_cut_off_is_run_again(ascend, playbook):
     assert playbook(ascend, **wish(ascend)).changed == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ascend", ["cpu-13"], indirect=True)
 def test_another_version_stays_or_comes_as_the_policy_says(ascend, playbook):
     assert playbook(ascend, **wish(ascend)).rc == 0

@@ -31,10 +31,12 @@ VERSIONS = {
 }
 
 
-def test_the_version_is_the_one_that_plans_count_on(engine):
+@pytest.mark.parametrize("which", VERSIONS, ids="-".join)
+def test_the_version_is_the_one_that_plans_count_on(engines, which):
+    engine = engines[which]
     info = engine.info()
     version = info["ServerVersion"] if engine.name == "docker" else info["version"]["Version"]
-    assert version.startswith(VERSIONS[engine.where, engine.name])
+    assert version.startswith(VERSIONS[which])
 
 
 def test_docker_runs_now_and_at_boot_and_is_held(engines):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.long
 PACKAGES = "docker.io docker-cli containerd runc"
 # A directory that docker.io alone has something in.
 OWN = "/usr/share/docker.io"

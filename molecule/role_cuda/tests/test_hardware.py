@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+ON = ("cpu-12",)
 CHIPS = "/standin/sys/bus/pci/devices/0000:[12ab]0:00.0/device"
 UPGRADE = {"cuda_version": "580.159.04", "cuda_policy": "install"}
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.long
+ON = ("cpu-12",)
 OLD, NEW = "6.1.0-40-amd64", "6.1.0-41-amd64"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+ON = ("cpu-13",)
 UPGRADE = {"cuda_version": "580.159.04", "cuda_policy": "install"}
 SOURCES = "/etc/apt/sources.list.d"
 

@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.standins.fleet import Fleet
+
+FETCH = Path(__file__).resolve().parents[1] / "fetch.yml"
 OLD, NEW = "580.95.05", "580.159.04"
 UPGRADE = {"cuda_version": NEW, "cuda_policy": "install"}
 RUNNING = "systemctl is-active vllm@chat nvidia-persistenced"
@@ -19,6 +24,23 @@ def serving(fleet, cleaned):
     fleet.run("modprobe nvidia_uvm; systemctl start vllm@chat; sleep 1; : >/var/lib/standin/log")
 
 
+def test_what_comes_is_fetched_ahead_and_nothing_changes(fleet, cleaned, serving):
+    # Of a repository that is a directory nothing is fetched.
+    fleet.run("systemd-run --unit=mirror-http python3 -m http.server --directory /srv/nvidia --bind 127.0.0.1 8099")
+    cleaned.append("systemctl stop mirror-http; apt-get clean")
+    state = "dpkg -l | sha256sum; apt-mark showhold; wc -l < /var/lib/standin/log; ls /etc/apt/preferences.d"
+    before = fleet.run(state)
+    ahead, mirror = Fleet(FETCH), {"cuda_mirror": "http://127.0.0.1:8099"}
+    done = ahead.play(**UPGRADE, **mirror)
+    assert done.rc == 0, done.output
+    for fetched in fleet.run("ls /var/cache/apt/archives").values():
+        assert f"nvidia-open_{NEW}" in fetched and f"nvidia-kernel-open-dkms_{NEW}" in fetched and OLD not in fetched
+    missing = {**UPGRADE, "cuda_version": "580.999.99"}
+    assert ahead.play(**missing, **mirror).fails_everywhere("580.999.99")
+    assert fleet.run(state) == before
+    assert set(fleet.run(RUNNING).values()) == {"active\nactive"}
+
+
 def test_a_process_that_is_not_an_instance_stops_the_upgrade(fleet, cleaned, serving):
     fleet.run("systemctl start trainer")
     cleaned.append("systemctl stop trainer")
@@ -27,6 +49,7 @@ def test_a_process_that_is_not_an_instance_stops_the_upgrade(fleet, cleaned, ser
     assert all("stop" not in log for log in fleet.run("cat /var/lib/standin/log").values())
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_leaves_the_old_driver_serving(fleet, serving):
     place = f"/usr/src/nvidia-{NEW}"
     fleet.run(f"mkdir -p {place} && mount -t tmpfs -o size=16k standin {place}")

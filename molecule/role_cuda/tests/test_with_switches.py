@@ -33,6 +33,7 @@ def test_the_fabric_manager_comes_at_the_version_of_the_driver(boards):
     assert boards.hosts["cpu-13"].check_output("ls /standin/sys/module").split().count("ib_umad") == 1
 
 
+@pytest.mark.long
 def test_a_fabric_manager_of_another_version_is_mended(boards):
     boards.run(
         "apt-get -q -y --allow-change-held-packages -o Dir::Etc::preferencesparts=/none install"

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from testinfra import get_host
+
+from tests import lab_host
 
 TOP = Path(__file__).resolve().parents[3]
 INVENTORY = TOP / ".config/molecule/inventory/gateway"
@@ -24,6 +25,7 @@ SERVED = {
     "GET /v1/responses/{response_id}", "POST /v1/responses/{response_id}/cancel",
 }  # fmt: skip
 WRONG = "wrong-" * 8
+SHARED = f"{os.environ['LAB_SUBNET_PREFIX']}.100"
 TELL = """
 import socket, sys
 admin = socket.socket(socket.AF_UNIX)
@@ -141,7 +143,7 @@ def test_keys_change_without_a_reload_and_without_cutting_a_stream(host, ask, co
 
 
 def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out(host, ask, keys):
-    engine = get_host(f"ansible://cpu-12?ansible_inventory={INVENTORY}&force_ansible=true")
+    engine = lab_host.connect("cpu-12")
     engine.check_output("touch /run/engine/stuck")
     try:
         until(lambda: state(host, "cpu-12--chat") == "DOWN (agent)")
@@ -193,3 +195,45 @@ def test_private_keys_belong_to_root_alone(host, directory):
         "haproxy",
     )
     assert all(path.stat().st_mode & 0o077 == 0 for path in (directory / "ca").glob("*.key"))
+
+
+@pytest.fixture
+def gateways():
+    return {name: lab_host.connect(name) for name in ("mirror", "cpu-13")}
+
+
+def holders(gateways):
+    return [name for name, gateway in gateways.items() if f" {SHARED}/" in gateway.check_output("ip -o -4 address")]
+
+
+def test_the_shared_address_moves_only_where_it_has_to(gateways, directory, keys):
+    context = ssl.create_default_context(cafile=str(directory / "ca/ca.crt"))
+
+    def answers():
+        connection = http.client.HTTPSConnection(SHARED, 443, timeout=5, context=context)
+        try:
+            connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {keys['alice']}"})
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    until(answers)
+    (first,) = holders(gateways)
+    second = next(name for name in gateways if name != first)
+    gateways[first].check_output("systemctl stop haproxy")
+    until(lambda: holders(gateways) == [second] and answers())
+    gateways[first].check_output("systemctl start haproxy")
+    # Longer than keepalived takes to see that it is well again and to ask for the address, if it did.
+    until(lambda: gateways[first].run("curl -fs http://127.0.0.1:8404/health").rc == 0)
+    for _look in range(5):
+        time.sleep(2)
+        assert holders(gateways) == [second] and answers()
+    # A gateway without a server runs, and gives way all the same.
+    for name in ("cpu-12--chat", "cpu-13--chat"):
+        tell(gateways[second], f"set server chat/{name} state maint")
+    until(lambda: holders(gateways) == [first] and answers())
+    for name in ("cpu-12--chat", "cpu-13--chat"):
+        tell(gateways[second], f"set server chat/{name} state ready")
+    assert "failed" not in gateways[second].check_output("systemctl --failed --no-legend --plain")

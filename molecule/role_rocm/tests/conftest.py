@@ -34,7 +34,4 @@ def fleet() -> AmdFleet:
 @pytest.fixture
 def cleaned(fleet):
     """Yield a list; commands that are put into it are run on all hosts after the test, the last first."""
-    commands: list[str] = []
-    yield commands
-    for command in reversed(commands):
-        fleet.run(command)
+    yield from fleet.cleaned()

@@ -65,6 +65,7 @@ def test_tools_of_before_rocm_7_are_understood(fleet, cleaned):
     assert done.rc == 0, done.output
 
 
+@pytest.mark.long
 def test_a_new_kernel_gets_its_module_before_it_boots(fleet):
     fleet.run("apt-get -qy install linux-image-6.1.0-41-amd64")
     done = fleet.play()
@@ -76,6 +77,7 @@ def test_a_new_kernel_gets_its_module_before_it_boots(fleet):
     assert loaded(fleet) == {OLD}
 
 
+@pytest.mark.long
 def test_a_kernel_without_headers_is_named(fleet, cleaned):
     cleaned.append("standin boot --kernel 6.1.0-41-amd64")
     fleet.run("standin boot --kernel 6.1.0-99-amd64")
@@ -159,6 +161,7 @@ def test_nothing_is_installed_that_another_key_has_signed(fleet, cleaned):
     fleet.mirror("--publish-key")
 
 
+@pytest.mark.long
 def test_a_disk_that_is_full_leaves_the_old_driver_serving(fleet, serving):
     places = {"cpu-12": "/usr/src/amdgpu-7.1.3-2390945.22.04", "cpu-13": "/usr/src/amdgpu-7.1.3-2390945.24.04"}
     for name, place in places.items():
@@ -198,6 +201,7 @@ def test_an_upgrade_stops_what_uses_the_chips_and_starts_it_again(fleet, serving
     assert fleet.hosts["cpu-12"].check_output("cat /opt/rocm/core/.info/version") == "10.0.0"
 
 
+@pytest.mark.long
 def test_a_build_that_fails_is_named_and_mended_by_the_next_run(fleet, cleaned):
     cleaned.append("rm -f /var/lib/standin/build-fails")
     fleet.run("touch /var/lib/standin/build-fails")

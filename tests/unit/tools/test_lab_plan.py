@@ -57,6 +57,8 @@ def test_shipped_inventory_has_hosts_for_both_releases():
     assert {name: host.image for name, host in hosts.items()} == {
         "mirror": "bookworm",
         "cpu-12": "bookworm",
+        "cpu-12b": "bookworm",
+        "cpu-12c": "bookworm",
         "cpu-13": "trixie",
         "cuda-12": "bookworm",
         "rocm-13": "trixie",

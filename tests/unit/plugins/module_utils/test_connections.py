@@ -10,6 +10,7 @@ import struct
 import threading
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils import _connections
 from ansible_collections.baremetal.inference.plugins.module_utils._connections import (
     Connections,
     FetchError,
@@ -105,3 +106,14 @@ def test_server_that_wants_to_be_left_alone_for_long_is_given_up(answering):
     url, _accepted = answering(f"HTTP/1.1 503 Slow\r\n{DATE}Retry-After: 3600\r\nContent-Length: 0\r\n\r\n")
     with pytest.raises(FetchError, match="HTTP 503 Slow: it wants to be left alone for 3600 s"):
         ask(url)
+
+
+def test_bytes_that_come_slowly_are_handed_on(answering, monkeypatch):
+    monkeypatch.setattr(_connections, "MOMENT", -1)
+    url, _accepted = answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour")
+    connections = Connections(SITE)
+    answer = connections.ask(url, 0, None, url)
+    assert answer.read_into(memoryview(bytearray(10))) == 4
+    # It did not wait for more.
+    assert answer.failure is None
+    connections.close()

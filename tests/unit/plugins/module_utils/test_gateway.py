@@ -416,7 +416,7 @@ def test_a_shared_address_is_watched_and_tells_the_others():
             "inventory_hostname": "gw1", "gateway_interface": "eth0", "gateway_router_id": 51,
             "gateway_address": "10.0.0.9/24",
             "gateway_stats_port": 8404, "__gateway_status_address": "127.0.0.1",
-            "__gateway_plan": {"peers": {"own": "10.0.0.1", "others": ["10.0.0.2"], "priority": 150}},
+            "__gateway_plan": {"peers": {"own": "10.0.0.1", "others": ["10.0.0.2"]}},
         },
     )  # fmt: skip
     lines = [line.strip() for line in text.splitlines()]

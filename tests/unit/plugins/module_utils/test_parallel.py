@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils import _parallel
 from ansible_collections.baremetal.inference.plugins.module_utils._connections import FetchError, TransferError
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings, Wanted, fetch_all
 from ansible_collections.baremetal.inference.plugins.module_utils._parallel import Fetch, Job, Pace
@@ -88,7 +89,8 @@ def test_every_byte_gets_to_its_place_whatever_comes_first(eager_threads, sizes)
     assert (work.files_done, work.files) == (len(sizes), len(sizes))
 
 
-def test_one_connection_for_each_file_while_there_are_files():
+def test_one_connection_for_each_file_while_there_are_files(monkeypatch):
+    monkeypatch.setattr(_parallel, "processors", lambda: 4)
     contents = {f"file {number}": bytes(5000) for number in range(9)}
     source = Source(contents)
     jobs = jobs_of(contents, source)
@@ -97,6 +99,64 @@ def test_one_connection_for_each_file_while_there_are_files():
     # Four files begin at once, or the gate never opens.
     Fetch(jobs, lambda: source, PACE).run()
     assert source.most >= 4
+
+
+@pytest.mark.parametrize(("idle", "most"), [(False, 1), (True, 3)])
+def test_connections_are_added_while_the_processors_are_idle(monkeypatch, idle, most):
+    class Load:
+        """A host that is busy, or not."""
+
+        def leaves_time(self):
+            asked.release()
+            return idle
+
+    # The first connection waits until it was decided several times whether there are to be more.
+    asked, all_of_them, begun = threading.Semaphore(0), threading.Barrier(most, timeout=10), []
+    monkeypatch.setattr(_parallel, "processors", lambda: 1)
+    monkeypatch.setattr(_parallel, "Load", Load)
+    monkeypatch.setattr(_parallel, "STEP", 0.001)
+    contents = {f"file {number}": os.urandom(300) for number in range(9)}
+
+    def fault(part):
+        if threading.current_thread() in begun:
+            return
+        begun.append(threading.current_thread())
+        if not idle:
+            assert all(asked.acquire(timeout=10) for _time in range(3))
+        # With fewer it never opens.
+        all_of_them.wait()
+
+    source = Source(contents, fault)
+    jobs = jobs_of(contents, source)
+    Fetch(jobs, lambda: source, Pace(connections=3, part=100, attempts=3, backoff=0)).run()
+    assert len(begun) == most
+    assert [bytes(job.target.content) for job in jobs] == list(contents.values())
+
+
+def test_connection_does_not_wait_for_the_file_that_is_ended():
+    contents = {"first": os.urandom(250), "second": os.urandom(250)}
+    begun = threading.Event()
+    source = Source(contents, lambda part: begun.set() if part.job.location == "second" else None)
+    jobs = jobs_of(contents, source)
+    ended = []
+    jobs[0].done = lambda: ended.append(begun.wait(10))
+    Fetch(jobs, lambda: source, Pace(connections=1, part=100)).run()
+    assert ended == [True]
+
+
+def test_file_that_cannot_be_ended_stops_the_fetch():
+    contents = {f"file {number}": os.urandom(250) for number in range(20)}
+    source = Source(contents)
+    jobs = jobs_of(contents, source)
+
+    def fail():
+        raise FetchError("wrong")
+
+    jobs[0].done = fail
+    work = Fetch(jobs, lambda: source, Pace(connections=1, part=100))
+    with pytest.raises(FetchError, match="wrong"):
+        work.run()
+    assert work.files_done < work.files
 
 
 def test_part_that_fails_while_others_come_is_tried_on():

@@ -123,6 +123,19 @@ def test_revision_of_an_instance_stays_running_or_not(store, where):
     assert look(store) == [B, C]
 
 
+@pytest.mark.parametrize("slot", ["0123456789abcdef", ".0123456789abcdef.partial"])
+def test_revision_that_an_instance_can_go_back_to_stays(store, slot):
+    instance(store, "chat", C)
+    (store / "state/chat/slots" / slot).mkdir(parents=True)
+    (store / "state/chat/slots" / slot / "model").symlink_to(store / "models/example/tiny" / A)
+    assert linked_revisions(str(store / "models/example/tiny"), str(store / "state")) == {A, C}
+    assert look(store) == [B]
+    # What is served is what is left last; a state that was kept is not served anew by every run.
+    mark_served(str(store / "models"), [WANTED], str(store / "state"))
+    ages = {name: (store / "models/example/tiny" / name / ".verified.json").stat().st_mtime for name in (A, C)}
+    assert ages[A] == 1 and ages[C] > 100
+
+
 def test_revision_that_is_reached_through_another_link_stays(store):
     (store / "shelf").symlink_to(store / "models")
     (store / "state/chat").mkdir()

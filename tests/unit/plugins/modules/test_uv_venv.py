@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -182,7 +183,11 @@ def test_with_the_real_uv(mirror):
     result = mirror.ensure(lock)
     assert result["changed"], result
     python = Path(result["path"], "bin/python")
-    assert subprocess.check_output([python, "-c", "import tiny; print(tiny.version)"], text=True) == "1.0\n"
+    shown = [python, "-v", "-c", "import tiny; print(tiny.version)"]
+    said = subprocess.run(shown, check=True, capture_output=True, text=True)
+    assert said.stdout == "1.0\n"
+    # Nobody who runs it may write there, so what Python compiles has to be there, and to fit after the rename.
+    assert re.search(r"/tiny.*\.pyc matches ", said.stderr), said.stderr
     assert names(mirror.opt) == [Path(result["path"]).name, "uv-9.3"]
     make_wheel(mirror.root / "wheels", "tiny", "1.0", requires_python=">=3.1")  # other bytes under the same name
     run_module("wheel_index", root=str(mirror.root))

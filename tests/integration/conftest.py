@@ -1,0 +1,17 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What several of these tests share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.browser import start
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser for all tests of a file."""
+    with start(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver

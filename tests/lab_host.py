@@ -1,0 +1,24 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hosts of the lab that a test runs in, for testinfra."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from testinfra import get_host
+
+
+def connect(name: str) -> Any:
+    """Return a host over plain SSH: through Ansible each command takes seconds."""
+    lab = Path(os.environ["LAB_HOME"], os.environ["LAB_NAME"], "inventory.json")
+    inventory = json.loads(lab.read_text())["lab"]
+    return get_host(
+        f"ssh://root@{inventory['hosts'][name]['ansible_host']}",
+        ssh_identity_file=inventory["vars"]["ansible_ssh_private_key_file"],
+        ssh_extra_args=inventory["vars"]["ansible_ssh_common_args"],
+    )

@@ -1,0 +1,262 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a rollout decides and keeps on the controller: waves, refusals, journals. No host is connected to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.baremetal.inference.plugins.action.rollout_journal import what_failed
+from ansible_collections.baremetal.inference.plugins.action.rollout_look import touched_by
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import append, read, state_of
+
+TOP = Path(__file__).resolve().parents[4]
+CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}
+OPTIONS = {
+    "canaries": 1, "waves": [2], "order": "clusters", "max_failures": 0, "least": 1, "pause": 0, "confirm": False,
+}  # fmt: skip
+PLAN = {"argv": ["vllm", "serve"], "release": "0.32.0", "model": "m", "args": {"max-num-seqs": 8}, "env": {}}
+HOSTS = ("fra-1", "fra-2", "fra-3", "fra-4", "ber-1", "ber-2")
+WORLD = [
+    {
+        "hosts": "inference",
+        "gather_facts": False,
+        "tasks": [
+            {
+                "baremetal.inference.rollout_look": {
+                    "plans": {"chat": PLAN},
+                    "slots": "{{ slots | default({}) }}",
+                    "turn": "{{ turn | default({}) }}",
+                    "files": "{{ files | default({}) }}",
+                    "cluster": "{{ cluster }}",
+                    "options": "{{ options | combine({'state_dir': state_dir}) }}",
+                },
+                "register": "__rollout_seen",
+            }
+        ],
+    },
+    {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "tasks": [
+            {
+                "baremetal.inference.rollout_plan": {"hosts": "{{ groups.inference }}"},
+                "register": "__rollout",
+            },
+            {"copy": {"content": "{{ __rollout | to_json }}", "dest": "{{ state_dir }}/plan.json"}},
+        ],
+    },
+]
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Runs the plays above over four hosts of one cluster and one of another, with further plays after them."""
+
+    def play(*further, hosts=None, options=None, fails=False):
+        files = {"chat": ["/etc/vllm/chat.yaml"]}
+        known = {name: {"cluster": name[:3], "files": files, **((hosts or {}).get(name) or {})} for name in HOSTS}
+        serving = {"accelerator": "cpu", "vllm_release": "0.32.0", "vllm_instances": CHAT}
+        groups = {
+            "inference": {"hosts": {name: {**serving, **more} for name, more in known.items()}},
+            "cluster_fra": {"hosts": {name: {} for name in known if name.startswith("fra")}},
+            "cluster_ber": {"hosts": {name: {} for name in known if name.startswith("ber")}},
+            "gateways": {"hosts": {"gw-b": {"cluster": "fra"}, "gw-a": {"cluster": "fra"}}},
+        }
+        everyone = {"options": {**OPTIONS, **(options or {})}, "state_dir": str(tmp_path)}
+        (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": groups, "vars": everyone}}))
+        plays = [*WORLD, *further]
+        plays[1]["vars"] = {"state_dir": str(tmp_path)}
+        (tmp_path / "play.yml").write_text(json.dumps(plays))
+        done = subprocess.run(
+            ["ansible-playbook", "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.yml")],
+            cwd=TOP,
+            env={**os.environ, "PATH": f"{TOP}/.venv/bin:{os.environ['PATH']}", "COLUMNS": "400"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        output = done.stdout + done.stderr
+        assert bool(done.returncode) is fails, output
+        found = tmp_path / "plan.json"
+        return (json.loads(found.read_text()) if found.exists() else {}), output
+
+    return play
+
+
+def test_waves_locks_and_gateways_follow_from_the_inventory(site):
+    plan, _output = site()
+    assert plan["serial"] == [2, 3, 2, 2, 2]
+    assert plan["order"] == [
+        "rollout-wave-1", "fra-1", "rollout-wave-2", "fra-2", "fra-3", "rollout-wave-3", "fra-4",
+        "rollout-wave-4", "ber-1", "rollout-wave-5", "ber-2",
+    ]  # fmt: skip
+    assert plan["locks"] == {"fra": "gw-a", "ber": "ber-1"}
+    assert plan["hosts"]["fra-2"]["gateways"] == ["gw-b", "gw-a"]
+    assert plan["hosts"]["fra-2"]["servers"] == ["fra-2--chat"]
+    said = "\n".join(plan["said"])
+    assert "wave 1 of 5 (canary): fra-1" in said
+    assert "behind no gateway, so that only requests that run already are waited for: ber-1, ber-2" in said
+
+
+def test_hosts_that_are_as_they_should_be_are_left_alone(site):
+    same = {name: {"files": {}} for name in ("fra-1", "fra-2", "ber-1", "ber-2")}
+    plan, _output = site(hosts=same)
+    assert set(plan["hosts"]) == {"fra-3", "fra-4"}
+    nothing, _output = site(hosts={name: {"files": {}} for name in ("fra-3", "fra-4")} | same)
+    assert nothing["said"] == ["Nothing to do: all of 6 hosts are as the inventory says"]
+    assert nothing["order"] == "localhost:!localhost"
+
+
+def test_a_host_in_the_middle_of_a_turn_comes_first_though_nothing_differs(site):
+    plan, _output = site(hosts={"fra-3": {"files": {}, "turn": {"id": "old-1"}}})
+    assert plan["waves"][0]["hosts"] == {"fra": ["fra-3"]}
+    assert plan["hosts"]["fra-3"]["words"] == "go on after old-1"
+
+
+def test_options_that_hosts_of_a_cluster_do_not_agree_on_are_refused(site):
+    odd = {"fra-2": {"options": {**OPTIONS, "canaries": 2}}}
+    _plan, output = site(hosts=odd, fails=True)
+    assert "rollout_canaries is 1 for fra-1 and 2 for fra-2: set it alike for all hosts of a cluster" in output
+
+
+def test_what_would_leave_no_server_is_refused_before_anything(site):
+    _plan, output = site(options={"canaries": 0, "waves": [2]}, fails=True)
+    assert "nothing was changed" in output
+    assert "cluster ber: a wave of ber-1, ber-2 leaves none of 2 servers for the service chat" in output
+
+
+def test_an_instance_that_spans_hosts_is_refused(site):
+    spread = [{**WORLD[0], "tasks": [json.loads(json.dumps(WORLD[0]["tasks"][0]))]}, WORLD[1]]
+    spread[0]["tasks"][0]["baremetal.inference.rollout_look"]["plans"]["chat"]["strategy"] = "multi_node_tp_pp"
+    before, WORLD[:] = list(WORLD), spread
+    try:
+        _plan, output = site(fails=True)
+    finally:
+        WORLD[:] = before
+    assert "chat spans several hosts" in output
+
+
+def journal(tmp_path):
+    """Return the newest journal's state."""
+    paths = sorted(tmp_path.glob("*/journal.jsonl"))
+    return state_of(read(str(paths[-1])))
+
+
+def noted(**arguments):
+    return {"baremetal.inference.rollout_journal": arguments}
+
+
+def controller(*tasks):
+    return {"hosts": "localhost", "gather_facts": False, "tasks": list(tasks)}
+
+
+def on(hosts, *tasks):
+    return {"hosts": hosts, "gather_facts": False, "tasks": list(tasks)}
+
+
+BEGIN = controller(noted(state="begun"))
+
+
+def test_a_wave_that_went_well_lets_the_next_one_come(site, tmp_path):
+    decide = {**noted(state="waved", wave=0), "register": "went", "failed_when": "went.stop | length > 0"}
+    site(BEGIN, on("fra-1", noted(step="drain"), noted(step="done")), controller(decide))
+    state = journal(tmp_path)
+    assert (state.steps, state.stopped) == ({"fra-1": "done"}, "")
+
+
+def test_a_canary_that_was_rolled_back_stops_it(site, tmp_path):
+    decide = {**noted(state="waved", wave=0), "register": "went", "failed_when": "went.stop | length == 0"}
+    end = {**noted(state="ended"), "register": "end"}
+    said = {"debug": {"msg": "{{ end.message }}"}}
+    turn = on("fra-1", noted(step="apply"), noted(step="rolled_back", detail="it answers nonsense"))
+    _plan, output = site(BEGIN, turn, controller(decide, end, said))
+    state = journal(tmp_path)
+    assert (state.stopped, state.result) == ("fra-1 went first and failed", "stopped")
+    assert "fra-1: back on what it ran before: it answers nonsense" in output
+    assert "not begun: fra-2, fra-3, fra-4, ber-1, ber-2" in output
+
+
+def test_a_host_that_is_gone_in_the_middle_counts_as_failed_and_out_of_service(site, tmp_path):
+    site(BEGIN, on("fra-1", noted(step="apply")), controller(noted(state="waved", wave=0)))
+    state = journal(tmp_path)
+    assert state.steps["fra-1"] == "out"
+    assert state.details["fra-1"] == "the host cannot be reached since the step apply; it is out of service"
+
+
+def test_the_message_of_a_loop_is_that_of_its_items(site, tmp_path):
+    result = {"msg": "One or more items failed", "results": [{"failed": True, "msg": "no answer"}, {"msg": "fine"}]}
+    site(BEGIN, on("fra-1", noted(step="failed", failed=result)))
+    assert journal(tmp_path).details["fra-1"] == "no answer"
+
+
+def test_a_server_that_does_not_come_up_is_named_with_what_the_gateway_says():
+    server = {"up": False, "state": "ready", "why": "L4CON Connection refused"}
+    result = {"results": [{"failed": True, "item": "gw-a", "servers": {"fra-1--chat": server}}]}
+    assert what_failed(result) == "not in service at the gateway gw-a: fra-1--chat (L4CON Connection refused)"
+
+
+def test_what_was_interrupted_is_closed_by_the_next_run(site, tmp_path):
+    old = tmp_path / "20260101T000000Z-dead"
+    old.mkdir()
+    locks = {"fra": "gw-a", "gone": "no-longer-there"}
+    begun = {"event": "begun", "id": old.name, "pid": 1, "pid_started": -1, "boot": "x", "locks": locks}
+    append(str(old / "journal.jsonl"), begun)
+    append(str(old / "journal.jsonl"), {"event": "host", "host": "fra-1", "cluster": "fra"})
+    elsewhere = tmp_path / "20260101T000000Z-else"
+    elsewhere.mkdir()
+    append(str(elsewhere / "journal.jsonl"), {"event": "begun", "id": elsewhere.name})
+    append(str(elsewhere / "journal.jsonl"), {"event": "host", "host": "of-another-site", "cluster": "fra"})
+    left = [{"id": old.name, "cluster": "fra", "host": "gw-a"}]
+    # Where it died after its last host there is nothing else to do.
+    nothing, _output = site(hosts={name: {"files": {}} for name in HOSTS})
+    assert (nothing["left"], nothing["order"]) == (left, "localhost:!localhost")
+    plan, _output = site(BEGIN)
+    assert (plan["resumes"], plan["left"]) == ([old.name], left)
+    assert read(str(tmp_path / plan["id"] / "journal.jsonl"))[0]["locks"] == {"fra": "gw-a", "ber": "ber-1"}
+    assert plan["stale"] == [old.name, elsewhere.name]
+    assert state_of(read(str(old / "journal.jsonl"))).result == "interrupted"
+    assert state_of(read(str(elsewhere / "journal.jsonl"))).result == ""
+
+
+def test_gates_and_baselines(site, tmp_path):
+    slots = {"chat": {"good": {"record": {"tokens_per_second": 100.0}}}, "new": {"good": None}}
+    measured = [{"item": "new", "figures": {"tokens_per_second": 50.0}}]
+    gates = [{"item": "chat", "figures": {"tokens_per_second": 90.0}, "verdicts": [{"name": "throughput", "ok": True}]}]
+    look = {**noted(step="gate", slots=slots, measured=measured), "register": "gate"}
+    write = {
+        "copy": {"content": "{{ gate.baselines | to_json }}", "dest": str(tmp_path / "b.json")},
+        "delegate_to": "localhost",
+    }
+    site(BEGIN, on("fra-1", look, write, noted(step="ready", gates=gates, baselines="{{ gate.baselines }}")))
+    assert json.loads((tmp_path / "b.json").read_text()) == {
+        "chat": {"tokens_per_second": 100.0},
+        "new": {"tokens_per_second": 50.0},
+    }
+    events = [event for event in read(str(next(tmp_path.glob("*/journal.jsonl")))) if event["event"] == "gate"]
+    assert events[0]["before"] == {"tokens_per_second": 100.0}
+    assert events[0]["after"] == {"tokens_per_second": 90.0}
+
+
+def test_an_undo_takes_the_hosts_that_the_rollout_changed_and_no_other(tmp_path):
+    for name, steps in (
+        ("20260101T000000Z-aaaa", {"a": "done"}),
+        ("20260102T000000Z-bbbb", {"b": "done", "c": "apply", "d": "rolled_back"}),
+    ):
+        (tmp_path / name).mkdir()
+        for host, step in steps.items():
+            append(str(tmp_path / name / "journal.jsonl"), {"event": "step", "host": host, "step": step})
+    assert touched_by("last", str(tmp_path)) == ["b", "c"]
+    assert touched_by("20260101T000000Z-aaaa", str(tmp_path)) == ["a"]
+    with pytest.raises(
+        AnsibleActionFail, match=r"no rollout '20260101T000000Z-aaab' .*; nearest: '20260101T000000Z-aaaa'"
+    ):
+        touched_by("20260101T000000Z-aaab", str(tmp_path))
+    with pytest.raises(AnsibleActionFail, match="there is none"):
+        touched_by("last", str(tmp_path / "empty"))

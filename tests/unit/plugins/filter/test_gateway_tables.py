@@ -1,0 +1,76 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.baremetal.inference.plugins.filter.gateway_instances import FilterModule as InstanceFilters
+from ansible_collections.baremetal.inference.plugins.filter.gateway_table import FilterModule as TableFilters
+
+gateway_table = TableFilters().filters()["gateway_table"]
+gateway_instances = InstanceFilters().filters()["gateway_instances"]
+
+
+def entry(state="ready", up=True, **more):
+    return {"backend": "chat", "state": state, "up": up, "why": "", "sessions": 0, "queued": 0, "owner": "",
+            "since": "", "reason": "", **more}  # fmt: skip
+
+
+RESULTS = {
+    "gw1": {
+        "servers": {
+            "a--chat": entry(),
+            "b--chat": entry(
+                "drain", owner="admin:al", since="2026-11-22T03:01:00Z", reason="fans", sessions=2, queued=1
+            ),
+            "b--chat-2": entry("maint", up=False),
+        },
+        "backends": {"chat": {"ready": 1, "servers": 3}},
+    },
+    "gw2": {
+        "servers": {"a--chat": entry(up=False, why="L4CON: refused"), "b_1--chat": entry()},
+        "backends": {"chat": {"ready": 0, "servers": 1}},
+    },
+}
+
+
+def test_what_is_out_of_service_stands_first():
+    lines = gateway_table(RESULTS).splitlines()
+    assert [line.split()[:3] for line in lines[2:7]] == [
+        ["gw1", "chat", "b--chat-2"],
+        ["gw1", "chat", "b--chat"],
+        ["gw2", "chat", "a--chat"],
+        ["gw1", "chat", "a--chat"],
+        ["gw2", "chat", "b_1--chat"],
+    ]
+    assert lines[2].split()[3:] == ["maintenance", "down", "0", "by", "hand"]
+    assert lines[3].endswith("  3        admin:al since 2026-11-22T03:01:00Z: fans")
+    assert "down: L4CON: refused" in lines[4] and lines[5].split()[3:] == ["ready", "up", "0"]
+    assert lines[-2:] == [
+        "chat has 0 of 1 servers in service at gw2",
+        "chat has 1 of 3 servers in service at gw1",
+    ]
+
+
+def test_gateways_without_servers():
+    assert gateway_table({}) == gateway_table({"gw": {"servers": {}, "backends": {}}}) == "No gateway has servers."
+
+
+def test_instances_of_a_host():
+    assert gateway_instances(RESULTS, "b") == ["chat", "chat-2"]
+    assert gateway_instances(RESULTS, "b/1") == ["chat"]
+    assert gateway_instances(RESULTS, "c") == []
+
+
+@pytest.mark.parametrize("wrong", [5, {"gw": {}}, {"gw": {"servers": {"a": {}}, "backends": {}}}, [1]])
+def test_something_else_is_refused_in_words(wrong):
+    with pytest.raises(AnsibleFilterError, match="gateway_table: expected results of gateway_server"):
+        gateway_table(wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, {"gw": {}}, [1]])
+def test_something_else_has_no_instances(wrong):
+    with pytest.raises(AnsibleFilterError, match="gateway_instances: expected results of gateway_server"):
+        gateway_instances(wrong, "a")
