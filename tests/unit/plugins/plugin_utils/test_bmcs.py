@@ -228,7 +228,7 @@ class TestTime:
         began = time.monotonic()
         (answer,) = ask(server, ca_file, timeout=1, deadline=2)
         assert answer.reason == "did not tell everything within 2 s"
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 10
 
     def test_a_name_look_up_that_hangs_does_not_keep_the_process(self):
         program = (
