@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many connections are worth their threads: one for each processor, and more unless the fetch keeps these busy.
+"""Whether another connection is worth its thread: as long as the processors have time.
 
 A further thread speeds up a link of which one connection takes only a part. Where hashing and copying keep the
 processors busy it is in the way of the others, and of what else runs on the host.

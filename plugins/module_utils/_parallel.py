@@ -28,6 +28,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._ends import E
 MEBIBYTE = 1024 * 1024
 # Files that are ended at once: the disk takes what they wait for together.
 ENDS = 8
+# Bytes for which a connection is begun at once: what is less is over sooner than threads that get in each other's way.
+WORTH = 64 * MEBIBYTE
 
 
 class Target(Protocol):
@@ -132,7 +134,7 @@ class Fetch:
         A file that is long enough already is not looked at: whoever made the job has to.
         """
         load = Load()
-        threads = [self._begin() for _number in range(min(self._pace.connections, processors()))]
+        threads = [self._begin() for _number in range(self._first())]
         # It may grow meanwhile.
         for thread in threads:
             # Not one long wait: a signal ends it.
@@ -145,6 +147,10 @@ class Fetch:
         if self._failure:
             raise self._failure
         return self.transferred
+
+    def _first(self) -> int:
+        """Return how many connections are begun at once: one for each processor, and few for few bytes."""
+        return min(self._pace.connections, processors(), max(2, (self.size - self.had) // WORTH))
 
     def _begin(self) -> threading.Thread:
         with self._lock:

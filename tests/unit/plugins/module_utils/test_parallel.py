@@ -91,6 +91,7 @@ def test_every_byte_gets_to_its_place_whatever_comes_first(eager_threads, sizes)
 
 def test_one_connection_for_each_file_while_there_are_files(monkeypatch):
     monkeypatch.setattr(_parallel, "processors", lambda: 4)
+    monkeypatch.setattr(_parallel, "WORTH", 5000)
     contents = {f"file {number}": bytes(5000) for number in range(9)}
     source = Source(contents)
     jobs = jobs_of(contents, source)
@@ -99,6 +100,18 @@ def test_one_connection_for_each_file_while_there_are_files(monkeypatch):
     # Four files begin at once, or the gate never opens.
     Fetch(jobs, lambda: source, PACE).run()
     assert source.most >= 4
+
+
+@pytest.mark.parametrize(("processors", "size", "begun"), [(16, 900, 2), (16, 5000, 5), (16, 90000, 8), (3, 90000, 3)])
+def test_few_bytes_begin_with_few_connections(monkeypatch, processors, size, begun):
+    monkeypatch.setattr(_parallel, "processors", lambda: processors)
+    monkeypatch.setattr(_parallel, "WORTH", 1000)
+    contents = {f"file {number}": bytes(size // 10) for number in range(10)}
+    source, streams = Source(contents), []
+    work = Fetch(jobs_of(contents, source), lambda: streams.append(source) or source, Pace(connections=8, part=100))
+    monkeypatch.setattr(_parallel.Load, "leaves_time", lambda self: False)
+    work.run()
+    assert len(streams) == begun
 
 
 @pytest.mark.parametrize(("idle", "most"), [(False, 1), (True, 3)])
