@@ -3,7 +3,7 @@
 set -eu
 root=$1
 
-# Keys are made per lab and host (tools/lab.py), so that no two hosts share one.
+# Keys are made per lab and host (tools/lab_hosts.py), so that no two hosts share one.
 rm -f "$root"/etc/ssh/ssh_host_*
 cat >"$root/etc/ssh/sshd_config.d/lab.conf" <<'END'
 PermitRootLogin prohibit-password
@@ -33,7 +33,7 @@ mask systemd-sysctl.service systemd-modules-load.service systemd-udev-trigger.se
 # They would take dpkg's lock at any moment of a test.
 mask apt-daily.timer apt-daily-upgrade.timer
 
-# A site's own certificate authorities, if tools/lab.py found some.
+# A site's own certificate authorities, if tools/lab_images.py found some.
 if [ -d "$LAB_CERTIFICATES" ]; then
   cp "$LAB_CERTIFICATES"/*.crt "$root/usr/local/share/ca-certificates/"
   chroot "$root" update-ca-certificates >/dev/null

@@ -28,7 +28,8 @@ sys.path[:0] = [str(TOP), str(TOP / ".collections")]
 from ansible_collections.baremetal.inference.plugins.module_utils._venv import parse_lock  # noqa: E402
 from ansible_collections.baremetal.inference.plugins.module_utils._wheelhouse import sha256_of  # noqa: E402
 
-from tools.lab import locked, read_recipe, say, show_progress  # noqa: E402
+from tools.lab_calls import locked, say  # noqa: E402
+from tools.lab_images import read_recipe, show_progress  # noqa: E402
 from tools.lab_plan import LabError, digest  # noqa: E402
 
 NAME, TAG = "lab/vllm-cpu", "0.32.0"

@@ -28,18 +28,10 @@ import yaml
 TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP))
 
-from tools.lab import (  # noqa: E402
-    INVENTORY,
-    configure_podman,
-    ensure_key,
-    locked,
-    podman,
-    read_recipe,
-    run,
-    say,
-    show_progress,
-    write,
-)
+from tools.lab import INVENTORY  # noqa: E402
+from tools.lab_calls import configure_podman, locked, podman, run, say, write  # noqa: E402
+from tools.lab_hosts import ensure_key  # noqa: E402
+from tools.lab_images import read_recipe, show_progress  # noqa: E402
 from tools.lab_plan import Lab, LabError, parse_lab  # noqa: E402
 from tools.vm_plan import (  # noqa: E402
     CORE,

@@ -68,8 +68,8 @@ options:
   connections:
     description:
       - How many parts of files are fetched at once at most. Each takes 16 MiB of memory.
-      - It begins with one for each 64 MiB that are to come, two at least and not more than the host has processors, and adds more
-        unless hashing and copying keep these busy.
+      - It begins with one for each 64 MiB that are to come, two at least and not more than the host has processors, and
+        adds more unless hashing and copying keep these busy.
     type: int
     default: 8
     version_added: 0.4.0

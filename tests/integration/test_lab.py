@@ -285,7 +285,7 @@ def test_other_subnet_for_a_lab_that_is_up_is_refused(lab):
 
 def test_without_root_the_command_to_run_is_printed(lab):
     program = (
-        "import os\nfrom tools.lab import *\nos.geteuid = lambda: 1000\n"
+        "import os\nfrom tools.lab_calls import *\nos.geteuid = lambda: 1000\n"
         "try: require_controller(['up', 'cpu-12'])\nexcept LabError as exc: print(exc)"
     )
     command = [sys.executable, "-c", program]
