@@ -54,13 +54,14 @@ class FetchError(Exception):
 class TransferError(Exception):
     """The transfer broke off; another attempt may go further, after ``wait`` seconds if the server says so.
 
-    ``is_answer``: the server has answered, but not with the file.
+    ``is_answer``: the server has answered, but not with the file. ``stalled``: for as long as may be, nothing came.
     """
 
-    def __init__(self, message: str, wait: float = 0.0, is_answer: bool = False) -> None:
+    def __init__(self, message: str, wait: float = 0.0, is_answer: bool = False, stalled: bool = False) -> None:
         super().__init__(message)
         self.wait = wait
         self.is_answer = is_answer
+        self.stalled = stalled
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Answer:
         if self.failure and not got:
             stalled = isinstance(self.failure, socket.timeout)
             reason = f"no byte came for {self.patience:g} s" if stalled else f"broke off: {self.failure}"
-            raise TransferError(reason) from self.failure
+            raise TransferError(reason, stalled=stalled) from self.failure
         return got
 
     def _read_some(self, view: memoryview) -> int:
@@ -296,5 +297,5 @@ def _failure(reason: BaseException, url: str, timeout: float) -> Exception:
     if isinstance(reason, http.client.InvalidURL):
         return FetchError(f"{shown(url)}: it has characters that an address cannot have")
     if isinstance(reason, socket.timeout):
-        return TransferError(f"no answer within {timeout:g} s")
+        return TransferError(f"no answer within {timeout:g} s", stalled=True)
     return TransferError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
 from ._connections import FetchError
@@ -101,7 +101,9 @@ def bring(chosen: Outcome, sources: Sequence[str], settings: Settings) -> Outcom
         return chosen
     os.makedirs(os.path.dirname(state.path), exist_ok=True)
     rest = sources[sources.index(chosen.source) :]
-    return _first(chosen, rest, lambda source: _bring_from(state, source, settings))
+    return _first(
+        chosen, rest, lambda source: _bring_from(state, source, replace(settings, elsewhere=source != rest[-1]))
+    )
 
 
 def _first(before: Outcome, sources: Sequence[str], attempt: Callable[[str], None]) -> Outcome:

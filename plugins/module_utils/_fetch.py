@@ -65,6 +65,8 @@ class Settings:
     connections: int = 8
     part: int = 8 * CHUNK
     limit: int = 0
+    # Whether there is another source: one that stalls is left at once, instead of after all attempts.
+    elsewhere: bool = False
     # Sent to the host of each address, and to none that it redirects to: a token.
     headers: Mapping[str, str] = field(default_factory=dict)
     # For addresses that are signed for GET alone: a size is asked for with the first byte instead of HEAD.
@@ -221,7 +223,7 @@ def fetch_all(files: Sequence[Wanted], settings: Settings, progress: Callable[[F
 def _run(growing: Sequence[Growing], settings: Settings, progress: Callable[[Fetch], None] | None) -> int:
     # Smaller parts where there are many connections: each may have two in memory.
     part = max(1, min(settings.part, MEMORY // (2 * settings.connections)))
-    pace = Pace(settings.connections, part, settings.attempts, settings.backoff, settings.limit)
+    pace = Pace(settings.connections, part, settings.attempts, settings.backoff, settings.limit, settings.elsewhere)
     http = site_of(settings) if any(_is_http(one.file.location) for one in growing) else None
 
     def open_stream() -> Stream:

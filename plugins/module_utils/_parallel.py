@@ -48,6 +48,7 @@ class Pace:
     """How fetching is spread: connections, bytes of a part, attempts without progress, seconds between them, a limit.
 
     Memory is taken for ``2 * connections`` parts at most. ``limit`` is in bytes per second for all, 0 for none.
+    With ``elsewhere`` there is another source, so that one that stalls on all connections is left at once.
     """
 
     connections: int = 8
@@ -55,6 +56,7 @@ class Pace:
     attempts: int = 4
     backoff: float = 1.0
     limit: int = 0
+    elsewhere: bool = False
 
 
 class Stream(Protocol):
@@ -212,6 +214,7 @@ class Fetch:
         """Fetch a part, in as many attempts as it takes; its buffer stays with it, so that it never waits for one."""
         job, tries = part.job, _Tries(self._pace)
         while part.got < part.length and not job.whole:
+            tries.begin(self.transferred)
             try:
                 stream.fill(part, lambda length: self._came(job, length))
             except TransferError as exc:
@@ -321,12 +324,18 @@ class _Tries:
         self._pace = pace
         self._failures = 0
         self._transferred = -1
+        self._begun_at = 0
+
+    def begin(self, transferred: int) -> None:
+        """Note how many bytes have come before an attempt."""
+        self._begun_at = transferred
 
     def wait(self, job: Job, exc: TransferError, come: int, transferred: int) -> float:
         """Return the seconds before the next attempt. Raises FetchError where there were enough without progress."""
         self._failures = self._failures + 1 if transferred == self._transferred else 1
         self._transferred = transferred
-        if self._failures >= self._pace.attempts:
+        in_vain = exc.stalled and self._pace.elsewhere and transferred == self._begun_at
+        if in_vain or self._failures >= self._pace.attempts:
             raise FetchError(
                 f"{shown(job.location)}: {exc} (attempt {self._failures} without progress; "
                 f"{come} of {job.size} bytes came)"

@@ -44,7 +44,12 @@ class Site:
     def reach(self, number: int) -> Settings:
         """Return how a source is spoken to."""
         source, access = self.sources[number], self.access[number]
-        return replace(self.settings, headers=headers(source, access), probe_with_get=source.kind == "s3")
+        return replace(
+            self.settings,
+            headers=headers(source, access),
+            probe_with_get=source.kind == "s3",
+            elsewhere=number + 1 < len(self.sources),
+        )
 
 
 @dataclass

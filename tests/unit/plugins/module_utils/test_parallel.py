@@ -197,6 +197,41 @@ def test_part_that_fails_while_others_come_is_tried_on():
     assert [bytes(job.target.content) for job in jobs] == list(contents.values())
 
 
+@pytest.mark.parametrize(("elsewhere", "attempts"), [(True, 1), (False, 3)])
+def test_source_that_stalls_is_left_at_once_where_there_is_another(elsewhere, attempts):
+    failures = []
+
+    def fault(part):
+        failures.append(part)
+        raise TransferError("nothing came", stalled=True)
+
+    source = Source({"only": os.urandom(90)}, fault)
+    pace = Pace(connections=1, part=100, attempts=3, backoff=0, elsewhere=elsewhere)
+    with pytest.raises(FetchError, match=rf"only: nothing came \(attempt {attempts} without progress; 0 of 90 bytes"):
+        Fetch(jobs_of(source.contents, source), lambda: source, pace).run()
+    assert len(failures) == attempts
+
+
+def test_connection_that_stalls_alone_is_tried_again():
+    contents = {"stalls": os.urandom(90), "other": os.urandom(2000)}
+    came, failures = threading.Event(), []
+
+    def fault(part):
+        if part.job.location == "other":
+            # After its first piece.
+            if part.got:
+                came.set()
+        elif not failures:
+            assert came.wait(10)
+            failures.append(part)
+            raise TransferError("nothing came", stalled=True)
+
+    source = Source(contents, fault)
+    jobs = jobs_of(contents, source)
+    Fetch(jobs, lambda: source, Pace(connections=2, part=100, attempts=3, backoff=0, elsewhere=True)).run()
+    assert failures and [bytes(job.target.content) for job in jobs] == list(contents.values())
+
+
 def test_part_that_never_comes_keeps_what_lies_before_it():
     contents = {"large": os.urandom(2000)}
 
