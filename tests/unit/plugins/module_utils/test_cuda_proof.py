@@ -395,9 +395,9 @@ def test_each_error_of_a_chip_counts_once():
     ]
 
 
-def recorded(name="cuda-recording.json"):
-    """Return what was read on real H200s: virtual machines whose driver came with their image."""
-    data = json.loads((FIXTURES / name).read_text())
+def recorded(name="h200/cuda-recording.json"):
+    """Return what was read on real H100s and H200s: virtual machines whose driver came with their image."""
+    data = json.loads((FIXTURES.parent / name).read_text())
     host = data.pop("host")
     modules = {name: Module(**module) for name, module in host.pop("modules").items()}
     host = Host(**{**host, "modules": modules, "dkms": (), "holds": tuple(host["holds"])})
@@ -405,8 +405,8 @@ def recorded(name="cuda-recording.json"):
     return Recording(host, tuple(chips), query=Answer(**query), report=Answer(**report), **data)
 
 
-@pytest.mark.parametrize("name", ["cuda-recording.json", "cuda-recording-2.json"])
-def test_a_real_h200_is_whole_but_for_what_its_image_left_out(name):
+@pytest.mark.parametrize("name", ["h200/cuda-recording.json", "h200/cuda-recording-2.json", "h100/cuda-recording.json"])
+def test_a_real_host_is_whole_but_for_what_its_image_left_out(name):
     sentences = [finding.what for finding in prove(recorded(name), "580.65.06")]
     assert sentences == [
         "the next load of the driver fails: there is no module for kernel 6.18.44-fc-v657-gpu",
@@ -415,7 +415,7 @@ def test_a_real_h200_is_whole_but_for_what_its_image_left_out(name):
 
 
 def test_of_two_real_chips_one_that_is_not_listed_is_named():
-    host = recorded("cuda-recording-2.json")
+    host = recorded("h200/cuda-recording-2.json")
     first, _second = host.query.out.splitlines(True)
     (finding,) = (one for one in prove(replace(host, query=Answer(0, first))) if one.where.startswith("chip"))
     assert (finding.where, finding.what) == (

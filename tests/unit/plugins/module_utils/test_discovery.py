@@ -257,9 +257,10 @@ def test_an_odd_document_is_an_error(document, message):
         from_document(document)
 
 
-def test_the_probe_of_a_real_h200():
-    # Recorded on hardware with driver 580.159.04; module accelerator_info said the same of that host.
-    text = (Path(__file__).parents[2] / "fixtures" / "h200" / "probe.txt").read_text()
+@pytest.mark.parametrize(("model", "gib"), [("h200", 141), ("h100", 80)])
+def test_the_probe_of_real_hosts(model, gib):
+    # Recorded on hardware with driver 580.159.04; module accelerator_info said the same of these hosts.
+    text = (Path(__file__).parents[2] / "fixtures" / model / "probe.txt").read_text()
     found = summary(detected(parse_probe(text), load_catalogue()))
-    assert (found["model"], found["count"], found["memory_mib"]) == ("h200", 1, 141 * 1024)
+    assert (found["model"], found["count"], found["memory_mib"]) == (model, 1, gib * 1024)
     assert (found["driver_version"], found["unknown"], found["mixed"]) == ("580.159.04", [], False)
