@@ -14,7 +14,10 @@ demo:  ## From nothing to a chat answer of a real vLLM on a lab host
 demo-down:  ## Take the demo's lab down without a trace
 	@python3 tools/demo.py down
 
-test: ready lint types sanity molecule unit parity integration  ## Everything that CI runs
+# The first three keep one processor busy each. Integration is last: pytest's closing line is the end of the output.
+test: ready  ## Everything that CI runs
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types sanity
+	@$(MAKE) --no-print-directory molecule unit parity integration
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh
@@ -41,7 +44,7 @@ parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
 
 integration: ready  ## Tests that need root and lab hosts of their own
-	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration
+	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -n 2 --dist loadfile
 
 long: ready  ## Every scenario with the tests that CI has no time for
 	MOLECULE_LONG=1 tests/molecule.sh

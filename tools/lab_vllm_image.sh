@@ -12,13 +12,12 @@ mount --bind --options ro "$WHEELS" "$root/run/build/wheels"
 trap 'umount "$root/run/build/wheels"' EXIT
 
 # The role's own way: exactly the lock, nothing but wheels. The cache is on the same file system, so files are linked.
-# mmdebstrap sets the time of every file, so that bytecode must not be compared with it.
 uv() {
   chroot "$root" env -i HOME=/root UV_NO_CONFIG=1 UV_NO_PROGRESS=1 UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never \
-    UV_CACHE_DIR=/opt/.cache UV_LINK_MODE=hardlink PYC_INVALIDATION_MODE=UNCHECKED_HASH /run/build/uv --quiet "$@"
+    UV_CACHE_DIR=/opt/.cache UV_LINK_MODE=hardlink /run/build/uv --quiet "$@"
 }
 uv venv --python /usr/bin/python3 /opt/vllm
-uv pip sync --require-hashes --only-binary :all: --compile-bytecode --no-index --find-links /run/build/wheels \
+uv pip sync --require-hashes --only-binary :all: --no-index --find-links /run/build/wheels \
   --python /opt/vllm/bin/python /run/build/requirements.txt
 
 trap - EXIT

@@ -353,10 +353,12 @@ def _environment(
     cache = f"{site.cache_root}/{name}"
     caches = {
         "HF_HOME": f"{cache}/huggingface",
-        # The environment is root's and comes without byte code; this halves the time of every start but the first.
-        "PYTHONPYCACHEPREFIX": f"{cache}/pycache",
         "VLLM_CACHE_ROOT": f"{cache}/vllm",
     }
+    if entry.runtime == "container":
+        # Images may come without bytecode, and what a container writes goes with it; this halves the time of every
+        # start but the first. An environment has its own, which Python would not look at then.
+        caches["PYTHONPYCACHEPREFIX"] = f"{cache}/pycache"
     if entry.runtime == "container" and accelerator.stack in ROOT_STACKS:
         # These images find their libraries by what lies in /root, their home.
         caches["XDG_CACHE_HOME"] = cache

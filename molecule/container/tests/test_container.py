@@ -23,7 +23,7 @@ SMOKE = {
     "recipe": "baremetal/gpt-oss-smoke",
     "host": "0.0.0.0",
     "args": ARGS,
-    "env": {"VLLM_CPU_KVCACHE_SPACE": None},
+    "env": {"VLLM_CPU_KVCACHE_SPACE": None, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
 }
 
 
@@ -148,6 +148,7 @@ def test_a_changed_flag_restarts_that_instance_only_and_once(serving, playbook):
     assert "max-num-seqs: 8" in serving[1].host.check_output("cat /etc/vllm/chat.yaml")
 
 
+@pytest.mark.long
 def test_containers_that_are_killed_come_back_by_themselves(serving):
     instances = serving[:2]
     before = [instance.inspect()["Id"] for instance in instances]

@@ -39,7 +39,11 @@ def test_a_rollout_changes_containers_and_a_rollback_brings_them_back(serving, p
     files = [instance.host.file(CONFIG).content_string for instance in (docker, podman)]
     images = [instance.inspect()["Image"] for instance in (docker, podman)]
     args = {"kv-cache-memory-bytes": "192M", "distributed-executor-backend": "uni", "max-num-seqs": 7}
-    smoke = {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "env": {"VLLM_CPU_KVCACHE_SPACE": None}}
+    smoke = {
+        "recipe": "baremetal/gpt-oss-smoke",
+        "host": "0.0.0.0",
+        "env": {"VLLM_CPU_KVCACHE_SPACE": None, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
+    }
     said = rolled(playbook, "rollout", tmp_path, vllm_instances={"chat": {**smoke, "args": args}})
     assert [instance.starts() - count for instance, count in zip(serving, starts, strict=True)] == [1, 1, 0]
     assert all("max-num-seqs: 7" in instance.host.file(CONFIG).content_string for instance in (docker, podman))

@@ -119,6 +119,7 @@ def test_verify_prints_one_document(serving):
     }
 
 
+@pytest.mark.long
 def test_engine_killed_comes_back_by_itself(serving):
     serving.check_output("pkill -9 -f VLLM::Engine[C]ore")
     deadline = time.monotonic() + 60

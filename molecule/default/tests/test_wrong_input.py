@@ -86,6 +86,7 @@ def test_weights_that_a_running_instance_uses_are_not_replaced(serving):
     refused(done, "vllm@chat.service", "config.json", "stop")
 
 
+@pytest.mark.long
 def test_vllm_that_dies_while_starting_says_why(serving):
     done = run(vllm_instances={"bad": {**SMOKE, "port": 8010, "args": {"max-model-len": 1000000}}})
     output = done.stdout + done.stderr

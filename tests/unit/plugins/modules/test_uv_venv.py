@@ -189,6 +189,14 @@ def test_with_the_real_uv(mirror):
     # Nobody who runs it may write there, so what Python compiles has to be there, and to fit after the rename.
     assert re.search(r"/tiny.*\.pyc matches ", said.stderr), said.stderr
     assert names(mirror.opt) == [Path(result["path"]).name, "uv-9.3"]
+    assert not mirror.ensure(lock)["changed"]
+    # As an earlier version made them.
+    for compiled in Path(result["path"], "lib").rglob("__pycache__"):
+        shutil.rmtree(compiled)
+    assert mirror.ensure(lock, _ansible_check_mode=True)["changed"]
+    assert not list(Path(result["path"]).rglob("*.pyc"))
+    assert mirror.ensure(lock)["changed"] and not mirror.ensure(lock)["changed"]
+    assert re.search(r"/tiny.*\.pyc matches ", subprocess.run(shown, capture_output=True, text=True, check=True).stderr)
     make_wheel(mirror.root / "wheels", "tiny", "1.0", requires_python=">=3.1")  # other bytes under the same name
     run_module("wheel_index", root=str(mirror.root))
     assert "whose sha256 is not that of the lock" in mirror.ensure(lock + "# again\n")["msg"]
