@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
     content, so an environment that is there is right and is left alone; another lock gets another directory beside it.
-    One that was made before version 0.6.1 gets its bytecode.
+    One that was made before version 0.7.0 gets its bytecode.
   - It is built under a hidden name and renamed at the end, so nothing can start from half an environment.
   - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. No configuration of
     uv or pip on the host has a say.

@@ -79,6 +79,13 @@ options:
     type: int
     default: 0
     version_added: 0.4.0
+  stall_timeout:
+    description:
+      - Seconds without a byte after which a connection is dropped. Where nothing came over the others either, the next
+        source has its turn; the last one is tried four times.
+    type: int
+    default: 30
+    version_added: 0.7.0
   verify:
     description:
       - V(stamp) reads only the files that differ in size, time or inode from when they were verified.
@@ -279,7 +286,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._weights_scrub
 BYTES_OF_MEGABIT = 125_000
 SHARED = {"auto": None, "yes": True, "no": False}
 # The least that each number may be.
-LEAST = {"connections": 1, "bandwidth": 0, "lock_timeout": 0, "keep": -1, "progress": 0}
+LEAST = {"connections": 1, "bandwidth": 0, "stall_timeout": 1, "lock_timeout": 0, "keep": -1, "progress": 0}
 
 
 def main() -> None:
@@ -292,6 +299,7 @@ def main() -> None:
             "ca_file": {"type": "path"},
             "connections": {"type": "int", "default": 8},
             "bandwidth": {"type": "int", "default": 0},
+            "stall_timeout": {"type": "int", "default": 30},
             "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
             "check_sources": {"type": "bool", "default": True},
             "lock_timeout": {"type": "int", "default": 86400},
@@ -379,7 +387,10 @@ def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Site:
         state_dir=params["state_dir"],
         is_active=lambda unit: is_active(module, unit),
         settings=Settings(
-            ca_file=params["ca_file"], connections=params["connections"], limit=params["bandwidth"] * BYTES_OF_MEGABIT
+            ca_file=params["ca_file"],
+            stall_timeout=params["stall_timeout"],
+            connections=params["connections"],
+            limit=params["bandwidth"] * BYTES_OF_MEGABIT,
         ),
         lock_timeout=params["lock_timeout"],
         pushed=params["pushed"],

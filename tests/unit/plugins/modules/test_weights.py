@@ -151,6 +151,18 @@ def test_source_without_a_file_is_passed_over_with_the_reason(weights, server, r
     assert content(root) == FILES
 
 
+def test_source_that_stalls_is_left_for_the_next_one(weights, server, root):
+    server.files.update({path.replace("/weights/", "/slow/"): data for path, data in server.files.items()})
+    server.faults[f"/slow/{MODEL}/model.safetensors"] = "stall"
+    server.cut_after = 0
+    result = weights(sources=[f"{server.url}/slow", f"{server.url}/weights"], stall_timeout=1)
+    (reason,) = result["models"][0]["skipped_sources"]
+    # Over the other connection the small files may have come meanwhile.
+    said = f"{server.url}/slow/{MODEL}/model.safetensors: no byte came for 1 s (attempt "
+    assert reason.startswith((said + "1 ", said + "2 ")), reason
+    assert content(root) == FILES
+
+
 def test_source_with_wrong_bytes_is_passed_over_and_its_good_files_kept(weights, server, root):
     server.files.update({path.replace("/weights/", "/bad/"): data for path, data in server.files.items()})
     server.files[f"/bad/{MODEL}/model.safetensors"] = b"v" * 5000

@@ -155,6 +155,7 @@ def published(root):
         ),
         ({"connections": 0}, "weights_connections: found 0, expected 1 or more"),
         ({"bandwidth": -1}, "weights_bandwidth: found -1, expected 0 or more"),
+        ({"stall_timeout": 0}, "weights_stall_timeout: found 0, expected 1 or more"),
     ],
 )
 def test_wrong_arguments_are_one_error_and_nothing_is_written(weights, root, server, arguments, message):
