@@ -15,7 +15,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils._errors import
 from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, parse
 from ansible_collections.baremetal.inference.plugins.module_utils._sources import Source, parse_sources
 from ansible_collections.baremetal.inference.plugins.module_utils._weights_progress import line, summary
-from ansible_collections.baremetal.inference.plugins.plugin_utils._background import hand_over, run_in_background
+from ansible_collections.baremetal.inference.plugins.plugin_utils._background import (
+    hand_over,
+    run_in_background,
+    take_back,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils._push import push_to
 from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import find, read
 from ansible_collections.baremetal.inference.plugins.plugin_utils._source_access import access_of
@@ -52,27 +56,47 @@ class ActionModule(ActionBase):
         """Try the sources in order; those of the controller are pushed where those before them do not do."""
         sources = parse_sources(given)
         manifests = [parse(model) for model in args["models"]]
-        pushed, failed = "", ""
+        pushed = ""
+        failed: list[str] = []
+        on_controller: set[str] = set()
         for numbers, of_controller in attempts(sources):
             more: dict[str, Any] = {"sources": [given[number] for number in numbers], "pushed": pushed}
             access = access_of([sources[number] for number in numbers], manifests, os.environ)
             if access:
                 more["access_file"] = hand_over(self, json.dumps(access))
-            # In check mode nothing was pushed; that it would be was seen on the controller.
-            more.update({"check_sources": False} if pushed and self._task.check_mode else {})
-            result = self._run({**args, **more}, task_vars)
+            result = self._attempt({**args, **more}, on_controller, task_vars)
             if failed and result.get("failed"):
-                result["msg"] = f"{result['msg']}; {failed}"
+                result["msg"] = "; ".join([result["msg"], *failed])
             unsourced = result.pop("unsourced", None)
             if unsourced is None or of_controller is None:
                 return result
             try:
-                push_to(self, of_controller, unsourced, number(args.get("bandwidth"), 0))
-                pushed = of_controller.text
+                paths, reasons = push_to(self, of_controller, unsourced, number(args.get("bandwidth"), 0))
             except WeightsError as exc:
-                failed = str(exc)
-                Display().warning(f"{host_of(task_vars)}: source passed over: {failed}")
+                paths, reasons = [], [str(exc)]
+            on_controller.update(paths)
+            pushed = of_controller.text if paths else pushed
+            for reason in reasons:
+                Display().warning(f"{host_of(task_vars)}: source passed over: {reason}")
+            failed += reasons
         raise AssertionError("unreachable")
+
+    def _attempt(self, args: dict[str, Any], on_controller: set[str], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Run the module; in check mode without a look for what the controller has, which was not really pushed."""
+        result: dict[str, Any] = {"failed": True}
+        try:
+            if self._task.check_mode and on_controller:
+                rest = [model for model in args["models"] if parse(model).path not in on_controller]
+                result = self._run({**args, "models": rest}, task_vars) if rest else {}
+                if not result.get("failed"):
+                    everything = {key: value for key, value in args.items() if key != "access_file"}
+                    result = self._run({**everything, "check_sources": False}, task_vars)
+            else:
+                result = self._run(args, task_vars)
+        finally:
+            if result.get("failed") and "access_file" in args:
+                take_back(self, args["access_file"])
+        return result
 
     def _run(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Run the module, in the background where it may take its time."""

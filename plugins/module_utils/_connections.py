@@ -15,6 +15,7 @@ import http.client
 import re
 import socket
 import ssl
+import string
 import time
 import urllib.parse
 import urllib.request
@@ -165,13 +166,14 @@ class Connections:
             response = self._request(url, first, last, origin, method)
             if response.status not in REDIRECTS:
                 return response, url
-            target = urllib.parse.urljoin(url, response.headers.get("Location", ""))
+            target = _joined(url, response.headers.get("Location", ""))
             self.drop(url, response)
             if method == "HEAD" and response.headers.get("X-Linked-Size", "").isdigit():
                 # A hub knows what lies where it redirects to, for some minutes, and for GET alone.
                 return response, url
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
-                raise FetchError(f"{begun}: it redirects to {shown(target)}, which is neither http nor https")
+                found = shown(target) or "what is no address"
+                raise FetchError(f"{begun}: it redirects to {found}, which is neither http nor https")
             url = target
         raise FetchError(f"{begun}: more than {MAX_REDIRECTS} redirects, the last one to {shown(url)}")
 
@@ -192,7 +194,11 @@ class Connections:
                 self.discard(url)
                 if attempt == 1 or isinstance(exc, socket.timeout):
                     raise _failure(exc, url, self._site.timeout) from exc
-        raise AssertionError("unreachable")
+            except ValueError:
+                break
+        self.discard(url)
+        # Not from that error: its text may quote a token or the password of a proxy.
+        raise FetchError(f"{shown(url)}: it, its proxy or its token has characters or a port that cannot be")
 
     def _send(
         self, method: str, parts: urllib.parse.SplitResult, headers: Mapping[str, str]
@@ -204,7 +210,7 @@ class Connections:
         target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
         if getattr(connection, "is_plain_proxy", False):
             target = urllib.parse.urlunsplit(parts)
-        connection.request(method, target, headers=dict(headers))
+        connection.request(method, target, headers={**headers, **getattr(connection, "for_the_proxy", {})})
         return connection.getresponse()
 
     def _connect(self, parts: urllib.parse.SplitResult) -> http.client.HTTPConnection:
@@ -226,7 +232,7 @@ class Connections:
             tunnel.set_tunnel(host, parts.port or 443, headers)
             return tunnel
         plain = http.client.HTTPConnection(via.hostname or "", via.port or 8080, timeout=timeout)
-        plain.is_plain_proxy = True  # type: ignore[attr-defined]
+        plain.is_plain_proxy, plain.for_the_proxy = True, headers  # type: ignore[attr-defined]
         return plain
 
     def _answer(self, response: http.client.HTTPResponse, url: str, first: int, last: int | None) -> Answer:
@@ -274,6 +280,16 @@ class Connections:
             response.read()
             return
         self.discard(url)
+
+
+def _joined(url: str, location: str) -> str:
+    """Return the address that a redirect means, empty for what is none; letters beyond ASCII are spelled out."""
+    try:
+        target = urllib.parse.urljoin(url, urllib.parse.quote(location, safe=string.punctuation, encoding="iso-8859-1"))
+        urllib.parse.urlsplit(target)
+    except ValueError:
+        return ""
+    return target
 
 
 def _retry_after(response: http.client.HTTPResponse) -> float:

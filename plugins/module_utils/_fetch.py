@@ -93,7 +93,11 @@ def check_location(location: str) -> None:
                 f"{shown(location)}: found a relative path, expected a URL or an absolute path on the host"
             )
         return
-    url = urllib.parse.urlsplit(location)
+    try:
+        url = urllib.parse.urlsplit(location)
+        _port = url.port
+    except ValueError:
+        raise FetchError(f"{shown(location)}: its host or port cannot be") from None
     if url.username or url.password:
         # Not repeated whole: the message stands in logs.
         raise FetchError(f"{url.scheme}://...@{url.hostname}: a source with a user or password would show them in logs")

@@ -41,9 +41,10 @@ def keys_of_environment(environment: Mapping[str, str]) -> Keys | None:
 
 def keys_of_file(text: str, profile: str, where: str) -> Keys:
     """Return the keys of a profile in the form of ~/.aws/credentials. Raises WeightsError, never with what it read."""
-    parser = configparser.ConfigParser(interpolation=None)
+    parser = _parsed(text)
+    if parser is None:
+        raise WeightsError(f"{where}: expected an INI file with the section [{profile}] and aws_access_key_id")
     try:
-        parser.read_string(text)
         section = parser[profile]
         keys = Keys(
             section["aws_access_key_id"], section["aws_secret_access_key"], section.get("aws_session_token", "")
@@ -53,10 +54,20 @@ def keys_of_file(text: str, profile: str, where: str) -> Keys:
         raise WeightsError(
             f"{where}: profile {profile}: {exc.args[0]} is missing; the profiles there: {known}"
         ) from exc
-    except configparser.Error as exc:
-        # Its text quotes the line.
-        raise WeightsError(f"{where}: expected an INI file with the section [{profile}] and aws_access_key_id") from exc
     return keys
+
+
+def _parsed(text: str) -> configparser.ConfigParser | None:
+    """Return what is in a credentials file, None where it is no INI file.
+
+    The parser's own error quotes the line, and Ansible shows the errors behind an error.
+    """
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return None
+    return parser
 
 
 def object_address(source: str, key: str, endpoint: str, region: str) -> str:
@@ -64,8 +75,19 @@ def object_address(source: str, key: str, endpoint: str, region: str) -> str:
     parts = urllib.parse.urlsplit(source)
     path = "/".join(filter(None, (parts.path.strip("/"), key)))
     if endpoint:
-        return f"{endpoint.rstrip('/')}/{parts.netloc}/{_quoted(path)}"
+        return f"{_as_sent(endpoint).rstrip('/')}/{parts.netloc}/{_quoted(path)}"
+    if "." in parts.netloc:
+        # The certificate of AWS is for one name below its own.
+        return f"https://s3.{region}.amazonaws.com/{parts.netloc}/{_quoted(path)}"
     return f"https://{parts.netloc}.s3.{region}.amazonaws.com/{_quoted(path)}"
+
+
+def _as_sent(endpoint: str) -> str:
+    """Return an address with its host as clients send it, which is what is signed: small letters, no usual port."""
+    parts = urllib.parse.urlsplit(endpoint)
+    host = parts.netloc.lower()
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
+    return parts._replace(netloc=host[: -len(usual)] if usual and host.endswith(usual) else host).geturl()
 
 
 def sign(url: str, keys: Keys, region: str, now: float, validity: int = VALIDITY) -> str:

@@ -61,6 +61,8 @@ class Outcome:
     skipped: tuple[str, ...] = ()
     transferred: int = 0
     seconds: float = 0.0
+    # The source's place in the list.
+    number: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for a module's result."""
@@ -175,7 +177,7 @@ def choose(state: State, site: Site) -> Outcome:
         except FetchError as exc:
             skipped.append(str(exc))
         else:
-            return Outcome(state, source.text, tuple(skipped))
+            return Outcome(state, source.text, tuple(skipped), number=number)
     raise NoSourceError(state, skipped)
 
 
@@ -237,8 +239,11 @@ def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None], track: T
     if not missing:
         pushed = sum(file.size for file in state.missing) if chosen.source == site.pushed else 0
         return replace(chosen, transferred=pushed)
-    numbers = [number for number, source in enumerate(site.sources) if source.text == chosen.source]
-    for number in range(numbers[0] if numbers else 0, len(site.sources)):
+    if site.pushed and chosen.source == site.pushed:
+        skipped.append(
+            f"{site.pushed}: {', '.join(file.name for file in missing)}: the sha256 is not that of the manifest"
+        )
+    for number in range(chosen.number, len(site.sources)):
         source, access = site.sources[number], site.access[number]
         wanted = [_wanted(state, file, address(source, state.manifest, file, access)) for file in missing]
         track.begin(state, source.text, wanted)
@@ -265,10 +270,21 @@ def _not_there(state: State) -> list[File]:
         path = os.path.join(state.partial, file.name)
         if os.path.lexists(path):
             if not os.path.islink(path) and os.path.getsize(path) == file.size and is_right(path, file):
+                _settle(path)
                 continue
             os.unlink(path)
         found.append(file)
     return found
+
+
+def _settle(path: str) -> None:
+    """Have a file that somebody else has written on the disk, readable for all."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(descriptor, 0o644)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _wanted(state: State, file: File, location: str) -> Wanted:

@@ -41,6 +41,8 @@ def line(progress: Progress) -> str:
     """Return one line for people: what, how much of how much, how fast, and how long it will take at that."""
     if progress.waits_for:
         return f"{progress.model}: waits for {progress.waits_for}, which fetches it"
+    if not progress.files:
+        return f"{progress.model or 'weights'}: looking at what is there, and at the sources"
     share = 100 * progress.done // progress.total if progress.total else 0
     words = [
         f"{progress.model}: {amount(progress.done)} of {amount(progress.total)} ({share} %)",

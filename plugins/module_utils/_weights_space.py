@@ -61,10 +61,18 @@ def _needed(state: State, block: int) -> int:
     """Return the bytes that the missing files still take, those of an earlier run's partial files left out."""
     needed = sum(blocks(file.size, block) for file in state.missing)
     for parent, _directories, names in os.walk(state.partial):
-        paths = (os.path.join(parent, name) for name in names)
-        # A file with a second link is one that the published directory has too.
-        needed -= sum(os.stat(path).st_blocks * 512 for path in paths if os.stat(path).st_nlink == 1)
+        needed -= sum(_taken(os.path.join(parent, name)) for name in names)
     return max(needed, 0)
+
+
+def _taken(path: str) -> int:
+    """Return the bytes of a partial file; none of one that another run has just renamed."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return 0
+    # A file with a second link is one that the published directory has too.
+    return found.st_blocks * 512 if found.st_nlink == 1 else 0
 
 
 def _existing(path: str) -> str:

@@ -313,11 +313,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    # First of all, so that it is gone whatever comes.
+    access = read_access(module.params["access_file"])
     for name, least in LEAST.items():
         if module.params[name] < least:
             module.fail_json(msg=f"weights_{name}: found {module.params[name]}, expected {least} or more")
     try:
-        outcomes, removed = run(module)
+        outcomes, removed = run(module, access)
     except NoSourcesError as exc:
         module.fail_json(msg=str(exc), unsourced=exc.models)
     except (WeightsError, OSError) as exc:
@@ -350,15 +352,23 @@ class NoSourcesError(WeightsError):
         ]
 
 
-def run(module: AnsibleModule) -> tuple[list[Outcome], list[Old]]:
+def run(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> tuple[list[Outcome], list[Old]]:
     """Look at all models before the first one is fetched; remove what is too old. Raises WeightsError."""
+    track = Track()
+    # From the beginning: to look at files may take as long as to fetch them.
+    with Reporter(module.params["progress_file"] or "", track.report):
+        return _run(module, access, track)
+
+
+def _run(module: AnsibleModule, access: dict[str, dict[str, Any]], track: Track) -> tuple[list[Outcome], list[Old]]:
     params = module.params
-    # First of all, so that it is gone whatever comes.
-    access = read_access(params["access_file"])
     manifests = [parse(model) for model in params["models"]]
     check_unique(manifests)
     site = site_of(module, access)
-    states = [look(site.root, manifest, params["verify"] == "full") for manifest in manifests]
+    states = []
+    for manifest in manifests:
+        track.model = manifest.repository
+        states.append(look(site.root, manifest, params["verify"] == "full"))
     check(states, site)
 
     def superfluous() -> list[Old]:
@@ -371,7 +381,7 @@ def run(module: AnsibleModule) -> tuple[list[Outcome], list[Old]]:
         return chosen, superfluous()
     # Whatever the connection's umask is: every instance's user reads the weights.
     os.umask(0o022)
-    outcomes = bring_all(module, chosen, site)
+    outcomes = bring_all(module, chosen, site, track)
     # Only now: a fetch takes hours, in which another revision may have come into use.
     mark_served(site.root, manifests, site.state_dir)
     return outcomes, [old for old in superfluous() if remove(old)]
@@ -420,16 +430,16 @@ def choose_all(states: list[State], site: Site) -> list[Outcome]:
     return chosen
 
 
-def bring_all(module: AnsibleModule, chosen: list[Outcome], site: Site) -> list[Outcome]:
-    """Bring one model after the other, and report meanwhile. Raises NoSourcesError."""
+def bring_all(module: AnsibleModule, chosen: list[Outcome], site: Site, track: Track) -> list[Outcome]:
+    """Bring one model after the other. Raises NoSourcesError."""
     missing = [file for outcome in chosen for file in outcome.state.missing]
     changed = [outcome.state.manifest.repository for outcome in chosen if outcome.state.changed]
-    track = Track(sum(file.size for file in missing), len(missing), model="".join(changed[:1]))
-    with Reporter(module.params["progress_file"] or "", track.report):
-        try:
-            return [bring(one, site, module.log, track) if one.state.changed else one for one in chosen]
-        except NoSourceError as exc:
-            raise NoSourcesError([exc]) from exc
+    track.model = "".join(changed[:1])
+    track.total, track.files = sum(file.size for file in missing), len(missing)
+    try:
+        return [bring(one, site, module.log, track) if one.state.changed else one for one in chosen]
+    except NoSourceError as exc:
+        raise NoSourcesError([exc]) from exc
 
 
 def gone(old: Old) -> dict[str, Any]:

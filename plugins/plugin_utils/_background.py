@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
@@ -54,6 +55,12 @@ def hand_over(action: ActionBase, secret: str) -> str:
     if said["rc"]:
         raise WeightsError(f"{path}: cannot be written on the host: {said['stderr'].strip()}")
     return path
+
+
+def take_back(action: ActionBase, path: str) -> None:
+    """Remove what was handed over where the module may not have begun."""
+    with contextlib.suppress(AnsibleConnectionFailure):
+        action._low_level_execute_command(f"rm -f -- {shlex.quote(path)}")
 
 
 def _directory(action: ActionBase) -> str:

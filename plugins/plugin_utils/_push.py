@@ -19,18 +19,32 @@ from ansible_collections.baremetal.inference.plugins.module_utils._sources impor
 TIMEOUT = 60
 
 
-def push_to(action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int) -> None:
+def push_to(
+    action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int
+) -> tuple[list[str], list[str]]:
     """Push the missing files of models (the module's ``unsourced``) to where they grow on the host of a task.
 
-    In check mode only look whether the controller has them. Raises WeightsError.
+    Return the paths of the models that the controller has, and what is wrong with the others. In check mode only look.
+    Raises WeightsError where nothing can be pushed.
     """
+    here, reasons = [], []
     for model in models:
-        check_files(os.path.join(source.base, model["path"]), model["files"])
-    if action._task.check_mode:
-        return
+        try:
+            check_files(os.path.join(source.base, model["path"]), model["files"])
+        except WeightsError as exc:
+            reasons.append(str(exc))
+        else:
+            here.append(model)
+    if here and not action._task.check_mode:
+        _push_all(action, source, here, bandwidth)
+    return [model["path"] for model in here], reasons
+
+
+def _push_all(action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int) -> None:
     ssh, login, sudo = reach(action)
     for model in models:
-        made = action._low_level_execute_command(f"mkdir -p -- {shlex.quote(model['partial'])}")
+        # Every instance's user reads the weights, whatever the connection's umask is.
+        made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model['partial'])}")
         if made["rc"]:
             raise WeightsError(f"{source.text}: {model['partial']} cannot be made: {made['stderr'].strip()}")
         target = f"{login}{model['partial']}"
@@ -76,7 +90,14 @@ def rsync_words(source: str, target: str, ssh: Sequence[str], sudo: bool, bandwi
 
     A file that was broken off is gone on with. ``bandwidth`` is in megabits per second, 0 for no limit.
     """
-    words = ["rsync", "--times", "--chmod=D0755,F0644", "--partial-dir=.rsync-partial", f"--timeout={TIMEOUT}"]
+    words = [
+        "rsync",
+        "--times",
+        "--perms",
+        "--chmod=D0755,F0644",
+        "--partial-dir=.rsync-partial",
+        f"--timeout={TIMEOUT}",
+    ]
     words += ["--files-from=-", "--protect-args", f"--rsh={shlex.join(ssh)}"]
     if sudo:
         words.append("--rsync-path=sudo -n rsync")

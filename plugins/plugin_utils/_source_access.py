@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from pathlib import Path
@@ -43,11 +44,21 @@ def _token(source: Source, environment: Mapping[str, str]) -> str:
     if "token_file" in options and "token_env" in options:
         raise WeightsError(f"weights_sources: {source.text}: found token_file and token_env; keep one of them")
     if "token_file" in options:
-        return _secret(options["token_file"], f"weights_sources: {source.text}: token_file").strip()
+        where = f"weights_sources: {source.text}: token_file"
+        return _visible(_secret(options["token_file"], where), f"{where} {options['token_file']}")
     name = options.get("token_env", "")
     if name and not environment.get(name):
         raise WeightsError(f"weights_sources: {source.text}: token_env: {name} is not set on the controller")
-    return environment.get(name or TOKEN_VARIABLES.get(source.kind, ""), "").strip()
+    name = name or TOKEN_VARIABLES.get(source.kind, "")
+    return _visible(environment.get(name, ""), f"weights_sources: {source.text}: the variable {name}")
+
+
+def _visible(text: str, where: str) -> str:
+    """Return a token without the space around it. Raises WeightsError, without its text, where it can be none."""
+    token = text.strip()
+    if not re.fullmatch(r"[!-~]*", token):
+        raise WeightsError(f"{where}: found spaces, several lines or letters beyond ASCII, expected one token")
+    return token
 
 
 def _secret(name: str, where: str) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import os
@@ -360,12 +361,50 @@ def test_proxy_of_the_environment_is_used(server, dest, monkeypatch):
     monkeypatch.setenv("http_proxy", server.url)
     server.files["http://far.invalid/a.bin"] = CONTENT
     assert get("http://far.invalid/a.bin", dest) == len(CONTENT)
+    assert "Proxy-Authorization" not in server.seen[-1]
+
+
+def test_proxy_that_wants_a_password_gets_it(server, dest, monkeypatch):
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("http_proxy", server.url.replace("://", "://me:p%40ss@"))
+    server.files["http://far.invalid/a.bin"] = CONTENT
+    assert get("http://far.invalid/a.bin", dest) == len(CONTENT)
+    assert server.seen[-1]["Proxy-Authorization"] == f"Basic {base64.b64encode(b'me:p@ss').decode()}"
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("http://[bad/x", r"/a.bin: it redirects to what is no address, which is neither http nor https"),
+        ("http://127.0.0.1:99999/x", r"http://127.0.0.1:99999/x: it, its proxy or its token has"),
+        ("http://a..b/x", r"http://a..b/x: it, its proxy or its token has"),
+    ],
+)
+def test_redirect_to_what_cannot_be_is_an_error_of_that_source(server, dest, location, message):
+    server.redirects["/a.bin"] = location
+    with pytest.raises(FetchError, match=message):
+        get(f"{server.url}/a.bin", dest)
+
+
+def test_redirect_with_letters_beyond_ascii_is_followed(server, dest):
+    server.redirects["/a.bin"] = "/b\xe4r.bin"
+    server.files["/b%E4r.bin"] = CONTENT
+    assert get(f"{server.url}/a.bin", dest) == len(CONTENT)
+
+
+def test_token_that_cannot_be_sent_is_not_shown(server, dest):
+    with pytest.raises(FetchError, match=r"/a.bin: it, its proxy or its token has") as error:
+        get(f"{server.url}/a.bin", dest, Settings(headers={"Authorization": "Bearer canary\nsecond"}))
+    assert "canary" not in str(error.value) and error.value.__context__ is None
 
 
 @pytest.mark.parametrize(
     ("location", "message"),
     [
         ("models", "found a relative path, expected a URL or an absolute path"),
+        ("http://mirror:abc/models", "http://mirror:abc/models: its host or port cannot be"),
+        ("http://mirror:99999/models", "its host or port cannot be"),
+        ("http://[::1/models", "its host or port cannot be"),
         ("ftp://mirror/models", "scheme 'ftp' is not known; expected http, https, file"),
         ("https://me:hush@mirror/models", "a source with a user or password would show them in logs"),
     ],

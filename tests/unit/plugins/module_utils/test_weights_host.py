@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils._manifest import parse
 from ansible_collections.baremetal.inference.plugins.module_utils._sources import Access, parse_sources
 from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import Site, Track, bring, choose, look
+from ansible_collections.baremetal.inference.plugins.module_utils._weights_space import _needed
 
 from tests.unit.file_server import FileServer, serving
 
@@ -64,3 +67,25 @@ def test_server_that_stalls_is_left_for_the_next_one(server, tmp_path, came, ran
     # What came of the first attempt was progress; the second one brought nothing.
     assert asked == [("stalling", first) for first in ranges] + [("good", ranges[-1])]
     assert (tmp_path / "models" / MANIFEST.path / "model.safetensors").read_bytes() == CONTENT
+
+
+def test_source_that_was_chosen_is_the_one_that_is_fetched_from(server, tmp_path):
+    """Two sources may be called the same: one bucket at two endpoints."""
+    server.files.pop(f"/stalling/{MANIFEST.path}/model.safetensors")
+    same = parse_sources([f"{server.url}/good", f"{server.url}/good"])
+    site = Site(str(tmp_path / "models"), same, (Access(), Access()), str(tmp_path), lambda _unit: False, Settings())
+    chosen = choose(look(site.root, MANIFEST), site)
+    assert chosen.number == 0
+    begun = []
+    track = Track()
+    track.begin = lambda state, source, wanted: begun.append(source)
+    result = bring(replace(chosen, number=1), site, lambda _line: None, track)
+    assert begun == [f"{server.url}/good"] and result.number == 1
+
+
+def test_room_is_looked_at_while_another_run_renames(tmp_path):
+    state = look(str(tmp_path), MANIFEST)
+    partial = Path(state.partial)
+    partial.mkdir(parents=True)
+    (partial / "model.safetensors.partial").symlink_to("nowhere")
+    assert _needed(state, 4096) == 8192

@@ -13,6 +13,7 @@ import threading
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils import _weights_lock
+from ansible_collections.baremetal.inference.plugins.module_utils._weights_progress import line, parse
 
 from tests.unit.file_server import FileServer, serving
 from tests.unit.wheelhouse import run_module
@@ -391,6 +392,24 @@ def test_token_is_gone_from_the_host_also_where_the_run_fails_at_once(weights, t
     handed.write_text("{}")
     assert weights(models=[manifest(revision="main")], access_file=str(handed))["failed"]
     assert not handed.exists()
+    handed.write_text("{}")
+    assert weights(connections=0, access_file=str(handed))["failed"]
+    assert not handed.exists()
+
+
+def test_progress_is_told_while_sources_are_asked(weights, server, root, tmp_path):
+    path, seen = tmp_path / "progress.json", []
+
+    def look(handler, _start, _end):
+        if handler.command == "HEAD" and not seen:
+            seen.append(path.read_text())
+        return False
+
+    server.faults[f"/weights/{MODEL}/config.json"] = look
+    assert weights(progress_file=str(path))["changed"]
+    found = parse(seen[0])
+    assert line(found).endswith(": looking at what is there, and at the sources")
+    assert not path.exists()
 
 
 def test_files_that_were_pushed_are_looked_at_and_published(weights, server, root):
@@ -409,8 +428,32 @@ def test_pushed_file_that_is_wrong_is_fetched_from_the_next_source(weights, root
     for name, data in FILES.items():
         (growing / name).parent.mkdir(parents=True, exist_ok=True)
         (growing / name).write_bytes(data if name == "config.json" else b"v" * len(data))
-    assert weights(pushed="controller:/srv/weights")["models"][0]["bytes"] == 5100
+    result = weights(pushed="controller:/srv/weights")["models"][0]
+    assert result["bytes"] == 5100
+    assert result["skipped_sources"] == [
+        "controller:/srv/weights: model.safetensors, sub/extra.bin: the sha256 is not that of the manifest"
+    ]
     assert content(root) == FILES
+
+
+def test_pushed_file_that_is_wrong_is_named_where_there_is_no_other_source(weights, root):
+    growing = root / "example" / "tiny" / f".{REVISION}.partial"
+    for name, data in FILES.items():
+        (growing / name).parent.mkdir(parents=True, exist_ok=True)
+        (growing / name).write_bytes(b"v" * len(data))
+        (growing / name).chmod(0o600)
+    message = weights(sources=[], pushed="controller:/srv/weights")["msg"]
+    assert "no source gives its 3 missing files: controller:/srv/weights: config.json, model" in message, message
+
+
+def test_pushed_files_are_readable_for_all_whatever_the_umask_was(weights, root):
+    growing = root / "example" / "tiny" / f".{REVISION}.partial"
+    for name, data in FILES.items():
+        (growing / name).parent.mkdir(parents=True, exist_ok=True)
+        (growing / name).write_bytes(data)
+        (growing / name).chmod(0o640)
+    weights(sources=[], pushed="controller:/srv/weights")
+    assert {stat.S_IMODE((root / MODEL / name).stat().st_mode) for name in FILES} == {0o644}
 
 
 def test_models_without_a_source_are_all_named_with_what_they_lack(weights, root):
