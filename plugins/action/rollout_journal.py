@@ -33,6 +33,7 @@ ARGUMENT_SPEC = {
     "measured": {"type": "list", "elements": "dict", "default": []},
     "baselines": {"type": "dict", "default": {}},
     "gateways": {"type": "list", "elements": "dict", "default": []},
+    "kept": {"type": "list", "elements": "dict", "default": []},
     "wave": {"type": "int", "default": 0},
 }
 
@@ -87,7 +88,9 @@ def _events(host: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
             gate = {"event": "gate", "host": host, "instance": name, "verdicts": entry["verdicts"]}
             events.append({**gate, **figures})
     if options["step"]:
-        events.append({"event": "step", "host": host, "step": options["step"], "detail": _detail(options)})
+        states = {entry["item"]["key"]: entry["digest"] for entry in options["kept"] if entry.get("digest")}
+        step = {"event": "step", "host": host, "step": options["step"], "detail": _detail(options)}
+        events.append({**step, "states": states} if states else step)
     return events
 
 

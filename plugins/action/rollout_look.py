@@ -4,22 +4,26 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
+from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import JOURNAL, read, state_of
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout import RolloutError
 from ansible_collections.baremetal.inference.plugins.module_utils._rollout_look import (
+    Slots,
     changes_of,
     in_words,
+    listed,
+    measurable,
     returns_of,
     spanning,
+    states_before,
+    undone_of,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout import returned_by, undone_by
 
 ARGUMENT_SPEC = {
-    "kind": {"type": "str", "choices": ["change", "rollback"], "default": "change"},
+    "kind": {"type": "str", "choices": ["change", "rollback", "journals"], "default": "change"},
     "plans": {"type": "dict", "default": {}},
     "slots": {"type": "dict", "default": {}},
     "turn": {"type": "dict", "default": {}},
@@ -28,28 +32,11 @@ ARGUMENT_SPEC = {
     "cluster": {"type": "str", "default": ""},
     "undo": {"type": "str", "default": ""},
     "directory": {"type": "path", "default": ""},
-    "options": {"type": "dict", "required": True},
+    "undone": {"type": "dict", "default": {}},
+    "returned": {"type": "bool", "default": False},
+    "listed": {"type": "dict", "default": {}},
+    "options": {"type": "dict", "default": {}},
 }
-
-
-def touched_by(rollout: str, directory: str) -> list[str]:
-    """Return the hosts that a rollout, or the ``last`` one, has changed or begun to change.
-
-    Raises AnsibleActionFail where there is no such journal on this controller.
-    """
-    known = sorted(
-        name for name in (os.listdir(directory) if os.path.isdir(directory) else []) if _is_one(directory, name)
-    )
-    name = known[-1] if rollout == "last" and known else rollout
-    if name not in known:
-        found = nearest(rollout, known) if known else "there is none"
-        raise AnsibleActionFail(f"rollout_undo: no rollout {rollout!r} in {directory} on this controller; {found}")
-    state = state_of(read(os.path.join(directory, name, JOURNAL)))
-    return [host for host, step in state.steps.items() if step == "done" or host in state.unfinished() or step == "out"]
-
-
-def _is_one(directory: str, name: str) -> bool:
-    return os.path.isfile(os.path.join(directory, name, JOURNAL))
 
 
 class ActionModule(ActionBase):
@@ -61,14 +48,18 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        slots, turn, host = options["slots"], options["turn"], (task_vars or {})["inventory_hostname"]
+        if options["kind"] == "journals":
+            return {**result, "changed": False, **_journals(options["undo"], options["directory"])}
+        turn, host = options["turn"], (task_vars or {})["inventory_hostname"]
+        slots, meant = listed(options["slots"], options["listed"]), True
         if options["kind"] == "change":
             changes = changes_of(options["plans"], slots, options["files"])
         else:
-            meant = not options["undo"] or host in touched_by(options["undo"], options["directory"])
-            changes, problems = returns_of(slots, bool(turn)) if meant else ({}, [])
+            meant = bool(options["undone"]) if options["undo"] else bool(turn) or not options["returned"]
+            changes, problems = _back(slots, options) if meant else ({}, [])
             if problems and not changes:
                 raise AnsibleActionFail("\n".join(f"{host}: {text}" for text in problems))
+        measured, unkept = measurable(slots, bool(turn))
         words = "; ".join(filter(None, [*options["others"], in_words(changes)]))
         spread = spanning(options["plans"])
         if spread and words:
@@ -83,7 +74,7 @@ class ActionModule(ActionBase):
             "cluster": options["cluster"],
             "changes": changes,
             "words": words,
-            "concerned": bool(words or turn),
+            "concerned": bool(words or (turn and meant)),
             "interrupted": str(turn.get("id") or "an unknown one") if turn else "",
             "instances": list(options["plans"] or slots),
             # The other hosts of an instance that spans several answer nobody.
@@ -93,14 +84,25 @@ class ActionModule(ActionBase):
                 if "--headless" not in options["plans"].get(name, {}).get("argv", [])
             ],
             # Nothing can be gone back to where nothing was kept.
-            "unkept": [
-                name
-                for name, slot in slots.items()
-                if slot.get("up") and not slot.get("good") and not slot.get("stale")
-            ],
-            "running": [name for name, slot in slots.items() if slot.get("up")],
-            "unmeasured": [
-                name for name, slot in slots.items() if slot.get("up") and not (slot.get("good") or {}).get("record")
-            ],
+            "unkept": unkept,
+            "states": states_before(slots),
+            "running": measured,
+            "unmeasured": [name for name in measured if not (slots[name].get("good") or {}).get("record")],
             "options": options["options"],
         }
+
+
+def _journals(undo: str, directory: str) -> dict[str, Any]:
+    """Return what the rollout that is undone has changed, or else which hosts are back already."""
+    try:
+        undone = undone_by(undo, directory) if undo else {}
+    except RolloutError as exc:
+        raise AnsibleActionFail(str(exc)) from exc
+    return {"undone": undone, "returned": [] if undo else returned_by(directory)}
+
+
+def _back(slots: Slots, options: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    in_turn = bool(options["turn"])
+    if not options["undo"]:
+        return returns_of(slots, in_turn)
+    return undone_of(slots, options["undone"], in_turn, options["turn"].get("kind") == "rollback")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import platform
 import secrets
 import time
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ class State:
     clusters: dict[str, str] = field(default_factory=dict)
     steps: dict[str, str] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
+    # By host and instance: the state that a turn found, and the one that it left.
+    before: dict[str, dict[str, str]] = field(default_factory=dict)
+    after: dict[str, dict[str, str]] = field(default_factory=dict)
     stopped: str = ""
     result: str = ""
 
@@ -39,6 +43,10 @@ class State:
     def unfinished(self) -> list[str]:
         """Return the hosts whose turn has begun and not ended."""
         return [host for host, step in self.steps.items() if step not in (*GOOD, *BAD)]
+
+    def changed(self) -> list[str]:
+        """Return the hosts that it has changed, or may have."""
+        return [host for host, step in self.steps.items() if step in (*GOOD, "out") or host in self.unfinished()]
 
     def untouched(self) -> list[str]:
         """Return the hosts whose turn has not begun."""
@@ -90,9 +98,11 @@ def state_of(events: list[dict[str, Any]]) -> State:
             state.begun = event
         elif kind == "host":
             state.clusters[host] = str(event.get("cluster", ""))
+            state.before[host] = dict(event.get("states") or {})
         elif kind == "step":
             state.steps[host] = str(event["step"])
             state.details[host] = str(event.get("detail") or "")
+            state.after[host] = dict(event.get("states") or {})
         elif kind == "stopped":
             state.stopped = str(event.get("reason", ""))
         elif kind == "ended":
@@ -100,12 +110,30 @@ def state_of(events: list[dict[str, Any]]) -> State:
     return state
 
 
+def may_run(begun: Mapping[str, Any]) -> bool:
+    """Return whether a rollout may still run; what another controller began cannot be seen from here."""
+    return begun.get("controller", platform.node()) != platform.node() or is_running(begun)
+
+
 def is_running(begun: Mapping[str, Any]) -> bool:
     """Return whether the process that began a rollout on this controller is still there."""
     pid, started = begun.get("pid"), begun.get("pid_started")
-    if not isinstance(pid, int) or started is None or begun.get("boot") != boot_id():
+    if not isinstance(pid, int) or begun.get("boot") != boot_id():
         return False
+    if started is None:
+        # A system that does not say when a process was started.
+        return _is_there(pid)
     return bool(started_at(pid) == started)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def started_at(pid: int) -> int | None:

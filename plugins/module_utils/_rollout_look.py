@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils._strategies import MULTI_NODE
@@ -55,10 +56,72 @@ def returns_of(slots: Slots, in_turn: bool = False) -> tuple[dict[str, dict[str,
         target = slot.get(PREVIOUS) if passed and not in_turn else good
         if not target:
             problems.append(f"{name}: nothing to go back to: no earlier state of it was kept on this host")
-        elif target["digest"] != installed:
-            change = _change((good or {}).get("plan"), target.get("plan") or {}, [])
-            found[name] = {**change, "to": target["digest"]}
+        elif target["digest"] != installed or (in_turn and not _is_up(slot)):
+            found[name] = _return(slot, target)
     return found, problems
+
+
+def undone_of(
+    slots: Slots, undone: Mapping[str, Mapping[str, str]], in_turn: bool = False, half_back: bool = False
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return what undoing a rollout changes, as returns_of does.
+
+    ``undone`` has by instance the state ``before`` the rollout and the one ``after`` it, empty where the turn did not
+    come to its end. What is back already is left alone, and what was changed since is a problem, but for
+    a host on which a rollback was interrupted (``half_back``).
+    """
+    found, problems = {}, []
+    for name, states in undone.items():
+        slot = slots.get(name) or {}
+        installed, kept = slot.get("digest"), {entry["digest"]: entry for entry in slot.get("slots") or []}
+        before, after = states["before"], states["after"]
+        if installed == before and (_is_up(slot) or not in_turn):
+            continue
+        if before not in kept:
+            problems.append(f"{name}: nothing to go back to: the state before that rollout is not kept on this host")
+        elif after and installed not in (before, after) and not half_back:
+            problems.append(
+                f"{name}: it was changed since that rollout; to go back one state, name the host with rollout_hosts "
+                "and leave rollout_undo out"
+            )
+        else:
+            found[name] = _return(slot, kept[before])
+    return found, problems
+
+
+def measurable(slots: Slots, in_turn: bool) -> tuple[list[str], list[str]]:
+    """Return the instances whose speed is that of a good state, and those that run and were never kept.
+
+    What an interrupted turn has left running has not shown that it is good: it is neither.
+    """
+    up = {name: slot for name, slot in slots.items() if _is_up(slot)}
+    unkept = [] if in_turn else [name for name, slot in up.items() if not slot.get(GOOD)]
+    good = [name for name, slot in up.items() if (slot.get(GOOD) or {}).get("digest", "") == slot.get("digest")]
+    return [name for name in up if name in good or name in unkept], unkept
+
+
+def states_before(slots: Slots) -> dict[str, str]:
+    """Return by instance the state that an undo goes back to."""
+    found = {name: (slot.get(GOOD) or slot).get("digest") for name, slot in slots.items()}
+    return {name: digest for name, digest in found.items() if digest}
+
+
+def listed(slots: Slots, instances: Mapping[str, Any]) -> Slots:
+    """Return the instances of a host that its inventory names, replicas too; all where it names none."""
+    return {
+        name: slot
+        for name, slot in slots.items()
+        if not instances or name in instances or re.sub(r"-[0-9]+$", "", name) in instances
+    }
+
+
+def _is_up(slot: Mapping[str, Any]) -> bool:
+    return bool(slot.get("up")) and not slot.get("stale")
+
+
+def _return(slot: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+    change = _change((slot.get(GOOD) or {}).get("plan"), target.get("plan") or {}, [])
+    return {**change, "to": target["digest"]}
 
 
 def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any], files: Sequence[str]) -> dict[str, Any]:

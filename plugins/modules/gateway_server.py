@@ -151,7 +151,7 @@ idle:
   type: bool
   returned: success
 up:
-  description: Whether all of these servers are ready and up.
+  description: Whether all of these servers are ready and up, but for those in RV(held).
   type: bool
   returned: success
 waited_s:

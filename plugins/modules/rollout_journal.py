@@ -68,6 +68,13 @@ options:
       - What each instance did before, as this module has returned it.
     type: dict
     default: {}
+  kept:
+    description:
+      - Results of M(baremetal.inference.instance_slot) at the end of a turn, which tell an undo what the turn has left.
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.7.0
   gateways:
     description:
       - Results of M(baremetal.inference.gateway_server), whose counters are noted.

@@ -22,9 +22,10 @@ attributes:
 options:
   kind:
     description:
-      - V(change) brings what the inventory says, V(rollback) what was kept.
+      - V(change) brings what the inventory says, V(rollback) what was kept. V(journals) reads what O(undone) and
+        O(returned) are made of, once for all hosts.
     type: str
-    choices: [change, rollback]
+    choices: [change, rollback, journals]
     default: change
   plans:
     description:
@@ -59,8 +60,8 @@ options:
     default: ""
   undo:
     description:
-      - With O(kind=rollback), a rollout of this controller, or V(last) for the newest; hosts that it did not
-        change are left.
+      - The rollout of this controller that is undone, or V(last) for the newest that has changed a host and was no
+        rollback.
     type: str
     default: ""
   directory:
@@ -68,11 +69,26 @@ options:
       - Where the journals of rollouts are.
     type: path
     default: ""
+  undone:
+    description:
+      - What that rollout has changed on this host, of RV(undone); nothing else goes back.
+    type: dict
+    default: {}
+  returned:
+    description:
+      - Whether a rollback that did not come to its end has brought this host back already, by RV(returned).
+    type: bool
+    default: false
+  listed:
+    description:
+      - The instances that the inventory names. Others are left alone in a rollback.
+    type: dict
+    default: {}
   options:
     description:
       - How the rollout goes about it on this host.
     type: dict
-    required: true
+    default: {}
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -114,18 +130,31 @@ servers:
   elements: str
   returned: success
 running:
-  description: Instances that run.
+  description: Instances that run what was found good, or of which nothing was kept yet; they can be measured.
   type: list
   elements: str
   returned: success
 unmeasured:
-  description: Instances without figures of an earlier gate.
+  description: Those of them without figures of an earlier gate.
   type: list
   elements: str
   returned: success
 unkept:
-  description: Instances of which nothing was kept that could be gone back to.
+  description: Instances that serve and of which nothing was kept that could be gone back to.
   type: list
   elements: str
   returned: success
+states:
+  description: By instance the state that an undo goes back to.
+  type: dict
+  returned: success
+undone:
+  description: What the rollout that is undone has changed, by host and instance the states C(before) and C(after).
+  type: dict
+  returned: with O(kind=journals)
+returned:
+  description: Without O(undo), the hosts that a rollback which did not come to its end has brought back.
+  type: list
+  elements: str
+  returned: with O(kind=journals)
 """

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Collection, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils._rollout import (
     Concerned,
     Pace,
@@ -18,7 +19,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._rollout impor
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import (
     JOURNAL,
-    is_running,
+    State,
+    may_run,
     read,
     state_of,
 )
@@ -128,18 +130,18 @@ def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, hostvars: Any) -> d
 def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, hostvars: Any) -> dict[str, str]:
     """Return the host that keeps the lock of each cluster: its first gateway, else its first host that serves.
 
-    It is the same one for whoever works with the same inventory.
+    It is the same one for whoever works with the same inventory, whichever of its hosts take part.
     """
-    found: dict[str, str] = {}
-    for turn in turns.values():
-        if turn["gateways"]:
-            found.setdefault(turn["cluster"], min(turn["gateways"]))
-    without = {turn["cluster"] for turn in turns.values()} - set(found)
-    if without:
-        first: dict[str, str] = {}
-        for host, cluster in sorted(clusters_of(groups.get(INFERENCE, []), hostvars).items()):
-            first.setdefault(cluster, host)
-        found.update((cluster, first[cluster]) for cluster in without)
+    wanted = {turn["cluster"] for turn in turns.values()}
+    hosts: dict[str, list[str]] = {cluster: [] for cluster in wanted}
+    for host, cluster in clusters_of(groups.get(INFERENCE, []), hostvars).items():
+        if cluster in wanted:
+            hosts[cluster].append(host)
+    gateways = gateways_of([host for names in hosts.values() for host in names], groups, hostvars)
+    found = {}
+    for cluster, names in hosts.items():
+        before = {gateway for host in names for gateway in gateways[host]}
+        found[cluster] = min(before or names or [host for host, turn in turns.items() if turn["cluster"] == cluster])
     return found
 
 
@@ -184,6 +186,7 @@ def events_of(
             "cluster": turn["cluster"],
             "wave": turn["wave"],
             "changes": seen[host]["changes"],
+            "states": {name: digest for name, digest in seen[host]["states"].items() if name in seen[host]["changes"]},
             "others": turn["words"] if not seen[host]["changes"] else "",
         }
         for host, turn in turns.items()
@@ -202,7 +205,64 @@ def known_rollouts(directory: str) -> list[Known]:
             continue
         if state.begun:
             ended = bool(state.result)
-            running = not ended and is_running(state.begun)
+            running = not ended and may_run(state.begun)
             locks = state.begun.get("locks") or {}
             found.append(Known(name, ended, running, frozenset(state.clusters), locks))
+    return found
+
+
+def undone_by(rollout: str, directory: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Return what a rollout has changed: by host and instance the states ``before`` and ``after`` it.
+
+    What it went on from, after an interruption, is a part of it. ``last`` stands for the newest that has changed a host
+    and was no rollback. Raises RolloutError where there is no such journal on this controller.
+    """
+    states = _states(directory)
+    changes = [name for name, state in states.items() if state.changed() and state.begun.get("kind") != "rollback"]
+    name = changes[-1] if rollout == "last" and changes else rollout
+    if name not in states:
+        said = nearest(rollout, list(states)) if states else "there is none"
+        raise RolloutError(f"rollout_undo: no rollout {rollout!r} in {directory} on this controller; {said}")
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for part in reversed(_chain(name, states)):
+        for host in part.changed():
+            entries = found.setdefault(host, {})
+            for instance, digest in part.before.get(host, {}).items():
+                entry = entries.setdefault(instance, {"before": digest, "after": ""})
+                entry["after"] = part.after.get(host, {}).get(instance, "")
+    return found
+
+
+def returned_by(directory: str) -> list[str]:
+    """Return the hosts that are back already, where the newest journal is of a rollback that did not end well."""
+    state = next(reversed(list(_states(directory).values())), None)
+    if state is None or state.begun.get("kind") != "rollback" or state.result == "done":
+        return []
+    return [host for host, step in state.steps.items() if step == "done"]
+
+
+def _chain(name: str, states: Mapping[str, State]) -> list[State]:
+    """Return a rollout and those of its kind that it went on from, newest first."""
+    names, found = [name], []
+    while names:
+        state = states[names.pop(0)]
+        found.append(state)
+        names += [
+            earlier
+            for earlier in state.begun.get("resumes") or []
+            if earlier in states and states[earlier].begun.get("kind") == state.begun.get("kind")
+        ]
+    return found
+
+
+def _states(directory: str) -> dict[str, State]:
+    """Return the rollouts that have begun a turn, by their names, oldest first."""
+    found = {}
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+        try:
+            state = state_of(read(os.path.join(directory, name, JOURNAL)))
+        except OSError:
+            continue
+        if state.steps:
+            found[name] = state
     return found

@@ -11,10 +11,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.action.rollout_journal import what_failed
-from ansible_collections.baremetal.inference.plugins.action.rollout_look import touched_by
+from ansible_collections.baremetal.inference.plugins.module_utils._rollout import RolloutError
 from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import append, read, state_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout import returned_by, undone_by
 
 TOP = Path(__file__).resolve().parents[4]
 CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}
@@ -244,19 +244,67 @@ def test_gates_and_baselines(site, tmp_path):
     assert events[0]["after"] == {"tokens_per_second": 90.0}
 
 
-def test_an_undo_takes_the_hosts_that_the_rollout_changed_and_no_other(tmp_path):
-    for name, steps in (
-        ("20260101T000000Z-aaaa", {"a": "done"}),
-        ("20260102T000000Z-bbbb", {"b": "done", "c": "apply", "d": "rolled_back"}),
-    ):
-        (tmp_path / name).mkdir()
-        for host, step in steps.items():
-            append(str(tmp_path / name / "journal.jsonl"), {"event": "step", "host": host, "step": step})
-    assert touched_by("last", str(tmp_path)) == ["b", "c"]
-    assert touched_by("20260101T000000Z-aaaa", str(tmp_path)) == ["a"]
-    with pytest.raises(
-        AnsibleActionFail, match=r"no rollout '20260101T000000Z-aaab' .*; nearest: '20260101T000000Z-aaaa'"
-    ):
-        touched_by("20260101T000000Z-aaab", str(tmp_path))
-    with pytest.raises(AnsibleActionFail, match="there is none"):
-        touched_by("last", str(tmp_path / "empty"))
+def rolled_out(directory, name, steps, kind="change", resumes=(), result=""):
+    """Write the journal of a rollout: by host the state it found and left, and the last step of its turn."""
+    (directory / name).mkdir()
+    path = str(directory / name / "journal.jsonl")
+    append(path, {"event": "begun", "id": name, "kind": kind, "resumes": list(resumes)})
+    for host, (before, after, step) in steps.items():
+        append(path, {"event": "host", "host": host, "cluster": "fra", "states": {"chat": before}})
+        if step:
+            left = {"states": {"chat": after}} if after else {}
+            append(path, {"event": "step", "host": host, "step": step, **left})
+    if result:
+        append(path, {"event": "ended", "result": result})
+
+
+FIRST, SECOND, THIRD = "20260101T000000Z-aaaa", "20260102T000000Z-bbbb", "20260103T000000Z-cccc"
+
+
+def test_an_undo_takes_what_the_rollout_changed_and_nothing_else(tmp_path):
+    rolled_out(tmp_path, FIRST, {"a": ("1", "2", "done")})
+    steps = {"b": ("2", "3", "done"), "c": ("2", "", "apply"), "d": ("2", "", "rolled_back"), "e": ("2", "", "")}
+    rolled_out(tmp_path, SECOND, steps)
+    assert undone_by("last", str(tmp_path)) == {
+        "b": {"chat": {"before": "2", "after": "3"}},
+        "c": {"chat": {"before": "2", "after": ""}},
+    }
+    assert undone_by(FIRST, str(tmp_path)) == {"a": {"chat": {"before": "1", "after": "2"}}}
+    # Refused by a lock, or a way back: neither is what somebody wants to undo.
+    rolled_out(tmp_path, THIRD, {"a": ("3", "", "")})
+    rolled_out(tmp_path, f"{THIRD}-back", {"b": ("3", "2", "done")}, kind="rollback")
+    assert set(undone_by("last", str(tmp_path))) == {"b", "c"}
+    assert undone_by(f"{THIRD}-back", str(tmp_path)) == {"b": {"chat": {"before": "3", "after": "2"}}}
+    with pytest.raises(RolloutError, match=r"no rollout '20260101T000000Z-aaab' .*; nearest: '20260101T000000Z-aaaa'"):
+        undone_by("20260101T000000Z-aaab", str(tmp_path))
+    with pytest.raises(RolloutError, match="there is none"):
+        undone_by("last", str(tmp_path / "empty"))
+
+
+def test_what_a_rollout_went_on_from_is_undone_with_it(tmp_path):
+    rolled_out(tmp_path, FIRST, {"x": ("0", "9", "done")}, kind="rollback")
+    rolled_out(tmp_path, SECOND, {"a": ("1", "2", "done"), "b": ("1", "", "apply")})
+    rolled_out(tmp_path, THIRD, {"b": ("1", "2", "done"), "c": ("1", "2", "done")}, resumes=[FIRST, SECOND])
+    one = {"chat": {"before": "1", "after": "2"}}
+    assert undone_by("last", str(tmp_path)) == {"a": one, "b": one, "c": one}
+
+
+def test_hosts_that_are_back_are_left_alone_by_the_same_command(tmp_path):
+    assert returned_by(str(tmp_path / "empty")) == []
+    rolled_out(tmp_path, FIRST, {"a": ("2", "1", "done"), "b": ("2", "", "apply")}, kind="rollback")
+    assert returned_by(str(tmp_path)) == ["a"]
+    rolled_out(tmp_path, SECOND, {"a": ("2", "1", "done")}, kind="rollback", result="done")
+    assert returned_by(str(tmp_path)) == []
+
+
+def test_the_end_of_a_turn_says_which_states_it_left(site, tmp_path):
+    kept = [{"item": {"key": "chat", "value": {}}, "digest": "abc"}, {"item": {"key": "skipped"}, "skipped": True}]
+    site(BEGIN, on("fra-1", noted(step="drain"), noted(step="done", kept=kept)))
+    state = state_of(read(str(next(tmp_path.glob("*/journal.jsonl")))))
+    assert state.after["fra-1"] == {"chat": "abc"} and state.before["fra-1"] == {}
+
+
+def test_a_lock_is_in_one_place_whichever_hosts_take_part(site):
+    same = {name: {"files": {}} for name in HOSTS if name != "ber-2"}
+    plan, _output = site(hosts=same)
+    assert plan["locks"] == {"ber": "ber-1"}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journ
     append,
     boot_id,
     is_running,
+    may_run,
     new_id,
     read,
     started_at,
@@ -73,6 +75,11 @@ def test_a_process_is_told_from_another_one_of_its_number():
     assert not is_running({**mine, "pid_started": mine["pid_started"] + 1})
     assert not is_running({**mine, "boot": "another"})
     assert not is_running({})
+    assert is_running({**mine, "pid_started": None})
+    assert not is_running({**mine, "pid": 2**22 + 1, "pid_started": None})
+    # What another controller does cannot be seen from here.
+    assert may_run({**mine, "controller": "another-one", "boot": "another"})
+    assert not may_run({**mine, "controller": platform.node(), "boot": "another"})
 
 
 def test_a_process_that_is_gone_does_not_run():

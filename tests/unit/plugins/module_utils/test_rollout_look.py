@@ -8,9 +8,13 @@ from __future__ import annotations
 from ansible_collections.baremetal.inference.plugins.module_utils._rollout_look import (
     changes_of,
     in_words,
+    listed,
+    measurable,
     returns_of,
     shown,
     spanning,
+    states_before,
+    undone_of,
 )
 
 PLAN = {
@@ -87,8 +91,73 @@ def test_long_values_do_not_make_long_lines():
 
 
 def test_what_an_interrupted_rollout_had_not_changed_yet_does_not_go_further_back():
-    slots = {"chat": {"digest": "two", "good": slot("two"), "previous": slot("one")}}
+    slots = {"chat": {"digest": "two", "good": slot("two"), "previous": slot("one"), "up": True}}
     assert returns_of(slots, in_turn=True) == ({}, [])
+
+
+def test_what_was_interrupted_between_files_and_start_is_started():
+    for state in ({"up": False}, {"up": True, "stale": True}):
+        slots = {"chat": {"digest": "two", "good": slot("two"), "previous": slot("one"), **state}}
+        assert returns_of(slots, in_turn=True)[0]["chat"]["to"] == "two"
+        found, _problems = undone_of(slots | {"chat": {**slots["chat"], "slots": [slot("two")]}}, BROUGHT, in_turn=True)
+        assert found["chat"]["to"] == "two"
+
+
+# A rollout took chat from the state two to three.
+BROUGHT = {"chat": {"before": "two", "after": "three"}}
+
+
+def kept(installed, *digests):
+    return {"digest": installed, "good": slot(installed), "slots": [slot(one) for one in digests], "up": True}
+
+
+def test_an_undo_goes_to_the_state_before_the_rollout_and_takes_no_other_instance():
+    slots = {"chat": kept("three", "one", "two", "three"), "embed": kept("e2", "e1", "e2")}
+    found, problems = undone_of(slots, BROUGHT)
+    assert problems == [] and {name: change["to"] for name, change in found.items()} == {"chat": "two"}
+
+
+def test_an_undo_that_is_run_again_finds_nothing_left():
+    assert undone_of({"chat": kept("two", "one", "two", "three")}, BROUGHT) == ({}, [])
+
+
+def test_an_undo_does_not_touch_what_was_changed_since():
+    found, problems = undone_of({"chat": kept("four", "two", "three", "four")}, BROUGHT)
+    assert found == {} and problems[0].startswith("chat: it was changed since that rollout; to go back one state, name")
+    assert undone_of({"chat": kept("four", "two", "three", "four")}, BROUGHT, in_turn=True)[0] == {}
+    # A way back that was interrupted has left something of both.
+    found, problems = undone_of({"chat": kept("half", "two", "three")}, BROUGHT, in_turn=True, half_back=True)
+    assert found["chat"]["to"] == "two" and problems == []
+
+
+def test_an_undo_of_a_turn_that_never_ended_goes_back_from_whatever_is_there():
+    found, _problems = undone_of({"chat": kept("half", "two")}, {"chat": {"before": "two", "after": ""}})
+    assert found["chat"]["to"] == "two"
+
+
+def test_an_undo_whose_state_is_gone_says_so():
+    found, problems = undone_of({"chat": kept("three", "three")}, BROUGHT)
+    assert found == {} and "the state before that rollout is not kept on this host" in problems[0]
+
+
+def test_what_an_interrupted_turn_left_running_is_no_baseline_and_not_kept():
+    new = {"digest": "new", "good": slot("old"), "up": True}
+    fresh = {"digest": "one", "good": None, "up": True}
+    old = {"digest": "old", "good": slot("old"), "up": True}
+    slots = {"new": new, "fresh": fresh, "old": old, "down": {**old, "up": False}, "stale": {**old, "stale": True}}
+    assert measurable(slots, in_turn=False) == (["fresh", "old"], ["fresh"])
+    assert measurable(slots, in_turn=True) == (["old"], [])
+
+
+def test_states_before_are_the_good_ones_or_what_is_about_to_be_kept():
+    slots = {"chat": {"digest": "new", "good": slot("old")}, "fresh": {"digest": "one", "good": None}, "none": {}}
+    assert states_before(slots) == {"chat": "old", "fresh": "one"}
+
+
+def test_instances_that_the_inventory_does_not_name_are_left_out():
+    slots = {"chat": {}, "chat-2": {}, "old": {}, "old-2": {}}
+    assert list(listed(slots, {"chat": {}})) == ["chat", "chat-2"]
+    assert listed(slots, {}) == slots
 
 
 def test_an_instance_that_spans_hosts_is_known_by_its_strategy():
