@@ -71,7 +71,7 @@ def test_the_whole_cluster_goes_back_without_a_download(lab, changed):
     lab.on(GATEWAY, "systemctl stop nginx")
     try:
         with lab.load() as load:
-            run = lab.play("playbooks/rollback.yml", rollout_hosts="cluster_lab")
+            run = lab.play("playbooks/rollback.yml", rollout_undo="last")
             ended = time.time()
             load.wait(20)
     finally:
@@ -85,3 +85,11 @@ def test_the_whole_cluster_goes_back_without_a_download(lab, changed):
         seconds = lasted(lab.journal(), host)
         bound = seconds["drain"] + seconds.get("idle", 0) + lab.restarted(host)
         print(f"{host}: {sum(seconds.values()):.1f} s, of these {bound:.1f} s to drain and start")
+
+
+def test_a_way_back_that_is_run_again_does_nothing(lab, changed):
+    before, began = lab.looks(), lab.journals()
+    run = lab.play("playbooks/rollback.yml", rollout_undo="last")
+    assert run.code == 0, run.output
+    assert (lab.looks(), lab.journals()) == (before, began)
+    assert "nothing to do" in run.output.lower(), run.output
