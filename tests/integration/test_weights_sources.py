@@ -119,6 +119,31 @@ def test_token_file_that_everybody_can_read_is_refused_before_anything(site, ser
     assert server.log == []
 
 
+def test_token_of_two_lines_and_keys_that_are_none_are_refused_without_a_word_of_them(site, server):
+    (site.home / "token").write_text(f"{TOKEN}\nsecond\n")
+    (site.home / "keys").write_text(f"aws_secret_access_key = {TOKEN}\n")
+    for name in ("token", "keys"):
+        (site.home / name).chmod(0o600)
+    for source, said in (
+        ({"source": f"hub:{server.url}", "token_file": str(site.home / "token")}, "expected one token"),
+        (
+            {"source": "s3://models", "credentials_file": str(site.home / "keys")},
+            "expected an INI file with the section",
+        ),
+    ):
+        code, text = site.run([source], words=["-vvvv"])
+        assert code == 2 and said in text, text
+        assert TOKEN not in text
+    assert server.log == []
+
+
+def test_what_was_handed_over_is_gone_where_the_module_refuses_its_options(site, server):
+    code, text = site.run([f"hub:{server.url}"], {"HF_TOKEN": TOKEN}.items(), verify="all")
+    assert code == 2 and "value of verify must be one of" in text
+    left = [path for path in site.home.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+    assert left == []
+
+
 def test_objects_of_a_store_come_by_signed_addresses_and_keys_stay_on_the_controller(site, server):
     server.files = {f"/models/weights/{PATH}/{name}": data for name, data in FILES.items()}
     source = {"source": "s3://models/weights", "endpoint": server.url, "region": "eu-west-1"}
@@ -153,6 +178,26 @@ def test_directory_of_the_controller_without_a_file_is_passed_over_with_the_reas
     assert code == 0, text
     assert f"source passed over: {reason}" in text
     assert site.content() == ({} if check else FILES)
+
+
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_each_model_comes_from_the_first_source_that_has_it(site, server, check):
+    """One model is on the controller only, the other one on a server only."""
+    write(site.home / "carried" / PATH)
+    other = {**manifest({"config.json": b"[]"}), "repository": "example/other"}
+    where = f"example/other/{REVISION}/config.json"
+    server.files = {f"/weights/{where}": b"[]"}
+    sources = [f"controller:{site.home}/carried", f"{server.url}/weights"]
+    code, text = site.run(sources, words=check, models=[manifest(), other])
+    assert code == 0, text
+    assert f"source passed over: controller:{site.home}/carried/{where}: No such file" in text
+    assert site.content() == ({} if check else FILES)
+    assert (site.root / where).exists() is not bool(check)
+    # What neither of them has is found in check mode as well.
+    server.files = {}
+    absent = {**other, "repository": "example/absent"}
+    code, text = site.run(sources, words=check, models=[manifest(), absent])
+    assert code == 2 and "example/absent revision" in text and "no source gives its 1 missing file" in text
 
 
 def test_check_mode_looks_at_the_controllers_directory_and_pushes_nothing(site):
