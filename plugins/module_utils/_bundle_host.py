@@ -27,6 +27,33 @@ def look(root: str, files: Files) -> list[str]:
     return sorted(path for path, content in files.items() if sizes[path] != content.size)
 
 
+def begun(root: str, missing: Iterable[str], files: Files) -> int:
+    """Return the bytes that are there already of missing files, where the weights of a broken-off run grow."""
+    return sum(min(_grown(os.path.join(root, path)), files[path].size) for path in missing)
+
+
+def _grown(path: str) -> int:
+    """Return what a file of weights/ORGANISATION/NAME/REVISION takes below .REVISION.partial."""
+    directory, name = os.path.split(path)
+    inner: list[str] = []
+    while os.path.basename(directory) and not os.path.isdir(_partial(directory)):
+        directory, last = os.path.split(directory)
+        inner.insert(0, last)
+    if not os.path.basename(directory):
+        return 0
+    for suffix in ("", ".partial"):
+        try:
+            return os.lstat(os.path.join(_partial(directory), *inner, name + suffix)).st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return 0
+
+
+def _partial(directory: str) -> str:
+    parent, name = os.path.split(directory)
+    return os.path.join(parent, f".{name}.partial")
+
+
 def sizes_of(root: str, paths: Iterable[str]) -> dict[str, int | None]:
     """Return the bytes of each file below a directory, None where there is no plain file."""
     return {path: _size(os.path.join(root, path)) for path in paths}

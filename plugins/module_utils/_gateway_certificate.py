@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, field
-from typing import Iterator, Sequence
+from typing import Iterable, Iterator, Sequence
 
 DAY = 86400
 CA_DAYS = 3650
@@ -74,8 +74,8 @@ def given(certificate: str, key: str, names: Sequence[str], renew_days: int, now
     outcome = Outcome(certificate, key, day(found.not_after))
     if found.days_left(now) < renew_days:
         outcome.warnings.append(f"{certificate} runs out on {day(found.not_after)}, in {found.days_left(now)} days")
-    missing = [name for name in names if not covered(name, found.names)]
-    if missing and len(missing) == len(names):
+    missing = [name for name in sorted(_plain(names)) if not covered(name, found.names)]
+    if missing and len(missing) == len(_plain(names)):
         outcome.warnings.append(f"{certificate} has none of the names of this gateway: {', '.join(missing)}")
     return outcome
 
@@ -130,7 +130,7 @@ def _reason(directory: str, outcome: Outcome, names: Sequence[str], renew_days: 
     found = read_certificate(outcome.certificate)
     if found.days_left(time.time()) < renew_days:
         return f"it runs out on {day(found.not_after)}"
-    if found.names != frozenset(names):
+    if found.names != _plain(names):
         return "its names are others"
     if public_key(outcome.key) != found.public_key:
         return "its key is another"
@@ -189,6 +189,11 @@ def is_address(name: str) -> bool:
     return True
 
 
+def _plain(names: Iterable[str]) -> frozenset[str]:
+    """Return names with addresses as they are usually written."""
+    return frozenset(str(ipaddress.ip_address(name)) if is_address(name) else name for name in names)
+
+
 def covered(name: str, names: frozenset[str]) -> bool:
     """Return whether a certificate of ``names`` holds for ``name``."""
     return name in names or f"*.{name.partition('.')[2]}" in names
@@ -203,7 +208,7 @@ def read_certificate(path: str) -> Certificate:
     if len(times) != 2 or not key:
         raise CertificateError(f"{path}: openssl finds no dates or no key in it; expected a certificate in PEM")
     seconds = {name: ssl.cert_time_to_seconds(value) for name, value in times.items()}
-    plain = frozenset(str(ipaddress.ip_address(name)) if is_address(name) else name for name in names)
+    plain = _plain(names)
     return Certificate(seconds["notBefore"], seconds["notAfter"], plain, key.group(0))
 
 

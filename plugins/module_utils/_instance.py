@@ -42,6 +42,10 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", tuple(names)
 
 
+# What is read of such a file.
+_READ = ("host", "port", "model", "served-model-name", "ssl-certfile")
+
+
 def _word(config: dict[str, Value], key: str, default: str) -> str:
     value = config.get(key, default)
     if isinstance(value, list):
@@ -68,7 +72,12 @@ def read_flat_yaml(text: str) -> dict[str, Value]:
             key = pair.group("key").replace("_", "-")
             value = (pair.group("value") or "").strip()
             if value and not value.startswith("#"):
-                found[key] = _flow(value, number) if value.startswith("[") else _scalar(value, number)
+                try:
+                    found[key] = _flow(value, number) if value.startswith("[") else _scalar(value, number)
+                except InstanceError:
+                    # A template of a chat goes on over many lines, which are indented.
+                    if key in _READ:
+                        raise
         elif not line.startswith((" ", "}", "]")):
             raise InstanceError(f"line {number}: found {line!r}, expected 'key: value'")
     return found

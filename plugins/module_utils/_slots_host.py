@@ -206,8 +206,9 @@ class Slots:
             plan or (known.plan if known else {}),
             (known.record if known else {}) if record is None else record,
             known.kept_at if known and good == digest else utc(time.time()),
-            # What was so when it was kept does not change with the weights' fate.
-            known.stamped if known else self._is_stamped(state),
+            # What was so when it was kept does not change with the weights' fate; what was only prepared was never
+            # looked at.
+            known.stamped if known and known.kept_at else self._is_stamped(state),
         )
         self._clear()
         if known is None:

@@ -124,6 +124,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._bundle import
     summary,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._bundle_host import (
+    begun,
     look,
     read,
     room,
@@ -159,7 +160,8 @@ def planned(module: AnsibleModule) -> dict[str, Any]:
     root, holds = module.params["root"], parse_holds(module.params["holds"], "holds")
     files = all_files(holds)
     missing = look(root, files)
-    figures = room(root, sum(files[path].size for path in missing) + module.params["more"])
+    to_come = sum(files[path].size for path in missing) - begun(root, missing, files)
+    figures = room(root, to_come + module.params["more"])
     return {
         "changed": False,
         "missing": missing,

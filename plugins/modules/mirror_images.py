@@ -81,7 +81,7 @@ holds:
 import hashlib
 import os
 import re
-from typing import Any
+from typing import Any, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils._image_layouts import Blob, Wanted, blobs, wanted
@@ -109,7 +109,7 @@ def main() -> None:
 
 def run(module: AnsibleModule) -> dict[str, Any]:
     """Ask all registries, then copy what is missing. Raises OciError or OSError."""
-    images = [wanted(image, module.params["sources"]) for image in dict.fromkeys(module.params["images"])]
+    images = settled(wanted(image, module.params["sources"]) for image in dict.fromkeys(module.params["images"]))
     missing = {image: lacking(module, image) for image in images}
     todo = [image for image in images if missing[image]]
     if not module.check_mode:
@@ -122,6 +122,39 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     sizes = {blob.digest: blob.size for image in todo for blob in missing[image]}
     fetched = [image.name for image in todo]
     return {"changed": bool(todo), "fetched": fetched, "missing_bytes": sum(sizes.values()), "holds": holds}
+
+
+def settled(images: Iterable[Wanted]) -> list[Wanted]:
+    """Return one image for each name on the mirror: one with a digest says what its tag stands for.
+
+    Raises OciError where two would have one name, or one directory lies in another: the second would replace the first.
+    """
+    names: dict[str, Wanted] = {}
+    for image in images:
+        other = names.setdefault(image.name, image)
+        if _place(other.source) != _place(image.source) or (other.digest or image.digest) != (
+            image.digest or other.digest
+        ):
+            raise OciError(
+                f"{other.image} and {image.image} are both {image.name} on the mirror; let all hosts name the same "
+                "one, or give one of them another tag"
+            )
+        if image.digest:
+            names[image.name] = image
+    places = sorted({image.repository for image in names.values()})
+    for place in places:
+        above = next((other for other in places if place.startswith(f"{other}/")), "")
+        if above:
+            raise OciError(
+                f"images of {above} and of {place} cannot lie in one directory; mirror one of them elsewhere"
+            )
+    return list(names.values())
+
+
+def _place(source: str) -> str:
+    """Return an address without its tag or digest."""
+    before, slash, last = source.partition("@")[0].rpartition("/")
+    return f"{before}{slash}{last.partition(':')[0]}"
 
 
 def layout_of(module: AnsibleModule, image: Wanted) -> Layout:

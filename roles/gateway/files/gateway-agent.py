@@ -65,9 +65,12 @@ class Watched:
         if moved and not first:
             self.verdict, self.proven_at = UP, now
         if metrics.get(RUNNING, 0.0) > 0:
-            if now - self.moved_at >= self.stuck_after:
-                self.verdict = f"down #requests run and nothing has moved for {now - self.moved_at:.0f} s"
-            return False
+            if now - self.moved_at < self.stuck_after:
+                return False
+            self.verdict = f"down #requests run and nothing has moved for {now - self.moved_at:.0f} s"
+            # vLLM may go on showing requests that were all cut off. Nothing comes here any more, so that it is asked.
+            return True
+        self.moved_at = now
         if self.verdict.startswith("down"):
             return True
         self.verdict = UP
@@ -77,6 +80,8 @@ class Watched:
         """Take in whether it gave a token; ``fault`` says why not."""
         self.verdict = f"down #{fault}" if fault else UP
         self.proven_at = now
+        if not fault:
+            self.moved_at = now
 
 
 def read_metrics(text: str) -> dict[str, float]:

@@ -374,6 +374,24 @@ class TestAgent:
         watched.saw(self.metrics(1, 3), 112)
         assert watched.verdict == "up"
 
+    def test_an_engine_that_shows_requests_that_were_cut_off_comes_back_by_a_token(self):
+        watched = self.watched()
+        watched.saw(self.metrics(5), 0)
+        # Its figures stay as they are, and nothing is sent to it any more: it is asked.
+        assert watched.saw(self.metrics(5), 60) and watched.verdict.startswith("down #requests run")
+        watched.probed("", 61)
+        assert watched.verdict == "up" and not watched.saw(self.metrics(5), 63)
+        # One that hangs gives no token either.
+        assert watched.saw(self.metrics(5), 121)
+        watched.probed("no token within 60 s", 181)
+        assert watched.verdict == "down #no token within 60 s" and watched.saw(self.metrics(5), 183)
+
+    def test_a_request_after_a_long_rest_is_not_stuck_at_once(self):
+        watched = self.watched(probe_after=0)
+        watched.saw(self.metrics(0), 0)
+        watched.saw(self.metrics(0), 600)
+        assert not watched.saw(self.metrics(1), 602) and watched.verdict == "up"
+
     def test_an_idle_engine_is_asked_now_and_then(self):
         watched = self.watched()
         assert not watched.saw(self.metrics(), 59) and watched.verdict == "up"

@@ -28,6 +28,14 @@ CONFIGS = [
 ]
 
 
+def test_a_template_of_a_chat_over_many_lines_is_passed_over():
+    template = "{% for m in messages %}\\n{{ m['content'] }}: it's\\n{% endfor %}\\n" * 40
+    config = {"chat-template": template.replace("\\\\n", "\\n"), "model": "m", "port": 8001}
+    for width in (1000, 2**31 - 1):
+        text = yaml.safe_dump(config, default_flow_style=False, indent=4, width=width)
+        assert endpoint_of(text) == ("http://127.0.0.1:8001", ("m",))
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 def test_it_reads_what_ansible_writes(config):
     # As Ansible's to_nice_yaml(width=1000) does.

@@ -78,3 +78,15 @@ def test_check_mode_names_it_and_makes_nothing(host, tmp_path):
 def test_a_user_that_is_not_there_is_named(host):
     with pytest.raises(SlotError, match=r"/etc/vllm/chat\.env is to belong to nobody-here:"):
         stage(host, "chat", [{**FILES[0], "owner": "nobody-here"}], TEXTS, "/m")
+
+
+def test_what_was_prepared_is_looked_at_whole_once_it_is_kept(host):
+    digest = stage(host, "chat", FILES, TEXTS, "/srv/models/a")
+    install(host, TEXTS)
+    os.makedirs(host.at("/srv/models/a"))
+    with open(host.at("/srv/models/a/.verified.json"), "w"):
+        pass
+    slots = Slots(host, "chat")
+    with slots.locked():
+        slots.keep(host.state("chat"), {}, None, 2)
+    assert (slots.good, slots.whole(digest).stamped) == (digest, True)

@@ -37,6 +37,15 @@ def test_says_what_is_missing_and_how_much_room_there_is(disk):
     assert result["free_bytes"] > 0 and not result["changed"]
 
 
+def test_what_a_broken_off_run_has_brought_is_not_still_to_come(disk):
+    root, holds = disk
+    (root / "weights/a/b/.1.partial").mkdir()
+    (root / "weights/a/b/1/x").rename(root / "weights/a/b/.1.partial/x.partial")
+    assert run(root, state="planned", holds=holds)["missing_bytes"] == 0
+    (root / "weights/a/b/.1.partial/x.partial").write_bytes(b"")
+    assert run(root, state="planned", holds=holds)["missing_bytes"] == 7
+
+
 def test_too_little_room_is_an_error_before_anything_comes(disk):
     root, holds = disk
     result = run(root / "new", state="planned", holds=holds, more=10**18)

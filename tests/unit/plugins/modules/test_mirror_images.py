@@ -204,3 +204,15 @@ def test_names(image, source, name):
 def test_names_that_no_registry_takes(image):
     with pytest.raises(OciError, match="expected REGISTRY/REPOSITORY:TAG"):
         wanted(image, {})
+
+
+def test_two_images_of_one_name_on_the_mirror_are_refused_and_a_digest_speaks_for_its_tag(tmp_path, origin):
+    digest = origin.put("org/app", "v1", "one")
+    result = run(tmp_path, "org/app:v1", f"org/app:v1@{digest}")
+    assert result["fetched"] == ["org/app:v1"] and result["holds"]
+    assert not run(tmp_path, "org/app:v1", f"org/app:v1@{digest}")["changed"]
+    other = f"org/app:v1@sha256:{'0' * 64}"
+    for two in ([f"org/app:v1@{digest}", other], ["org/app:v1", "quay.io/org/app:v1"]):
+        message = run(tmp_path, *two)["msg"]
+        assert f"{two[0]} and {two[1]} are both org/app:v1 on the mirror" in message
+    assert "cannot lie in one directory" in run(tmp_path, "org/app:v1", "org/app/sub:v1")["msg"]
