@@ -44,7 +44,7 @@ parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
 
 integration: ready  ## Tests that need root and lab hosts of their own
-	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -n 2 --dist loadfile
+	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration
 
 long: ready  ## Every scenario with the tests that CI has no time for
 	MOLECULE_LONG=1 tests/molecule.sh

@@ -363,6 +363,7 @@ def test_a_haproxy_that_is_started_again_during_the_wait_is_waited_for(tmp_path)
 def test_a_server_that_the_agent_or_a_check_takes_out_is_not_up_and_does_not_count(tmp_path):
     port = free_port()
     with pair(tmp_path, agent_port=port) as found, agent(tmp_path, port, found.ports):
+        found.first.stuck.set()
         found.first.metrics["vllm:num_requests_running"] = 3.0
         until(lambda: found.state(ONE) == "DOWN (agent)")
         entry = run(found)["servers"][ONE]
@@ -373,6 +374,7 @@ def test_a_server_that_the_agent_or_a_check_takes_out_is_not_up_and_does_not_cou
         assert drain(found, ONE)["changed"]
         back = ready(found, ONE, wait=1)
         assert back["rc"] == 0 and back["changed"] and not back["up"] and back["waited_s"] >= 1
+        found.first.stuck.clear()
         found.first.metrics["vllm:generation_tokens_total"] += 1
         found.first.metrics["vllm:num_requests_running"] = 0.0
         assert ready(found, ONE, wait=60)["up"]

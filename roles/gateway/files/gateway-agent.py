@@ -78,7 +78,11 @@ class Watched:
 
     def probed(self, fault: str, now: float) -> None:
         """Take in whether it gave a token; ``fault`` says why not."""
-        self.verdict = f"down #{fault}" if fault else UP
+        if not fault:
+            self.verdict = UP
+        elif not self.verdict.startswith("down"):
+            # Otherwise what it was taken out for says more.
+            self.verdict = f"down #{fault}"
         self.proven_at = now
         if not fault:
             self.moved_at = now

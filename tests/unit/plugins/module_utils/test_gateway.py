@@ -384,7 +384,7 @@ class TestAgent:
         # One that hangs gives no token either.
         assert watched.saw(self.metrics(5), 121)
         watched.probed("no token within 60 s", 181)
-        assert watched.verdict == "down #no token within 60 s" and watched.saw(self.metrics(5), 183)
+        assert watched.verdict.startswith("down #requests run") and watched.saw(self.metrics(5), 183)
 
     def test_a_request_after_a_long_rest_is_not_stuck_at_once(self):
         watched = self.watched(probe_after=0)
