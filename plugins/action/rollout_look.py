@@ -34,7 +34,6 @@ ARGUMENT_SPEC = {
     "directory": {"type": "path", "default": ""},
     "undone": {"type": "dict", "default": {}},
     "returned": {"type": "bool", "default": False},
-    "listed": {"type": "dict", "default": {}},
     "options": {"type": "dict", "default": {}},
 }
 
@@ -51,7 +50,11 @@ class ActionModule(ActionBase):
         if options["kind"] == "journals":
             return {**result, "changed": False, **_journals(options["undo"], options["directory"])}
         turn, host = options["turn"], (task_vars or {})["inventory_hostname"]
-        slots, meant = listed(options["slots"], options["listed"]), True
+        slots, meant = options["slots"], True
+        if options["kind"] == "rollback":
+            # As it is written: a rollback has to work where a value in it cannot be rendered.
+            named = (task_vars or {}).get("vllm_instances")
+            slots = listed(slots, named if isinstance(named, Mapping) else {})
         if options["kind"] == "change":
             changes = changes_of(options["plans"], slots, options["files"])
         else:

@@ -11,6 +11,7 @@ short_description: Put together what a rollout would change on a host
 version_added: 0.6.0
 description:
   - Compares the plans of a host's instances with what was kept of what they run, and says in words what changes.
+  - In a rollback, instances that C(vllm_instances) does not name are left alone. Its values are not looked at.
   - Runs on the controller; no connection is made.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -79,11 +80,6 @@ options:
       - Whether a rollback that did not come to its end has brought this host back already, by RV(returned).
     type: bool
     default: false
-  listed:
-    description:
-      - The instances that the inventory names. Others are left alone in a rollback.
-    type: dict
-    default: {}
   options:
     description:
       - How the rollout goes about it on this host.

@@ -308,3 +308,27 @@ def test_a_lock_is_in_one_place_whichever_hosts_take_part(site):
     same = {name: {"files": {}} for name in HOSTS if name != "ber-2"}
     plan, _output = site(hosts=same)
     assert plan["locks"] == {"ber": "ber-1"}
+
+
+def test_a_rollback_works_where_the_inventory_cannot_be_rendered_and_leaves_out_what_it_does_not_name(tmp_path):
+    state = {"digest": "two", "up": True, "good": {"digest": "two"}, "previous": {"digest": "one"}, "slots": []}
+    look = {"kind": "rollback", "slots": {"chat": state, "chat-2": state, "old": {**state, "up": False}}}
+    tasks = [
+        {"baremetal.inference.rollout_look": look, "register": "seen"},
+        {"copy": {"content": "{{ seen | to_json }}", "dest": str(tmp_path / "seen.json")}},
+    ]
+    broken = {"vllm_instances": {"chat": {"args": {"seed": "{{ nobody_has_set_this }}"}}}}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": broken, "tasks": tasks}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    done = subprocess.run(
+        ["ansible-playbook", "-i", "localhost,", str(tmp_path / "play.yml")],
+        cwd=TOP,
+        env={**os.environ, "PATH": f"{TOP}/.venv/bin:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert seen["instances"] == ["chat", "chat-2"]
+    assert {name: change["to"] for name, change in seen["changes"].items()} == {"chat": "one", "chat-2": "one"}
