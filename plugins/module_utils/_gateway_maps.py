@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_admin import ask
 from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import (
     CLIENTS,
     CONCURRENT,
@@ -24,7 +24,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clien
     parse_map,
 )
 
-TIMEOUT = 10
 Maps = Mapping[str, Mapping[str, str]]
 
 
@@ -79,7 +78,7 @@ def _lines(maps: Maps) -> list[str]:
 def _running(admin: str, directory: str, names: Sequence[str]) -> dict[str, dict[str, str]] | None:
     """Return the maps of the HAProxy that runs; None where none runs, or runs without these maps."""
     try:
-        paths = _ask(admin, "show map")
+        paths = ask(admin, "show map")
     except OSError:
         return None
     if not all(f"({directory}/{name})" in paths for name in names):
@@ -88,7 +87,7 @@ def _running(admin: str, directory: str, names: Sequence[str]) -> dict[str, dict
     for name in names:
         # Each line begins with where the entry lies in memory.
         lines = [
-            line.split(None, 1)[1] for line in _ask(admin, f"show map {directory}/{name}").splitlines() if " " in line
+            line.split(None, 1)[1] for line in ask(admin, f"show map {directory}/{name}").splitlines() if " " in line
         ]
         found[name] = parse_map("\n".join(lines))
     return found
@@ -97,21 +96,12 @@ def _running(admin: str, directory: str, names: Sequence[str]) -> dict[str, dict
 def _tell(admin: str, told: Mapping[str, Sequence[str]]) -> None:
     for name, lines in told.items():
         for line in lines:
-            answer = _ask(admin, line).strip()
+            answer = ask(admin, line).strip()
             if answer:
                 # The command holds a hash, so only its first words are shown.
                 raise MapsError(
                     f"{admin}: HAProxy refused {' '.join(line.split()[:2])} for {name}: {answer.splitlines()[0]}"
                 )
-
-
-def _ask(admin: str, command: str) -> str:
-    """Return HAProxy's answer to a command on its admin socket."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(TIMEOUT)
-        connection.connect(admin)
-        connection.sendall(f"{command}\n".encode("ascii"))
-        return b"".join(iter(lambda: connection.recv(65536), b"")).decode("ascii")
 
 
 def _read(path: str) -> str | None:

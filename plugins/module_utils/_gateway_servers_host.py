@@ -10,13 +10,13 @@ import dataclasses
 import fcntl
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from typing import Callable, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_admin import ANSWER, ask
 from ansible_collections.baremetal.inference.plugins.module_utils._gateway_servers import (
     DRAINED,
     STATUS,
@@ -41,7 +41,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._gateway_state
 from ansible_collections.baremetal.inference.plugins.module_utils._gateway_workers import replaced_sessions
 
 # Seconds for an answer of HAProxy, for other turns at this gateway to end, and for the tool.
-ANSWER, LOCKED, SAVING = 10.0, 60.0, 30.0
+LOCKED, SAVING = 60.0, 30.0
 # A reload reads the kept states before its worker answers here: a drain counts once it has stood for so long.
 SETTLE = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
@@ -302,11 +302,7 @@ class Gateway:
         """Return HAProxy's answer. Raises _SilentError where there is none."""
         path = self.paths.socket
         try:
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(ANSWER)
-                connection.connect(path)
-                connection.sendall(f"{command}\n".encode("ascii"))
-                return b"".join(iter(lambda: connection.recv(262144), b"")).decode("utf-8", "replace")
+            return ask(path, command)
         except PermissionError as exc:
             raise ServersError(f"{self.name}: {path} is for root; run the task with become: true") from exc
         except OSError as exc:

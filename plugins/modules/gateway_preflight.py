@@ -11,7 +11,7 @@ short_description: Look at a host before it is made a gateway
 version_added: 0.5.0
 description:
   - Checks that the ports of the gateway are free or its own.
-  - Says which of its programs are installed.
+  - Says which of its programs are installed, and whether HAProxy runs with what is on the disk.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -26,6 +26,17 @@ options:
       - TCP ports that are wanted, each with the option of the role that names it.
     type: dict
     required: true
+  socket:
+    description:
+      - Admin socket of HAProxy.
+    type: path
+    required: true
+  files:
+    description:
+      - Files that HAProxy reads when a worker starts, and not again.
+    type: list
+    elements: path
+    required: true
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -36,6 +47,8 @@ EXAMPLES = r"""
     ports:
       443: gateway_port
       8404: gateway_stats_port
+    socket: /run/haproxy/admin.sock
+    files: [/etc/haproxy/haproxy.cfg]
 """
 
 RETURN = r"""
@@ -47,6 +60,13 @@ keepalived:
   description: Whether keepalived is installed.
   type: bool
   returned: success
+unread:
+  description:
+    - Those of O(files) that are newer than the worker of HAProxy that runs.
+    - It goes on with what it has read where a new one could not start, or where a run ended before the reload.
+  type: list
+  elements: str
+  returned: success
 shares_address:
   description: Whether keepalived has a configuration of the role, now or from before.
   type: bool
@@ -56,6 +76,7 @@ shares_address:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_admin import unread
 from ansible_collections.baremetal.inference.plugins.module_utils._ports import listeners
 
 HAPROXY = "/usr/sbin/haproxy"
@@ -67,7 +88,14 @@ UNITS = ("haproxy.service", "gateway-agent.service")
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec={"ports": {"type": "dict", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={
+            "ports": {"type": "dict", "required": True},
+            "socket": {"type": "path", "required": True},
+            "files": {"type": "list", "elements": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
     problem = clash({int(port): str(name) for port, name in module.params["ports"].items()})
     if problem:
         module.fail_json(msg=problem)
@@ -75,6 +103,7 @@ def main() -> None:
         changed=False,
         haproxy=os.path.exists(HAPROXY),
         keepalived=os.path.exists(KEEPALIVED),
+        unread=unread(module.params["socket"], module.params["files"]),
         shares_address=is_ours(KEEPALIVED_CONFIG),
     )
 

@@ -212,7 +212,7 @@ def test_a_thousand_hosts(browser, tmp_path):
         f"aligned in {drawn - filtered:.2f} s"
     )
     assert "gpu-0499: throughput: 33.1" in shown.text("#facts") and "and 5 more" in shown.text("#facts")
-    assert names == ["gpu-0799", "gpu-0899", "gpu-0999"] and drawn - start < 20
+    assert names == ["gpu-0799", "gpu-0899", "gpu-0999"] and drawn - start < 60
     # The gates of all are there, the worst first, and not all of them at once.
     assert len(shown.all("#gates tbody tr")) == 50 and "33.1" in shown.all("#gates tbody tr")[0].text
     shown.all("#gates .more")[0].click()

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -77,6 +79,16 @@ def render(template: str, variables: dict[str, Any]) -> str:
     environment.filters["comment"] = lambda text: f"# {text}"
     environment.filters["to_json"] = json.dumps
     return environment.get_template(template).render(ansible_managed="Ansible managed", **variables)
+
+
+def loaded(name: str) -> Any:
+    """Return a program of the role as a module."""
+    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROLE / "files" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 class Gateway:
@@ -175,9 +187,8 @@ class Gateway:
     def reload(self) -> None:
         """Save the state and reload, as the unit does."""
         self.save()
-        before = self.tell("show info").split("Pid: ")[1].split()[0]
-        self.process.send_signal(signal.SIGUSR2)
-        until(lambda: self.answers() and self.tell("show info").split("Pid: ")[1].split()[0] != before)
+        tool = ROLE / "files/gateway-tool.py"
+        subprocess.run(["python3", tool, "replace", self.paths["socket"], str(self.process.pid)], check=True)
 
     def ask(self, method: str, path: str, key: str | None = None, body: bytes | None = None, **headers: str):
         """Return status, headers and body of an answer."""

@@ -63,8 +63,11 @@ class Served:
     def chat(self) -> str:
         return serving_host.chat(self.url)
 
-    def post(self, path: str, body: dict) -> dict:
-        return serving_host.post(path, body, url=self.url)
+    def stream(self, tokens: int) -> serving_host.Stream:
+        return serving_host.Stream(tokens, self.url)
+
+    def journal(self) -> str:
+        return serving_host.journal(self.host, self.unit)
 
     def wait_active(self) -> None:
         serving_host.wait_active(self.host, unit=self.unit)
@@ -74,7 +77,7 @@ class Served:
         deadline = time.monotonic() + 60
         while self.host.run("%s inspect -f '{{.Id}}' %s", self.engine, self.container).stdout.strip() in ("", before):
             if time.monotonic() > deadline:
-                pytest.fail(serving_host.journal(self.host, self.unit))
+                pytest.fail(self.journal())
             time.sleep(1)
         self.wait_active()
 

@@ -10,8 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -160,27 +158,15 @@ def test_containers_that_are_killed_come_back_by_themselves(serving):
 
 
 def test_stop_lets_a_running_request_finish_and_a_reboot_starts_it_again(serving):
-    instances, answers = serving[:2], {}
-    body = {"model": "baremetal/gpt-oss-smoke", "prompt": "hi", "max_tokens": 1200, "ignore_eos": True}
-
-    def ask(instance):
-        answers[instance.engine] = instance.post("/v1/completions", body)
-
-    requests = [threading.Thread(target=ask, args=[instance]) for instance in instances]
-    for request in requests:
-        request.start()
-    time.sleep(2)
-    stops = [
-        threading.Thread(target=instance.host.check_output, args=["systemctl stop %s", instance.unit])
-        for instance in instances
-    ]
-    for thread in stops:
-        thread.start()
-    for thread in stops + requests:
-        thread.join()
+    instances = serving[:2]
+    streams = [instance.stream(600) for instance in instances]
     for instance in instances:
-        assert answers[instance.engine]["usage"]["completion_tokens"] == 1200
+        instance.host.check_output("systemctl stop --no-block %s", instance.unit)
+    assert [stream.tokens() for stream in streams] == [600, 600]
+    for instance in instances:
+        instance.host.check_output("systemctl stop %s", instance.unit)
         assert (instance.show("ActiveState"), instance.show("Result")) == ("inactive", "success")
+        assert "draining in-flight requests count=1" in instance.journal()
         assert instance.host.check_output("%s ps -aq -f name=%s", instance.engine, instance.container) == ""
 
     for name in ("cpu-12", "cpu-13"):

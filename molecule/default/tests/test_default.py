@@ -10,11 +10,10 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
-from serving_host import INVENTORIES, SECRETS, TOP, chat, journal, playbook, post, wait_active
+from serving_host import INVENTORIES, SECRETS, TOP, Stream, chat, journal, playbook, wait_active
 
 
 def test_unit_runs_now_and_at_boot(serving):
@@ -131,17 +130,15 @@ def test_engine_killed_comes_back_by_itself(serving):
 
 
 def test_stop_lets_a_running_request_finish(serving):
-    answers = []
-    body = {"model": "baremetal/gpt-oss-smoke", "prompt": "hi", "max_tokens": 1200, "ignore_eos": True}
-    request = threading.Thread(target=lambda: answers.append(post("/v1/completions", body)))
-    request.start()
-    time.sleep(2)
+    stream = Stream(600)
+    serving.check_output("systemctl stop --no-block vllm@chat")
+    tokens = stream.tokens()
     serving.check_output("systemctl stop vllm@chat")
-    request.join()
     result = serving.check_output("systemctl show -P Result vllm@chat")
+    said = journal(serving)
     serving.check_output("systemctl start vllm@chat")
-    assert answers[0]["usage"]["completion_tokens"] == 1200
-    assert result == "success"
+    assert (tokens, result) == (600, "success"), said
+    assert "draining in-flight requests count=1" in said
 
 
 def test_reboot_needs_no_ansible(serving):

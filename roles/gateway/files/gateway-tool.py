@@ -5,6 +5,7 @@
 
 gateway-tool.py save SOCKET FILE CONFIG   keep the state of the servers, so that a drained one stays drained
 gateway-tool.py fit FILE CONFIG           make a kept state fit a configuration that has changed since
+gateway-tool.py replace SOCKET MASTER     have HAProxy's master start another worker, and see that it has come
 gateway-tool.py health ADDRESS PORT       end with 0 where the gateway answers and has servers
 """
 
@@ -14,10 +15,14 @@ import contextlib
 import http.client
 import os
 import re
+import signal
 import socket
 import sys
+import time
 
 TIMEOUT = 5
+# Seconds until a new worker answers; it loads the configuration, and tries for two seconds to bind.
+START = 30
 
 
 def save(admin: str, path: str, config: str) -> None:
@@ -62,6 +67,20 @@ def fitted(state: str, config: str) -> str:
     return "\n".join([*lines[:2], *kept, "", ""])
 
 
+def replace(admin: str, master: str) -> None:
+    """Have the master start another worker and wait for its answer: where it cannot start, the one before goes on."""
+    before = _worker(admin)
+    os.kill(int(master), signal.SIGUSR2)
+    deadline = time.monotonic() + START
+    while _worker(admin) in ("", before):
+        if time.monotonic() > deadline:
+            raise SystemExit(
+                f"HAProxy goes on with what it read before: no new worker has come within {START} s. The lines above "
+                "say why; 'cannot bind' means that another process has the port"
+            )
+        time.sleep(0.1)
+
+
 def health(address: str, port: str) -> bool:
     """Return whether the gateway answers and has servers."""
     connection = http.client.HTTPConnection(address, int(port), timeout=2)
@@ -88,6 +107,14 @@ def _ports(config: str) -> tuple[dict[tuple[str, str], str], str]:
     return ports, agent
 
 
+def _worker(admin: str) -> str:
+    """Return the process that answers on the admin socket, nothing where none does."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"(?m)^Pid: (\d+)$", _asked(admin, "show info"))
+        return found.group(1) if found else ""
+    return ""
+
+
 def _asked(admin: str, command: str) -> str:
     """Return HAProxy's answer to a command on its admin socket."""
     with socket.socket(socket.AF_UNIX) as connection:
@@ -111,7 +138,7 @@ def _write(path: str, text: str) -> None:
     os.replace(beside, path)
 
 
-COMMANDS = {"save": (save, 3), "fit": (fit, 2), "health": (health, 2)}
+COMMANDS = {"save": (save, 3), "fit": (fit, 2), "replace": (replace, 2), "health": (health, 2)}
 
 
 def main() -> None:

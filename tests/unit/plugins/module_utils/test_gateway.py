@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import re
 import subprocess
-import sys
 import time
 
 import pytest
@@ -33,21 +31,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clien
 )
 from ansible_collections.baremetal.inference.plugins.module_utils._gateway_paths import paths_of
 
-from tests.unit.gateways import ROLE, options, plan, render
+from tests.unit.gateways import loaded, options, plan, render
 from tests.unit.wheelhouse import run_module
 
 KEY = "k" * 40
 HASH = hashlib.sha256(KEY.encode()).hexdigest()
-
-
-def loaded(name):
-    """Return a program of the role as a module."""
-    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROLE / "files" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def backend(host, address=None, **plans):
@@ -422,6 +410,9 @@ class TestTool:
         config = "backend other\n    server a--chat 10.0.0.1:1\nbackend chat\n    default-server agent-port 8405\n"
         config += "    server a--chat [::1]:9 x\n"
         assert self.tool.fitted(self.STATE, config).splitlines()[2:] == ["4 chat 1 a--chat 8 9 8405", ""]
+
+    def test_a_worker_that_does_not_answer_is_none(self, tmp_path):
+        assert self.tool._worker(str(tmp_path / "none")) == ""
 
     def test_what_is_no_state_is_left_alone(self):
         assert self.tool.fitted("x\n", "") == "x\n"

@@ -59,8 +59,8 @@ def test_the_stream_asks_for_its_usage_and_gives_the_speed(fake):
     speed = ask(fake, "chat_stream").speed
     assert fake.asked[0][1]["stream_options"] == {"include_usage": True}
     # The first text is in the second chunk and the last choice in the seventh: 0.02 s each, and what they cost.
-    assert 0.04 <= speed.time_to_first_token_s < 0.5
-    assert USAGE["completion_tokens"] / 1.0 < speed.tokens_per_second <= USAGE["completion_tokens"] / 0.14
+    assert 0.04 <= speed.time_to_first_token_s < 5
+    assert USAGE["completion_tokens"] / 10 < speed.tokens_per_second <= USAGE["completion_tokens"] / 0.14
 
 
 def test_what_is_asked_is_short_and_repeatable(fake):
@@ -151,17 +151,18 @@ def test_a_server_error_carries_the_servers_words(fake):
 
 
 def test_a_late_answer(fake):
-    fake.behaviour["/v1/chat/completions"] = lambda _handler: time.sleep(1)
+    fake.behaviour["/v1/chat/completions"] = lambda _handler: time.sleep(20)
     finding = ask(fake, "chat", timeout=0.3)
     assert finding.detail == "POST /v1/chat/completions: no answer within 0.3 s"
-    assert finding.seconds < 0.8
+    assert finding.seconds < 5
 
 
 def test_an_answer_that_drips_is_late_too(fake):
     fake.behaviour["stream"] = lambda handler: handler.send_stream(stream_chunks() * 10, pause=0.1)
-    finding = ask(fake, "chat_stream", timeout=0.5)
-    assert "the stream broke after" in finding.detail and "not complete after 0.5 s" in finding.detail
-    assert finding.seconds < 1.0
+    finding = ask(fake, "chat_stream", timeout=1.5)
+    assert "the stream broke after" in finding.detail and "not complete after 1.5 s" in finding.detail
+    # The whole stream takes 8 s.
+    assert finding.seconds < 5
 
 
 def test_a_stream_cut_in_the_middle(fake):
