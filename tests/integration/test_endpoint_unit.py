@@ -82,6 +82,12 @@ class Host:
         if start:
             self.sh(f"systemctl start --no-block vllm@{name}")
 
+    def wait(self, name, field, value):
+        """Wait until systemd says this of an instance."""
+        look = f"systemctl show -P {field} vllm@{name}"
+        done = self.sh(f"timeout 60 sh -c 'until {look} | grep -qx {value}; do sleep 0.1; done'")
+        assert done.returncode == 0, self.sh(f"systemctl status vllm@{name}").stdout
+
     def endpoint(self, check=False, **options):
         arguments = {"ready_timeout": 60, "_ansible_check_mode": check, **options}
         module = f"python3 {COLLECTION}/plugins/modules/endpoint.py"
@@ -143,7 +149,7 @@ def test_an_instance_that_dies_is_reported_at_once_with_the_reason(host):
 def test_a_restart_shows_the_journal_of_the_run_that_died(host):
     """The module's first look meets the second run; what it shows of it is whole."""
     host.instance("again", 8003)
-    time.sleep(4)
+    host.wait("again", "NRestarts", "1")
     found = host.endpoint(instance="again", journal_lines=100)
     assert found["reasons"] == ["ValueError: the file model.safetensors is short"]
     assert "\n".join(found["journal"]).count("Traceback") == 1
@@ -162,7 +168,7 @@ def test_a_server_that_ends_by_itself_has_failed(host):
 
 def test_another_server_on_the_port_does_not_pass(host):
     host.instance("stolen", 8001)
-    time.sleep(1.5)
+    host.wait("stolen", "SubState", "auto-restart")
     found = host.endpoint(instance="stolen")
     assert "unit vllm@stolen.service has failed" in found["msg"]
     assert "; something else answers at http://127.0.0.1:8001" in found["msg"]

@@ -49,7 +49,7 @@ class LabTool:
 
     def fails(self, *words, **settings):
         process = self.start(*words, **settings)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=200)[0]
         assert process.returncode == 1, output
         return output
 
@@ -144,7 +144,7 @@ def test_up_changes_nothing_when_all_is_up(lab):
 
 def test_two_runs_at_once_take_turns(lab):
     first, second = lab.start("up", "mirror", "cpu-12"), lab.start("up", "mirror", "cpu-12")
-    outputs = [process.communicate(timeout=60)[0] for process in (first, second)]
+    outputs = [process.communicate(timeout=200)[0] for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
 
 
