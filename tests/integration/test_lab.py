@@ -149,7 +149,7 @@ def test_two_runs_at_once_take_turns(lab):
 
 
 def test_host_lets_in_its_key_only_and_shows_its_own(lab, home):
-    options = ["-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
+    options = ["-F", "none", "-o", "ConnectTimeout=10", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
     target = f"root@{PREFIX}.12"
 
     def ssh(*more):
