@@ -31,12 +31,14 @@ options:
       - Admin socket of HAProxy.
     type: path
     required: true
+    version_added: 0.7.0
   files:
     description:
       - Files that HAProxy reads when a worker starts, and not again.
     type: list
     elements: path
     required: true
+    version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -67,6 +69,7 @@ unread:
   type: list
   elements: str
   returned: success
+  version_added: 0.7.0
 shares_address:
   description: Whether keepalived has a configuration of the role, now or from before.
   type: bool

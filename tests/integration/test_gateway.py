@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
@@ -15,13 +14,12 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import map_text, maps_of
 
-from tests.unit.gateways import HAPROXY, KEY, ROLE, client, free_port, gateway, loaded, until
+from tests.integration.gateway_engines import engine
+from tests.unit.gateways import HAPROXY, KEY, ROLE, client, gateway, until
 from tests.unit.vllm_routes import routes
 from tests.unit.wheelhouse import run_module
 
@@ -35,72 +33,6 @@ SERVED = {
 }  # fmt: skip
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
-
-
-class Engine(BaseHTTPRequestHandler):
-    """Answers every route, as a vLLM with everything switched on would."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        server = self.server
-        length = int(self.headers.get("Content-Length") or 0)
-        body = b""
-        while len(body) < length:
-            body += self.rfile.read(min(length - len(body), 1 << 20))
-        if self.path == "/metrics":
-            return self.send("".join(f'{name}{{engine="0"}} {value}\n' for name, value in server.metrics.items()))
-        if self.path == "/health":
-            return self.send("", 200 if server.healthy else 503)
-        server.asked.append((self.command, self.path, dict(self.headers), len(body)))
-        if self.path == "/v1/completions" and server.stuck.is_set():
-            server.freed.wait(30)
-        if b'"stream"' in body:
-            return self.stream()
-        server.running.release()
-        if b'"wait"' in body:
-            server.freed.wait(30)
-        return self.send(json.dumps({"path": self.path, "bytes": len(body)}))
-
-    do_POST = do_GET  # noqa: N815
-
-    def send(self, text, status=200):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def stream(self):
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        for number in range(self.server.tokens):
-            piece = b"data: %f %d\n\n" % (time.monotonic(), number)
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-            time.sleep(self.server.pause)
-        self.wfile.write(b"0\r\n\r\n")
-
-    def log_message(self, *_args):
-        pass
-
-
-@contextlib.contextmanager
-def engine():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
-    server.daemon_threads = True
-    server.asked, server.healthy, server.tokens, server.pause = [], True, 10, 0.1
-    server.metrics = {"vllm:num_requests_running": 0.0, "vllm:generation_tokens_total": 1.0}
-    server.stuck, server.freed, server.running = threading.Event(), threading.Event(), threading.Semaphore(0)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.freed.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -313,116 +245,6 @@ def test_a_prompt_that_is_too_much_is_told_so(tmp_path):
         assert found.ask("POST", "/v1/chat/completions", KEY, b"x" * 200_000)[0] == 429
 
 
-def run_keys(found, clients, **more):
-    # Who reads the maps is not there on every machine that runs the tests.
-    given = {"directory": found.paths["maps"], "socket": found.paths["socket"], "group": "root", **more}
-    return run_module("gateway_keys", clients=[each.as_dict() for each in clients], **given)
-
-
-def test_keys_change_without_a_reload_and_without_cutting_a_stream(tmp_path):
-    with engine() as server, gateway(tmp_path, [server.server_port]) as found:
-        server.tokens, server.pause = 30, 0.1
-        worker = found.tell("show info").split("Pid: ")[1].split()[0]
-        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
-        connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
-        answer = connection.getresponse()
-        answer.readline()
-        wanted = [client("bob", WRONG, rate=2)]
-        checked = run_keys(found, wanted, _ansible_check_mode=True)
-        assert checked["changed"] and found.ask("GET", "/v1/models", WRONG)[0] == 401
-        result = run_keys(found, wanted)
-        assert result["changed"] and (result["added"], result["removed"]) == (["bob"], ["alice"]), result
-        assert [found.ask("GET", "/v1/models", key)[0] for key in (KEY, WRONG, WRONG, WRONG)] == [401, 200, 200, 429]
-        assert answer.read().count(b"data:") == 29
-        connection.close()
-        assert found.tell("show info").split("Pid: ")[1].split()[0] == worker
-        assert not run_keys(found, wanted)["changed"]
-        for name, entries in maps_of(wanted).items():
-            assert (tmp_path / "maps" / name).read_text() == map_text(entries)
-        # Changed on the disk alone, as by a run that was killed: the next one tells HAProxy all the same.
-        found.tell(f"clear map {found.paths['maps']}/clients.map")
-        assert run_keys(found, wanted)["changed"]
-        assert found.ask("GET", "/v1/models", WRONG)[0] == 429
-        assert run_keys(found, [client("bob", WRONG, rate=9)])["changed"]
-        assert found.ask("GET", "/v1/models", WRONG)[0] == 200
-
-
-def test_a_drained_server_stays_drained_over_reloads_restarts_and_other_ports(tmp_path):
-    with engine() as first, engine() as second, gateway(tmp_path, [first.server_port, second.server_port]) as found:
-        found.tell("set server chat/gw--chat-1 state drain")
-        found.reload()
-        assert found.state("gw--chat-1").startswith("DRAIN")
-        found.save()
-        found.stop()
-        found.start()
-        assert found.state("gw--chat-1").startswith("DRAIN")
-        for _n in range(4):
-            assert found.ask("GET", "/v1/models", KEY)[0] == 200
-        assert first.asked == []
-        found.ports = [second.server_port, first.server_port]
-        found.write()
-        found.reload()
-        assert found.state("gw--chat-1").startswith("DRAIN")
-        before = len(second.asked)
-        assert found.ask("GET", "/v1/models", KEY)[0] == 200
-        assert (len(first.asked), len(second.asked)) == (1, before)
-        found.tell("set server chat/gw--chat-1 state ready")
-        found.reload()
-        until(lambda: found.state("gw--chat-1") == "UP")
-
-
-def test_a_reload_cuts_no_stream(tmp_path):
-    with engine() as server, gateway(tmp_path, [server.server_port]) as found:
-        server.tokens, server.pause = 30, 0.1
-        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
-        connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
-        answer = connection.getresponse()
-        answer.readline()
-        found.reload()
-        assert found.ask("GET", "/v1/models", KEY)[0] == 200
-        assert answer.read().count(b"data:") == 29
-        connection.close()
-
-
-def test_a_worker_that_cannot_start_is_told_and_the_next_run_tries_again(tmp_path, monkeypatch):
-    tool = loaded("gateway-tool")
-    monkeypatch.setattr(tool, "START", 5)
-    with engine() as server, gateway(tmp_path, [server.server_port]) as found, socket.socket() as other:
-        told = {"ports": {}, "socket": found.paths["socket"], "files": [str(tmp_path / "haproxy.cfg"), "/no/such"]}
-        assert run_module("gateway_preflight", **told)["unread"] == []
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        served, found.port = found.port, other.getsockname()[1]
-        found.write()
-        # The worker tells when it began in whole seconds.
-        os.utime(tmp_path / "haproxy.cfg", (time.time() + 2, time.time() + 2))
-        with pytest.raises(
-            SystemExit, match="HAProxy goes on with what it read before: no new worker has come within 5 s"
-        ):
-            tool.replace(found.paths["socket"], str(found.process.pid))
-        assert "cannot bind" in found.log.read_text()
-        other.close()
-        found.port = served
-        assert found.ask("GET", "/v1/models", KEY)[0] == 200
-        assert run_module("gateway_preflight", **told)["unread"] == [str(tmp_path / "haproxy.cfg")]
-        time.sleep(2)
-        found.reload()
-        found.port = found.decided["services"][0]["port"]
-        assert found.ask("GET", "/v1/models", KEY)[0] == 200
-        assert run_module("gateway_preflight", **told)["unread"] == []
-
-
-def test_a_server_that_is_dead_is_taken_out_and_asked_nothing(tmp_path):
-    with engine() as first, engine() as second, gateway(tmp_path, [first.server_port, second.server_port]) as found:
-        first.healthy = False
-        until(lambda: found.state("gw--chat-1") == "DOWN", 60)
-        before = len(first.asked)
-        assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
-        assert len(first.asked) == before
-        first.healthy = True
-        until(lambda: found.state("gw--chat-1") == "UP", 60)
-
-
 def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_http(tmp_path):
     names = ["localhost", "127.0.0.1"]
     made = run_module("gateway_certificate", ca_dir=str(tmp_path / "ca"), host="gw", names=names)
@@ -474,81 +296,3 @@ def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_ht
             ["curl", "-sS", f"https://localhost:{found.port}/v1/models"], check=False, capture_output=True
         )
         assert refused.returncode == 60
-
-
-@contextlib.contextmanager
-def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0):
-    config = {
-        "port": port, "interval": 0.2, "stuck_after": stuck_after, "probe_after": probe_after,
-        "servers": {f"127.0.0.1:{each}": {"name": f"chat-{n}", "model": "m"} for n, each in enumerate(servers, 1)},
-    }  # fmt: skip
-    (directory / "agent.json").write_text(json.dumps(config))
-    process = subprocess.Popen([sys.executable, ROLE / "files/gateway-agent.py", directory / "agent.json"])
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out_and_comes_back(tmp_path):
-    port = free_port()
-    with engine() as first, engine() as second:
-        ports = [first.server_port, second.server_port]
-        with gateway(tmp_path, ports, agent_port=port) as found:
-            with agent(tmp_path, port, ports):
-                first.stuck.set()
-                first.metrics["vllm:num_requests_running"] = 3.0
-                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
-                assert found.state("gw--chat-2") == "UP"
-                assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
-                assert not any(path == "/v1/models" for _m, path, _h, _n in first.asked)
-                # At its end, or it would be stuck again before a busy machine has looked.
-                first.stuck.clear()
-                first.metrics["vllm:generation_tokens_total"] += 1
-                first.metrics["vllm:num_requests_running"] = 0.0
-                until(lambda: found.state("gw--chat-1") == "UP", 40)
-                found.tell("set server chat/gw--chat-2 state drain")
-            # Without its agent a server stays what it was.
-            time.sleep(2.5)
-            assert found.state("gw--chat-1") == "UP" and found.state("gw--chat-2").startswith("DRAIN")
-
-
-def test_an_idle_engine_that_gives_no_token_is_taken_out_and_comes_back(tmp_path):
-    port = free_port()
-    with engine() as first, engine() as second:
-        ports = [first.server_port, second.server_port]
-        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports, probe_after=1.0):
-            first.stuck.set()
-            until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 60)
-            assert found.state("gw--chat-2") == "UP"
-            assert any(path == "/v1/completions" for _m, path, _h, _n in second.asked)
-            first.stuck.clear()
-            first.freed.set()
-            until(lambda: found.state("gw--chat-1") == "UP", 60)
-
-
-def test_an_engine_that_shows_requests_which_were_cut_off_comes_back(tmp_path):
-    port = free_port()
-    with engine() as first, engine() as second:
-        ports = [first.server_port, second.server_port]
-        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
-            # Its figures stand still, and it gives a token to whoever asks.
-            first.metrics["vllm:num_requests_running"] = 3.0
-            until(lambda: any(path == "/v1/completions" for _m, path, _h, _n in first.asked), 40)
-            until(lambda: found.state("gw--chat-1") == "UP", 40)
-
-
-def test_what_is_stuck_stays_out_while_a_new_agent_knows_nothing(tmp_path):
-    port = free_port()
-    with engine() as first, engine() as second:
-        ports = [first.server_port, second.server_port]
-        first.stuck.set()
-        first.metrics["vllm:num_requests_running"] = 3.0
-        with gateway(tmp_path, ports, agent_port=port) as found:
-            with agent(tmp_path, port, ports):
-                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
-            with agent(tmp_path, port, ports, stuck_after=600):
-                time.sleep(3)
-                assert found.state("gw--chat-1") == "DOWN (agent)"
-                assert found.state("gw--chat-2") == "UP"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_gateway import agent, engine
+from tests.integration.gateway_engines import agent, engine
 from tests.unit.gateways import HAPROXY, KEY, ROLE, free_port, gateway, until
 from tests.unit.wheelhouse import run_module
 

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Engines that answer /health and serve nothing: the agent takes them out of a real HAProxy, and lets them in again."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tests.integration.gateway_engines import agent, engine
+from tests.unit.gateways import HAPROXY, KEY, free_port, gateway, until
+
+pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
+
+
+def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out_and_comes_back(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        with gateway(tmp_path, ports, agent_port=port) as found:
+            with agent(tmp_path, port, ports):
+                first.stuck.set()
+                first.metrics["vllm:num_requests_running"] = 3.0
+                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
+                assert found.state("gw--chat-2") == "UP"
+                assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
+                assert not any(path == "/v1/models" for _m, path, _h, _n in first.asked)
+                # At its end, or it would be stuck again before a busy machine has looked.
+                first.stuck.clear()
+                first.metrics["vllm:generation_tokens_total"] += 1
+                first.metrics["vllm:num_requests_running"] = 0.0
+                until(lambda: found.state("gw--chat-1") == "UP", 40)
+                found.tell("set server chat/gw--chat-2 state drain")
+            # Without its agent a server stays what it was.
+            time.sleep(2.5)
+            assert found.state("gw--chat-1") == "UP" and found.state("gw--chat-2").startswith("DRAIN")
+
+
+def test_an_idle_engine_that_gives_no_token_is_taken_out_and_comes_back(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports, probe_after=1.0):
+            first.stuck.set()
+            until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 60)
+            assert found.state("gw--chat-2") == "UP"
+            assert any(path == "/v1/completions" for _m, path, _h, _n in second.asked)
+            first.stuck.clear()
+            first.freed.set()
+            until(lambda: found.state("gw--chat-1") == "UP", 60)
+
+
+def test_an_engine_that_shows_requests_which_were_cut_off_comes_back(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
+            # Its figures stand still, and it gives a token to whoever asks.
+            first.metrics["vllm:num_requests_running"] = 3.0
+            until(lambda: any(path == "/v1/completions" for _m, path, _h, _n in first.asked), 40)
+            until(lambda: found.state("gw--chat-1") == "UP", 40)
+
+
+def test_what_is_stuck_stays_out_while_a_new_agent_knows_nothing(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        first.stuck.set()
+        first.metrics["vllm:num_requests_running"] = 3.0
+        with gateway(tmp_path, ports, agent_port=port) as found:
+            with agent(tmp_path, port, ports):
+                until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 40)
+            with agent(tmp_path, port, ports, stuck_after=600):
+                time.sleep(3)
+                assert found.state("gw--chat-1") == "DOWN (agent)"
+                assert found.state("gw--chat-2") == "UP"

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What changes while a real HAProxy serves: keys, configuration, workers, servers that die."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import time
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import map_text, maps_of
+
+from tests.integration.gateway_engines import engine
+from tests.unit.gateways import HAPROXY, KEY, client, gateway, loaded, until
+from tests.unit.wheelhouse import run_module
+
+WRONG = "wrong-key-" + "fedcba9876543210" * 2
+
+pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
+
+
+def run_keys(found, clients, **more):
+    # Who reads the maps is not there on every machine that runs the tests.
+    given = {"directory": found.paths["maps"], "socket": found.paths["socket"], "group": "root", **more}
+    return run_module("gateway_keys", clients=[each.as_dict() for each in clients], **given)
+
+
+def test_keys_change_without_a_reload_and_without_cutting_a_stream(tmp_path):
+    with engine() as server, gateway(tmp_path, [server.server_port]) as found:
+        server.tokens, server.pause = 30, 0.1
+        worker = found.tell("show info").split("Pid: ")[1].split()[0]
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        answer.readline()
+        wanted = [client("bob", WRONG, rate=2)]
+        checked = run_keys(found, wanted, _ansible_check_mode=True)
+        assert checked["changed"] and found.ask("GET", "/v1/models", WRONG)[0] == 401
+        result = run_keys(found, wanted)
+        assert result["changed"] and (result["added"], result["removed"]) == (["bob"], ["alice"]), result
+        assert [found.ask("GET", "/v1/models", key)[0] for key in (KEY, WRONG, WRONG, WRONG)] == [401, 200, 200, 429]
+        assert answer.read().count(b"data:") == 29
+        connection.close()
+        assert found.tell("show info").split("Pid: ")[1].split()[0] == worker
+        assert not run_keys(found, wanted)["changed"]
+        for name, entries in maps_of(wanted).items():
+            assert (tmp_path / "maps" / name).read_text() == map_text(entries)
+        # Changed on the disk alone, as by a run that was killed: the next one tells HAProxy all the same.
+        found.tell(f"clear map {found.paths['maps']}/clients.map")
+        assert run_keys(found, wanted)["changed"]
+        assert found.ask("GET", "/v1/models", WRONG)[0] == 429
+        assert run_keys(found, [client("bob", WRONG, rate=9)])["changed"]
+        assert found.ask("GET", "/v1/models", WRONG)[0] == 200
+
+
+def test_a_drained_server_stays_drained_over_reloads_restarts_and_other_ports(tmp_path):
+    with engine() as first, engine() as second, gateway(tmp_path, [first.server_port, second.server_port]) as found:
+        found.tell("set server chat/gw--chat-1 state drain")
+        found.reload()
+        assert found.state("gw--chat-1").startswith("DRAIN")
+        found.save()
+        found.stop()
+        found.start()
+        assert found.state("gw--chat-1").startswith("DRAIN")
+        for _n in range(4):
+            assert found.ask("GET", "/v1/models", KEY)[0] == 200
+        assert first.asked == []
+        found.ports = [second.server_port, first.server_port]
+        found.write()
+        found.reload()
+        assert found.state("gw--chat-1").startswith("DRAIN")
+        before = len(second.asked)
+        assert found.ask("GET", "/v1/models", KEY)[0] == 200
+        assert (len(first.asked), len(second.asked)) == (1, before)
+        found.tell("set server chat/gw--chat-1 state ready")
+        found.reload()
+        until(lambda: found.state("gw--chat-1") == "UP")
+
+
+def test_a_reload_cuts_no_stream(tmp_path):
+    with engine() as server, gateway(tmp_path, [server.server_port]) as found:
+        server.tokens, server.pause = 30, 0.1
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        answer.readline()
+        found.reload()
+        assert found.ask("GET", "/v1/models", KEY)[0] == 200
+        assert answer.read().count(b"data:") == 29
+        connection.close()
+
+
+def test_a_worker_that_cannot_start_is_told_and_the_next_run_tries_again(tmp_path, monkeypatch):
+    tool = loaded("gateway-tool")
+    monkeypatch.setattr(tool, "START", 5)
+    with engine() as server, gateway(tmp_path, [server.server_port]) as found, socket.socket() as other:
+        told = {"ports": {}, "socket": found.paths["socket"], "files": [str(tmp_path / "haproxy.cfg"), "/no/such"]}
+        assert run_module("gateway_preflight", **told)["unread"] == []
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        served, found.port = found.port, other.getsockname()[1]
+        found.write()
+        # The worker tells when it began in whole seconds.
+        os.utime(tmp_path / "haproxy.cfg", (time.time() + 2, time.time() + 2))
+        with pytest.raises(
+            SystemExit, match="HAProxy goes on with what it read before: no new worker has come within 5 s"
+        ):
+            tool.replace(found.paths["socket"], str(found.process.pid))
+        assert "cannot bind" in found.log.read_text()
+        other.close()
+        found.port = served
+        assert found.ask("GET", "/v1/models", KEY)[0] == 200
+        assert run_module("gateway_preflight", **told)["unread"] == [str(tmp_path / "haproxy.cfg")]
+        time.sleep(2)
+        found.reload()
+        found.port = found.decided["services"][0]["port"]
+        assert found.ask("GET", "/v1/models", KEY)[0] == 200
+        assert run_module("gateway_preflight", **told)["unread"] == []
+
+
+def test_a_server_that_is_dead_is_taken_out_and_asked_nothing(tmp_path):
+    with engine() as first, engine() as second, gateway(tmp_path, [first.server_port, second.server_port]) as found:
+        first.healthy = False
+        until(lambda: found.state("gw--chat-1") == "DOWN", 60)
+        before = len(first.asked)
+        assert {found.ask("GET", "/v1/models", KEY)[0] for _n in range(4)} == {200}
+        assert len(first.asked) == before
+        first.healthy = True
+        until(lambda: found.state("gw--chat-1") == "UP", 60)
