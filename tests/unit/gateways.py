@@ -105,6 +105,7 @@ class Gateway:
             **{name: str(directory / name) for name in ("chroot", "maps", "socket", "state")},
         }
         self.paths["certificate"] = str(directory / "gateway.pem")
+        self.paths["settle"] = str(ROLE / "files/gateway-settle.lua")
         self.constants = {**constants, "__gateway_paths": self.paths}
         self.log = directory / "haproxy.log"
         self.process: Any = None
