@@ -164,6 +164,8 @@ class Gateway:
         settled = began + (SETTLE if outcome.turn.commands and wish.state == DRAINED else 0)
         mine = [name for name in outcome.names if name not in outcome.turn.held]
         pause, unanswered = _FIRST_PAUSE, ""
+        # A reload may have come before the look after the change.
+        worker = outcome.before[0].started
         while True:
             now = time.monotonic()
             outcome.waited = now - began
@@ -175,9 +177,9 @@ class Gateway:
             time.sleep(min(pause, settled - now) if done and now < settled else pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE)
             try:
-                if self._look_again(outcome, wish, mine):
+                if self._look_again(outcome, wish, mine, worker):
                     settled = time.monotonic() + SETTLE
-                unanswered = ""
+                worker, unanswered = outcome.view.started, ""
             except _SilentError as exc:
                 # It is being started again; what was kept of it tells its new process.
                 unanswered = str(exc)
@@ -207,9 +209,8 @@ class Gateway:
                 # It is being started again.
                 silent = str(exc)
 
-    def _look_again(self, outcome: Outcome, wish: Wish, mine: Sequence[str]) -> bool:
-        """Look once more; return whether something that a reload had lost was set again."""
-        started = outcome.view.started
+    def _look_again(self, outcome: Outcome, wish: Wish, mine: Sequence[str], worker: str) -> bool:
+        """Look once more; return whether something that a reload since ``worker`` began had lost was set again."""
         outcome.view = self.view()
         chosen(outcome.view, outcome.names, (), self.name)
         if wish.state != DRAINED:
@@ -218,7 +219,7 @@ class Gateway:
         if not lost:
             return False
         recorded = self.records()
-        if outcome.view.started == started or any(name not in recorded for name in lost):
+        if outcome.view.started == worker or any(name not in recorded for name in lost):
             raise ServersError(
                 f"{self.name}: {', '.join(lost)} was made ready by somebody else while it was being drained; "
                 "nothing was stopped, see who needs it"

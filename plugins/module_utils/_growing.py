@@ -103,6 +103,9 @@ class Growing:
             if not self._found:
                 self._partial.restart()
             if self._partial.length != self._found:
+                if not self._partial.length:
+                    # The other one has published its file; this is a new one.
+                    self._partial.discard()
                 raise TargetError(f"{self._path}: another process has written it; run again")
         return self._partial
 

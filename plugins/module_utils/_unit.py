@@ -69,6 +69,8 @@ class Unit:
         Without an invocation, or where it wrote nothing, the last lines about the unit at all: systemd tells there of a
         start that it refused (an Assert or a Condition of the unit was not met).
         """
+        # The last words of a process matter most, and may still be on their way.
+        self._run(["journalctl", "--sync"])
         # systemd's own lines about an invocation carry the field without the underscore.
         matches = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"] if invocation else []
         lines = self._journal(_READ, matches)

@@ -33,12 +33,12 @@ class Engine(BaseHTTPRequestHandler):
             return self.send("", 200 if server.healthy else 503)
         server.asked.append((self.command, self.path, dict(self.headers), len(body)))
         if self.path == "/v1/completions" and server.stuck.is_set():
-            server.freed.wait(30)
+            server.freed.wait(600)
         if b'"stream"' in body:
             return self.stream()
         server.running.release()
         if b'"wait"' in body:
-            server.freed.wait(30)
+            server.freed.wait(600)
         return self.send(json.dumps({"path": self.path, "bytes": len(body)}))
 
     do_POST = do_GET  # noqa: N815

@@ -43,7 +43,7 @@ MANIFEST = parse(
     }
 )
 LARGE = f"/{MANIFEST.path}/model.safetensors"
-SETTINGS = Settings(stall_timeout=1.0, attempts=3, backoff=0.01, connections=4, part=PART)
+SETTINGS = Settings(stall_timeout=10.0, attempts=3, backoff=0.01, connections=4, part=PART)
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_server_that_stalls_for_ever_is_dropped_for_the_next(tmp_path, server, o
 
     server.faults[LARGE] = stall
     started = time.monotonic()
-    outcome = fetch(tmp_path, server, other)
+    outcome = fetch(tmp_path, server, other, settings=replace(SETTINGS, stall_timeout=1.0))
     assert published(tmp_path) == CONTENT
     assert "no answer within 1 s" in outcome.skipped[0]
     assert time.monotonic() - started < 28
@@ -396,7 +396,10 @@ def test_runs_at_once_end_with_the_right_file(tmp_path, server):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         runs = [subprocess.Popen(command, **pipes) for _run in range(3)]
         assert [run.stdout.readline() for run in runs] == ["ready\n"] * 3
-        ends = [(run.communicate("go\n")[1], run.returncode) for run in runs]
+        for run in runs:
+            run.stdin.write("go\n")
+            run.stdin.flush()
+        ends = [(run.communicate()[1], run.returncode) for run in runs]
         assert dest.read_bytes() == content
         assert any(code == 0 for _said, code in ends)
         assert all(code == 0 or "another process" in said for said, code in ends)

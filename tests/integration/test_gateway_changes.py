@@ -109,7 +109,7 @@ def test_a_worker_that_cannot_start_is_told_and_the_next_run_tries_again(tmp_pat
             SystemExit, match="HAProxy goes on with what it read before: no new worker has come within 5 s"
         ):
             tool.replace(found.paths["socket"], str(found.process.pid))
-        assert "cannot bind" in found.log.read_text()
+        until(lambda: "cannot bind" in found.log.read_text())
         other.close()
         found.port = served
         assert found.ask("GET", "/v1/models", KEY)[0] == 200

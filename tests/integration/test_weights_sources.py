@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 from pathlib import Path
@@ -210,7 +211,7 @@ def test_check_mode_looks_at_the_controllers_directory_and_pushes_nothing(site):
 
 def test_lines_tell_how_far_it_is_and_a_summary_ends_them(site, server):
     server.files = {f"/weights/{PATH}/{name}": data for name, data in FILES.items()}
-    code, text = site.run([f"{server.url}/weights"], bandwidth=3, progress=1)
+    code, text = site.run([f"{server.url}/weights"], bandwidth=1, progress=1)
     assert code == 0, text
     lines = re.findall(r"localhost: example/tiny: (\S+ .B) of 3.0 MB \((\d+) %\), (\d) of 3 files", text)
     assert len(lines) >= 2
@@ -220,17 +221,46 @@ def test_lines_tell_how_far_it_is_and_a_summary_ends_them(site, server):
     assert list((site.home / ".ansible_async").iterdir()) == []
 
 
+def slowly(met):
+    """Return what a server does with a large file: a piece each second until ``met``, then all of it."""
+
+    def answer(handler, *_range):
+        if handler.command != "GET":
+            return False
+        data = FILES["model.safetensors"]
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        for first in range(0, len(data), 10_000):
+            handler.wfile.write(data[first : first + 10_000])
+            met.wait(1)
+        return True
+
+    return answer
+
+
+def read_until_they_meet(process, met):
+    """Return exit status and output of a run, which has to wait for another process before ``met``."""
+    text = ""
+    for line in process.stdout:
+        text += line
+        if "waits for process" in line:
+            met.set()
+    return process.wait(), re.sub(r"\s+", " ", text)
+
+
 def test_controller_that_dies_does_not_end_the_fetch_and_the_next_run_waits_for_it(site, server):
     server.files = {f"/weights/{PATH}/{name}": data for name, data in FILES.items()}
-    # 24 seconds, so that the next run meets it on a busy machine too.
-    first = site.start([f"{server.url}/weights"], bandwidth=1, progress=1)
+    met = threading.Event()
+    server.faults[f"/weights/{PATH}/model.safetensors"] = slowly(met)
+    first = site.start([f"{server.url}/weights"], progress=1)
     deadline = time.monotonic() + 60
     while not any(method == "GET" for method, _path, _range in server.log):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
-    code, text = site.run([f"{server.url}/weights"], progress=1)
+    code, text = read_until_they_meet(site.start([f"{server.url}/weights"], progress=1), met)
     assert code == 0, text
     assert re.search(r"localhost: example/tiny: waits for process \d+ of \S+, which fetches it", text)
     assert "changed=0" in text
@@ -242,7 +272,10 @@ def test_controller_that_dies_does_not_end_the_fetch_and_the_next_run_waits_for_
 def test_of_hosts_that_share_a_store_one_fetches_and_the_others_check(site, server):
     server.files = {f"/weights/{PATH}/{name}": data for name, data in FILES.items()}
     # Two names for this machine: their processes meet at the same files, as those of two hosts do.
-    code, text = site.run([f"{server.url}/weights"], hosts="gpu-1,gpu-2", shared="yes", bandwidth=3, progress=1)
+    met = threading.Event()
+    server.faults[f"/weights/{PATH}/model.safetensors"] = slowly(met)
+    process = site.start([f"{server.url}/weights"], hosts="gpu-1,gpu-2", shared="yes", progress=1)
+    code, text = read_until_they_meet(process, met)
     assert code == 0, text
     assert site.content() == FILES
     gets = [path for method, path, _range in server.log if method == "GET"]

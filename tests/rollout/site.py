@@ -270,7 +270,7 @@ class Load:
         text = self.path.read_text()
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
-    def wait(self, more: int, seconds: float = 60) -> None:
+    def wait(self, more: int, seconds: float = 600) -> None:
         """Wait until so many more requests have ended."""
         wanted = len(self.rows) + more
         Site.until(lambda: len(self.rows) >= wanted, seconds, self.process.poll)

@@ -59,7 +59,8 @@ def test_clusters_one_after_the_other_or_side_by_side(clusters, order):
 def test_two_people_on_two_clusters(clusters):
     before, began = clusters.looks(), clusters.journals()
     with clusters.load() as load:
-        first = clusters.begin(*CLUSTERS, rollout_hosts=OTHER)
+        # Its turn lasts, so that the other two find it at work.
+        first = clusters.begin(*CLUSTERS, rollout_hosts=OTHER, rollout_watch=60)
         try:
             clusters.until(lambda: clusters.journals() > began and "drain" in steps(clusters.journal(), OTHER), 300)
             both = clusters.rollout(*CLUSTERS)

@@ -18,6 +18,7 @@ from tests.lab_host import connect
 TOP = Path(__file__).resolve().parents[2]
 INVENTORY = TOP / ".config/molecule/inventory/role"
 HOSTS = ("cpu-12", "cpu-13")
+STATE = "/var/lib/standin"
 
 
 @dataclass
@@ -62,6 +63,16 @@ class Fleet:
     def run(self, command: str) -> dict[str, str]:
         """Run a shell command that has to succeed; return what each host says."""
         return {name: host.check_output(command) for name, host in self.hosts.items()}
+
+    def serve(self) -> None:
+        """Have an instance on the chips of each host, and forget what was logged until then."""
+        self.run("systemctl start vllm@chat")
+        self.until(f"[ -e {STATE}/daemon-vllm@chat ]")
+        self.run(f": >{STATE}/log")
+
+    def until(self, condition: str) -> None:
+        """Wait until a condition of the shell is true on each host."""
+        self.run(f"timeout 300 sh -c 'until {condition}; do sleep 0.2; done'")
 
     def cleaned(self) -> Iterator[list[str]]:
         """Yield a list for a fixture; commands that are put into it are run on all hosts afterwards, the last first."""

@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -32,10 +33,17 @@ HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 KEY = "right-key-" + "0123456789abcdef" * 2
 
 
+# Below those that the kernel hands out, each once.
+_PORTS = iter(random.sample(range(20000, 32000), 12000))
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port that nobody listens on, and that nothing else of the tests gets."""
+    for port in _PORTS:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def until(condition: Any, seconds: float = 40.0) -> Any:
@@ -198,7 +206,7 @@ class Gateway:
             body = json.dumps({"model": "m", "messages": []}).encode()
         request = urllib.request.Request(f"{self.url}{path}", body, {**given, **headers}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=600) as answer:
                 return answer.status, dict(answer.headers), answer.read()
         except urllib.error.HTTPError as exc:
             with exc:

@@ -131,7 +131,7 @@ def test_what_is_late_fails(fake):
     fake.behaviour["stream"] = drip
     fake.behaviour["/v1/chat/completions"] = lambda handler: release.wait(30)
     try:
-        status, rows, summary = run(fake.url, "--requests", 2, "--timeout", 0.5)
+        status, rows, summary = run(fake.url, "--requests", 2, "--timeout", 3)
     finally:
         release.set()
     assert status == 1 and summary["errors"] == {"late": 2}

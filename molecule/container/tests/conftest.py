@@ -74,7 +74,7 @@ class Served:
 
     def wait_started_again(self, before: str) -> None:
         """Wait until another container serves than the one whose id was `before`."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 400
         while self.host.run("%s inspect -f '{{.Id}}' %s", self.engine, self.container).stdout.strip() in ("", before):
             if time.monotonic() > deadline:
                 pytest.fail(self.journal())

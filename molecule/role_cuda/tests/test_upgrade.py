@@ -21,7 +21,8 @@ RUNNING = "systemctl is-active vllm@chat nvidia-persistenced"
 def serving(fleet, cleaned):
     """Have an instance that serves on the chips."""
     cleaned.append("systemctl stop vllm@chat")
-    fleet.run("modprobe nvidia_uvm; systemctl start vllm@chat; sleep 1; : >/var/lib/standin/log")
+    fleet.run("modprobe nvidia_uvm")
+    fleet.serve()
 
 
 def test_what_comes_is_fetched_ahead_and_nothing_changes(fleet, cleaned, serving):
@@ -65,6 +66,7 @@ def test_a_disk_that_is_full_leaves_the_old_driver_serving(fleet, serving):
 def test_the_instance_stops_first_and_starts_last(fleet, serving):
     done = fleet.play(**UPGRADE)
     assert done.rc == 0, done.output
+    fleet.until('grep -q "^start vllm@chat" /var/lib/standin/log')
     for name, log in fleet.run("cat /var/lib/standin/log").items():
         steps = [
             line for line in log.splitlines() if line.startswith(("stop", "rmmod", "dkms standin", "modprobe", "start"))
@@ -87,9 +89,9 @@ def test_a_change_that_is_cut_off_is_ended_by_the_next_run(fleet, cleaned):
     """The power goes while the kernel module of another driver is built, here on the way back."""
     wanted = " ".join(f"{name}={OLD}-1" for name in ("nvidia-kernel-open-dkms", "nvidia-open", "nvidia-driver-cuda"))
     options = "-q -y --allow-change-held-packages --allow-downgrades"
-    fleet.run(f"apt-get {options} install nvidia-driver-pinning-{OLD} && echo 100 >/var/lib/standin/slow-build")
+    fleet.run(f"apt-get {options} install nvidia-driver-pinning-{OLD} && echo 600 >/var/lib/standin/slow-build")
     fleet.run(f": >/var/lib/standin/log; systemd-run --unit=cut apt-get {options} install {wanted}")
-    fleet.run(f"timeout 60 sh -c 'until grep -q \"install nvidia {OLD}\" /var/lib/standin/log; do sleep 0.2; done'")
+    fleet.until(f'grep -q "install nvidia {OLD}" /var/lib/standin/log')
     fleet.run("systemctl kill --signal=KILL cut; sleep 0.5; rm /var/lib/standin/slow-build")
     assert all(fleet.run("dpkg --audit").values())
     # The machine starts again: there is no module for it now.

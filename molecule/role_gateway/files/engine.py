@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stands for a vLLM that serves every route, control routes too. A file /run/engine/stuck makes it serve nothing."""
+"""Stands for a vLLM that serves every route, control routes too.
+
+A file /run/engine/stuck makes it serve nothing, /run/engine/hold keeps streams from their end.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-STUCK = Path("/run/engine/stuck")
+STUCK, HOLD = Path("/run/engine/stuck"), Path("/run/engine/hold")
 
 
 class Engine(BaseHTTPRequestHandler):
@@ -43,12 +46,14 @@ class Engine(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def stream(self):
-        """Send a hundred tokens in ten seconds."""
+        """Send ten tokens a second, a hundred of them or as long as it is held."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for number in range(100):
+        number = 0
+        while number < 100 or HOLD.exists():
+            number += 1
             piece = f"data: {number}\n\n".encode()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             time.sleep(0.1)

@@ -74,6 +74,34 @@ def ask(connect):
     return asked
 
 
+@pytest.fixture
+def stream(connect, keys):
+    """Begin an answer that does not end; what it returns lets it end, and gives the number of its tokens."""
+    engines = [lab_host.connect(name) for name in ("cpu-12", "cpu-13")]
+    connection = connect()
+
+    def release():
+        for engine in engines:
+            engine.check_output("rm -f /run/engine/hold")
+
+    def begin():
+        for engine in engines:
+            engine.check_output("touch /run/engine/hold")
+        headers = {"Authorization": f"Bearer {keys['alice']}"}
+        connection.request("POST", "/v1/chat/completions", b'{"stream":true}', headers)
+        answer = connection.getresponse()
+
+        def rest():
+            release()
+            return answer.read().count(b"data:")
+
+        return rest
+
+    yield begin
+    release()
+    connection.close()
+
+
 def tell(host, command):
     return host.check_output("python3 -c %s %s", TELL, command)
 
@@ -83,7 +111,7 @@ def state(host, server):
     return {line[1]: line[lines[0].index("status")] for line in lines[1:] if line[0] == "chat"}[server]
 
 
-def until(condition, seconds=60):
+def until(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -127,16 +155,13 @@ def test_a_planted_key_is_nowhere(host, keys):
     assert 'client="alice" service=chat server=cpu-1' in host.check_output("journalctl -u haproxy --no-pager")
 
 
-def test_keys_change_without_a_reload_and_without_cutting_a_stream(host, ask, connect, keys, directory):
+def test_keys_change_without_a_reload_and_without_cutting_a_stream(host, ask, stream, keys, directory):
     worker = tell(host, "show info").split("Pid: ")[1].split()[0]
-    connection = connect()
-    connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {keys['alice']}"})
-    answer = connection.getresponse()
+    rest = stream()
     wanted = {"carol": {"key_file": str(directory / "carol.key")}}
     play("-t", "gateway_keys", "-e", json.dumps({"gateway_clients": wanted}))
     assert ask("GET /v1/models", keys["alice"])[0] == 401 and ask("GET /v1/models", keys["carol"])[0] == 200
-    assert answer.read().count(b"data:") == 100
-    connection.close()
+    assert rest() >= 100
     play("-t", "gateway_keys")
     assert ask("GET /v1/models", keys["alice"])[0] == 200
     assert tell(host, "show info").split("Pid: ")[1].split()[0] == worker
@@ -147,21 +172,18 @@ def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out(host, ask, ke
     engine.check_output("touch /run/engine/stuck")
     try:
         until(lambda: state(host, "cpu-12--chat") == "DOWN (agent)")
-        assert state(host, "cpu-13--chat") == "UP"
+        assert state(host, "cpu-13--chat").startswith("UP")
         assert {ask("GET /v1/models", keys["alice"])[0] for _n in range(4)} == {200}
     finally:
         engine.check_output("rm /run/engine/stuck")
     until(lambda: state(host, "cpu-12--chat") == "UP")
 
 
-def test_a_drained_server_stays_drained_over_reload_and_restart_and_a_stream_over_the_reload(host, connect, keys):
+def test_a_drained_server_stays_drained_over_reload_and_restart_and_a_stream_over_the_reload(host, stream):
     tell(host, "set server chat/cpu-12--chat state drain")
-    connection = connect()
-    connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {keys['alice']}"})
-    answer = connection.getresponse()
+    rest = stream()
     host.check_output("systemctl reload haproxy")
-    assert answer.read().count(b"data:") == 100
-    connection.close()
+    assert rest() >= 100
     assert state(host, "cpu-12--chat").startswith("DRAIN")
     host.check_output("systemctl restart haproxy")
     assert state(host, "cpu-12--chat").startswith("DRAIN")
@@ -184,7 +206,7 @@ def test_all_of_it_starts_at_boot_and_the_agent_is_confined(host):
         assert service.is_running, host.check_output(f"journalctl -u {name} --no-pager -n 30")
         assert service.is_enabled
     assert host.check_output("systemctl show -P DynamicUser gateway-agent") == "yes"
-    assert "failed" not in host.check_output("systemctl --failed --no-legend --plain")
+    assert "failed" not in host.run("systemctl is-failed haproxy gateway-agent keepalived").stdout
 
 
 def test_private_keys_belong_to_root_alone(host, directory):
@@ -219,7 +241,7 @@ def test_the_shared_address_moves_only_where_it_has_to(gateways, directory, keys
         finally:
             connection.close()
 
-    until(answers)
+    until(lambda: len(holders(gateways)) == 1 and answers())
     (first,) = holders(gateways)
     second = next(name for name in gateways if name != first)
     gateways[first].check_output("systemctl stop haproxy")
@@ -229,11 +251,12 @@ def test_the_shared_address_moves_only_where_it_has_to(gateways, directory, keys
     until(lambda: gateways[first].run("curl -fs http://127.0.0.1:8404/health").rc == 0)
     for _look in range(5):
         time.sleep(2)
-        assert holders(gateways) == [second] and answers()
+        assert holders(gateways) == [second]
+        until(answers)
     # A gateway without a server runs, and gives way all the same.
     for name in ("cpu-12--chat", "cpu-13--chat"):
         tell(gateways[second], f"set server chat/{name} state maint")
     until(lambda: holders(gateways) == [first] and answers())
     for name in ("cpu-12--chat", "cpu-13--chat"):
         tell(gateways[second], f"set server chat/{name} state ready")
-    assert "failed" not in gateways[second].check_output("systemctl --failed --no-legend --plain")
+    assert "failed" not in gateways[second].run("systemctl is-failed haproxy gateway-agent keepalived").stdout

@@ -19,7 +19,7 @@ DRIVER = "dpkg-query -W 'amdgpu*' 'amdrocm*' dkms || true"
 def serving(fleet, cleaned):
     """Have an instance that serves on the chips."""
     cleaned.append("systemctl stop vllm@chat")
-    fleet.run("systemctl start vllm@chat; sleep 1; : >/var/lib/standin/log")
+    fleet.serve()
 
 
 def loaded(fleet):

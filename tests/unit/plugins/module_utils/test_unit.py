@@ -182,8 +182,9 @@ def test_the_journal_is_that_of_one_invocation_and_of_all_where_that_is_empty():
         return 0, "" if "INVOCATION_ID=abc" in words else "Starting requested but asserts failed.\n\n", ""
 
     assert Unit("vllm@chat.service", run).journal("abc") == ["Starting requested but asserts failed."]
-    assert "_SYSTEMD_INVOCATION_ID=abc" in asked[0] and "--unit=vllm@chat.service" in asked[0]
-    assert "--lines=20" in asked[1] and not any("INVOCATION" in word for word in asked[1])
+    assert asked[0] == ["journalctl", "--sync"]
+    assert "_SYSTEMD_INVOCATION_ID=abc" in asked[1] and "--unit=vllm@chat.service" in asked[1]
+    assert "--lines=20" in asked[2] and not any("INVOCATION" in word for word in asked[2])
 
 
 def test_the_advice_of_a_known_issue_follows_from_its_symptom():

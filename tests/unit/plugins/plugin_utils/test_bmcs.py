@@ -29,12 +29,12 @@ from tests.unit.redfish_server import (
     write_mockup,
 )
 
-# What is said of each fault, with answers within 5 s.
+# What is said of each fault, with answers within 10 s.
 REASONS = {
-    "hang": "no answer within 5 s",
-    "silent": "no answer within 5 s",
-    "trickle": "no answer within 5 s",
-    "trickle headers": "no answer within 5 s",
+    "hang": "no answer within 10 s",
+    "silent": "no answer within 10 s",
+    "trickle": "no answer within 10 s",
+    "trickle headers": "no answer within 10 s",
     "close": "closed the connection without an answer",
     "no http": "no TLS connection: ",
     "html": "no Redfish: /redfish/v1/ is no JSON object but text/html",
@@ -87,8 +87,8 @@ class TestFaults:
         machines["127.11.1.1"] = Machine(hgx())
         server, ca_file = serve(machines)
         began = time.monotonic()
-        answers = ask(server, ca_file, timeout=5, deadline=10)
-        assert time.monotonic() - began < 40
+        answers = ask(server, ca_file, timeout=10, deadline=40)
+        assert time.monotonic() - began < 90
         assert [answer.host for answer in answers] == list(machines)
         assert answers[-1].chips is not None
         assert answers[-1].chips.ids == {"10de:2335": 8}
@@ -155,10 +155,10 @@ class TestAccounts:
         assert (answer.reason, machine.logins, machine.sessions) == (None, 1, set())
 
     def test_a_session_that_was_being_made_when_the_time_was_over_is_given_back(self, serve):
-        server, ca_file = serve({"127.12.2.1": Machine(hgx(), auth="session", delay=0.3)})
-        (answer,) = ask(server, ca_file, deadline=1.1)
+        server, ca_file = serve({"127.12.2.1": Machine(hgx(), auth="session", delay=0.6)})
+        (answer,) = ask(server, ca_file, deadline=2.2)
         machine = server.machines["127.12.2.1"]
-        assert answer.reason == "did not tell everything within 1.1 s"
+        assert answer.reason == "did not tell everything within 2.2 s"
         assert (machine.logins, machine.sessions) == (1, set())
 
     def test_a_wrong_password_of_a_session(self, serve):
@@ -226,7 +226,7 @@ class TestTime:
     def test_the_deadline_holds_though_each_answer_is_in_time(self, serve):
         server, ca_file = serve({"127.15.1.1": Machine(plain(), delay=0.4)})
         began = time.monotonic()
-        (answer,) = ask(server, ca_file, timeout=1, deadline=2)
+        (answer,) = ask(server, ca_file, timeout=5, deadline=2)
         assert answer.reason == "did not tell everything within 2 s"
         assert time.monotonic() - began < 10
 
