@@ -5,12 +5,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from testinfra import get_host
+
+TOP = Path(__file__).resolve().parents[1]
+
+
+@contextlib.contextmanager
+def prepared(name: str, command: str) -> Iterator[Callable[[], None]]:
+    """Yield what has a host run a command at once: a login can take longer than an answer that it has to come into."""
+    words = [sys.executable, "tools/lab.py", "ssh", name, f"echo ready; read go && {command}"]
+    with subprocess.Popen(words, cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdin and run.stdout and run.stdout.readline() == "ready\n"
+
+        def go() -> None:
+            run.communicate("go\n")
+            assert run.returncode == 0
+
+        try:
+            yield go
+        finally:
+            run.kill()
 
 
 def connect(name: str) -> Any:

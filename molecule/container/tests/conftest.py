@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import serving_host
 
-from tests.lab_host import connect
+from tests.lab_host import connect, prepared
 
 INVENTORY = Path(__file__).resolve().parents[3] / ".config/molecule/inventory/container"
 
@@ -63,8 +63,12 @@ class Served:
     def chat(self) -> str:
         return serving_host.chat(self.url)
 
-    def stream(self, tokens: int) -> serving_host.Stream:
-        return serving_host.Stream(tokens, self.url)
+    def stream_and_stop(self) -> serving_host.Stream:
+        """Stop the unit while it answers; return the answer."""
+        with prepared(f"cpu-{self.octet}", f"systemctl stop --no-block {self.unit}") as stop:
+            stream = serving_host.Stream(self.url)
+            stop()
+        return stream
 
     def journal(self) -> str:
         return serving_host.journal(self.host, self.unit)

@@ -15,6 +15,8 @@ import time
 import pytest
 from serving_host import INVENTORIES, SECRETS, TOP, Stream, chat, journal, playbook, wait_active
 
+from tests import lab_host
+
 
 def test_unit_runs_now_and_at_boot(serving):
     unit = serving.service("vllm@chat.service")
@@ -130,14 +132,15 @@ def test_engine_killed_comes_back_by_itself(serving):
 
 
 def test_stop_lets_a_running_request_finish(serving):
-    stream = Stream(600)
-    serving.check_output("systemctl stop --no-block vllm@chat")
+    with lab_host.prepared("cpu-12", "systemctl stop --no-block vllm@chat") as stop:
+        stream = Stream()
+        stop()
     tokens = stream.tokens()
     serving.check_output("systemctl stop vllm@chat")
     result = serving.check_output("systemctl show -P Result vllm@chat")
     said = journal(serving)
     serving.check_output("systemctl start vllm@chat")
-    assert (tokens, result) == (600, "success"), said
+    assert (tokens, result) == (1000, "success"), said
     assert "draining in-flight requests count=1" in said
 
 
