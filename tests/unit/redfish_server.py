@@ -40,7 +40,8 @@ FAULTS = (
 class Machine:
     """One service: ``documents`` by path, and what goes wrong: with all of it (``fault``), or by path (``faults``).
 
-    auth: "basic", "session" (basic is refused, and not offered) or "none". delay: seconds before each answer.
+    auth: "basic", "session" (basic is refused, and not offered) or "none". delay: seconds before each answer,
+    login_delay: before that to a login, when its session is there.
     """
 
     documents: dict[str, Any]
@@ -48,6 +49,7 @@ class Machine:
     faults: dict[str, str | int] = field(default_factory=dict)
     auth: str = "basic"
     delay: float = 0.0
+    login_delay: float = 0.0
     log: list[tuple[str, str]] = field(default_factory=list)
     sessions: set[str] = field(default_factory=set)
     logins: int = 0
@@ -170,6 +172,7 @@ class RedfishServer:
             return await send(writer, 401, _error("not authenticated"))
         token = secrets.token_hex(8)
         machine.sessions.add(token)
+        await asyncio.sleep(machine.login_delay)
         place = {"X-Auth-Token": token, "Location": f"{ROOT}/SessionService/Sessions/{token}"}
         return await send(writer, 201, {"@odata.id": place["Location"], "Id": token}, place)
 
