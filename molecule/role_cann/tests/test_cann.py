@@ -188,7 +188,7 @@ def test_an_upgrade_does_the_firmware_first_and_starts_again_what_was_stopped(fl
     assert "firmware_9" in calls[PACKAGED].split("\n")[0]
     assert "driver_26" in calls[PACKAGED].split("\n")[1]
     # systemd does not wait until the program has begun.
-    fleet.run(f"timeout 60 sh -c 'until tail -n1 {STATE}/log | grep -q ^start; do sleep 0.2; done'")
+    fleet.until(f"tail -n1 {STATE}/log | grep -q ^start")
     for text in fleet.run(f"grep -E 'vllm|run-file' {STATE}/log").values():
         # Before these it was started by this test.
         assert [line.split()[0] for line in text.split("\n")][-4:] == ["stop", "run-file", "run-file", "start"]

@@ -39,7 +39,7 @@ def test_a_fabric_manager_of_another_version_is_mended(boards):
         "apt-get -q -y --allow-change-held-packages -o Dir::Etc::preferencesparts=/none install"
         " nvidia-fabricmanager=580.159.04-1; systemctl restart nvidia-fabricmanager"
     )
-    boards.run("timeout 300 sh -c 'while systemctl -q is-active nvidia-fabricmanager; do sleep 0.2; done'")
+    boards.until("! systemctl -q is-active nvidia-fabricmanager")
     assert set(boards.run("systemctl is-active nvidia-fabricmanager || true").values()) <= {"failed", "inactive"}
     done = boards.play(**CHIPS)
     assert done.rc == 0, done.output
