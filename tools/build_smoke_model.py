@@ -35,7 +35,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings import (  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (  # noqa: E402
     ENCODINGS,
     EncodingsError,
     from_library,

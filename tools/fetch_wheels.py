@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.baremetal.inference.plugins.module_utils._venv import VenvError  # noqa: E402
-from ansible_collections.baremetal.inference.plugins.module_utils._wheelhouse import (  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import (  # noqa: E402
     fill,
     is_noted,
     look,

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 TOP = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TOP), str(TOP / ".collections")]
 
-from ansible_collections.baremetal.inference.plugins.module_utils._venv import parse_lock  # noqa: E402
-from ansible_collections.baremetal.inference.plugins.module_utils._wheelhouse import sha256_of  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import sha256_of  # noqa: E402
 
 from tools.lab_calls import locked, say  # noqa: E402
 from tools.lab_images import read_recipe, show_progress  # noqa: E402

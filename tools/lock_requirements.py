@@ -29,14 +29,14 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.baremetal.inference.plugins.module_utils._venv import (  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import normalise, parse_name  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (  # noqa: E402
     Pin,
     Target,
     VenvError,
     parse_target,
     render_lock,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._wheels import normalise, parse_name  # noqa: E402
 
 # The C library of the oldest hosts that a lock serves: RHEL 9 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36.
 GLIBC_MINOR = 34

@@ -8,7 +8,9 @@ from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import (
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
     AcceleratorError,
     Catalogue,
     Detected,
@@ -17,10 +19,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._accelerators 
     match,
     unusable,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._cpu import Cpu
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciFunction
 from ansible_collections.baremetal.inference.plugins.modules.accelerator_info import ARGUMENT_SPEC
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 
 
 class ActionModule(ActionBase):

@@ -10,8 +10,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils._discovery import (
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     END,
     DiscoveryError,
     Observation,
@@ -19,8 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._discovery imp
     parse_probe,
     summary,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._probe import probe_script
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.probe import probe_script
 
 ARGUMENT_SPEC = {
     "catalog_path": {"type": "list", "elements": "path", "default": []},

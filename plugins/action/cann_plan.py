@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils._cann import AUTO, FORMATS, Row, Wish, plan
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_answers import Installed
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_files import USER, read_files
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_hardware import STACK, Hardware, hardware_of
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_packages import is_ours
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._stack import Plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils._stack_action import Look, StackAction
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import STACK, Hardware, hardware_of
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import USER, read_files
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import is_ours
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import AUTO, FORMATS, Row, Wish, plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import Look, StackAction
 
 RUN_FILE = {
     "name": {"type": "str", "default": ""},

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda import FILES, Wish, plan
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_hardware import (
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import (
     NVLINK5,
     STACK,
     Hardware,
     hardware_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_packages import is_kernel
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._stack import Plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils._stack_action import Look, StackAction
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_kernel
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import FILES, Wish, plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import Look, StackAction
 
 
 class ActionModule(StackAction):

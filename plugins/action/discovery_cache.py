@@ -13,14 +13,19 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils._discovery import (
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import (
+    read_discovery,
+    write_discovery,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     Answer,
     DiscoveryError,
     Entry,
     merge,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._discovery_report import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.report import (
     Discovery,
     Reader,
     bounded,
@@ -28,11 +33,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils._discovery_rep
     counts_of,
     report,
     timestamp,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import (
-    read_discovery,
-    write_discovery,
 )
 
 ARGUMENT_SPEC = {

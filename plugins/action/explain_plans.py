@@ -10,15 +10,15 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils._explain import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
     ExplainError,
     explained,
     group,
     narrowed,
     plan_table,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet import FleetError, HostReader, plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError, HostReader, plan_fleet
 
 ARGUMENT_SPEC = {
     "instance": {"type": "str", "default": ""},

@@ -11,17 +11,17 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils._overview import overview, totals
-from ansible_collections.baremetal.inference.plugins.module_utils._overview_page import page
-from ansible_collections.baremetal.inference.plugins.module_utils._overview_table import fleet_table
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_page import (
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import overview, totals
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import page
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import (
     OverviewReader,
     PageError,
     PageFile,
     page_parts,
     read_fleet,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.table import fleet_table
 
 ARGUMENT_SPEC = {
     "page": {"type": "path", "default": ""},

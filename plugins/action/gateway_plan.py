@@ -8,15 +8,15 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway import GatewayError, decide
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet import FleetError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._gateway import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
     address_of,
     backends_of,
     hosts_of,
     peers_of,
     read_clients,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError, decide
 
 ARGUMENT_SPEC = {
     "cluster": {"type": "str", "default": ""},

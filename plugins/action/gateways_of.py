@@ -9,14 +9,14 @@ from typing import Any, Iterable, Mapping
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway import GatewayError
-from ansible_collections.baremetal.inference.plugins.module_utils._names import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils._gateways_of import (
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import (
     GATEWAYS,
     clusters_of,
     gateways_of,
     hosts_behind,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 
 ARGUMENT_SPEC = {
     "hosts": {"type": "list", "elements": "str", "required": True},

@@ -8,9 +8,8 @@ from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet import FleetError, HostReader, plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils._mirror_needs import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError, HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
     Needs,
     NeedsError,
     add_fleet,
@@ -19,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._mirror_needs 
     plan_from_origin,
     still_to_come,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 
 LIST = {"type": "list", "elements": "str", "default": []}
 PATHS = {"type": "list", "elements": "path", "default": []}

@@ -12,31 +12,34 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils._drift import (
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_foreign,
+    load_replaced,
+    load_table,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.report import (
     Side,
     drift,
     drift_table,
     lost,
     table_drift,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._drift_uses import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import (
     DriftError,
     Use,
     command_uses,
     config_uses,
     recipe_uses,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._options import OptionTableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import (
-    load_foreign,
-    load_replaced,
-    load_table,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {

@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet import FleetError, HostReader, plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils._rendered import RenderError, Tree, write_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError, HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RenderError, Tree, write_fleet
 
 ARGUMENT_SPEC = {"dest": {"type": "path", "required": True}}
 

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm import Wish, minimum_of, plan
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_host import STACK, Chip, Shown, chips_of
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_packages import (
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import STACK, Chip, Shown, chips_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     NO_USERSPACE,
     PREFERENCES,
     USERSPACES,
     is_driver,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_releases import release_of
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_settings import GRUB_FILE, NUMA, Settings
-from ansible_collections.baremetal.inference.plugins.module_utils._stack import Plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils._stack_action import Look, StackAction
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import GRUB_FILE, NUMA, Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import Wish, minimum_of, plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import Look, StackAction
 
 SWITCH = {"type": "bool", "default": False}
 

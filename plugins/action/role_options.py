@@ -8,8 +8,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import CATALOG, read
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import CATALOG, read
 
 # What else has a role's prefix: facts, what people declare of a host for the plans, and what the inventory plugin sets.
 FACTS = (

@@ -9,8 +9,8 @@ from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout import verdict
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
     JOURNAL,
     State,
     append,
@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journ
     started_at,
     state_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._table import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import verdict
 
 # Registered on localhost by the play that decides; it is read as it is, since it is as large as the fleet.
 PLAN = "__rollout"

@@ -8,8 +8,7 @@ from typing import Any, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout import RolloutError
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_look import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.changes import (
     Slots,
     changes_of,
     in_words,
@@ -20,7 +19,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._rollout_look 
     states_before,
     undone_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout import returned_by, undone_by
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import returned_by, undone_by
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
 
 ARGUMENT_SPEC = {
     "kind": {"type": "str", "choices": ["change", "rollback", "journals"], "default": "change"},

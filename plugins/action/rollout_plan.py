@@ -10,11 +10,9 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway import GatewayError
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout import RolloutError, Wave, waves_of
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import new_id
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet import FleetError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
     Seen,
     by_cluster,
     concerned_of,
@@ -27,6 +25,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout impor
     shared_option,
     turns_of,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import new_id
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError, Wave, waves_of
 
 SEEN = "__rollout_seen"
 # A pattern that no host matches.

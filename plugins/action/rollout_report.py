@@ -9,19 +9,19 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import is_running, state_of
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_report import (
-    ReportError,
-    report,
-    summary_of,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_report_page import page
-from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout_page import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import is_running, state_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.page_files import (
     ReportFileError,
     page_parts,
     read_journal,
     written,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import (
+    ReportError,
+    report,
+    summary_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report_page import page
 
 ARGUMENT_SPEC = {
     "journal": {"type": "path", "required": True},

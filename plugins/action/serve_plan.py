@@ -8,16 +8,16 @@ from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check import uses_of
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import (
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import uses_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import find
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 
 SITE = {
     "weights_root": {"type": "path", "required": True},

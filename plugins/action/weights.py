@@ -11,18 +11,18 @@ from typing import Any, Iterator, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, parse
-from ansible_collections.baremetal.inference.plugins.module_utils._sources import Source, parse_sources
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_progress import line, summary
-from ansible_collections.baremetal.inference.plugins.plugin_utils._background import (
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import line, summary
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source, parse_sources
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, read
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.background import (
     hand_over,
     run_in_background,
     take_back,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._push import push_to
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import find, read
-from ansible_collections.baremetal.inference.plugins.plugin_utils._source_access import access_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.push import push_to
+from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.source_access import access_of
 
 MODULE = "baremetal.inference.weights"
 INTERVAL = 15

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.module_utils import _drift, _explain
+from ansible_collections.baremetal.inference.plugins.plugin_utils.drift import report as _drift
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet import explain as _explain
 
 
 def drift_table(

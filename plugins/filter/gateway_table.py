@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.baremetal.inference.plugins.module_utils import _gateway_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import table as _gateway_table
 
 
 def gateway_table(results: Mapping[str, Mapping[str, Any]], width: int = _gateway_table.WIDTH) -> str:

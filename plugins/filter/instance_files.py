@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils import _files
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm import files as _files
 
 
 def instance_files(plans: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -134,37 +134,15 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.release import __version__ as ansible_version
 from ansible.utils.unsafe_proxy import wrap_var
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import AcceleratorError, Catalogue
-from ansible_collections.baremetal.inference.plugins.module_utils._discovery import DiscoveryError, Entry
-from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips, RedfishError
-from ansible_collections.baremetal.inference.plugins.module_utils._sorting import (
-    CONFLICT,
-    Sorter,
-    SortingError,
-    region_group,
-    region_name,
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    AcceleratorError,
+    Catalogue,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._table import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Limits, ask_bmcs
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import read_discovery
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_files import (
-    find_files,
-    kept_fleet,
-    load_text,
-    read_fleet,
-    refuse_inventories,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils._fleet_formats import FleetFileError, FleetHost
-from ansible_collections.baremetal.inference.plugins.plugin_utils._host_variables import CachedFacts, HostVariables
-from ansible_collections.baremetal.inference.plugins.plugin_utils._inventory_cache import Kept
-from ansible_collections.baremetal.inference.plugins.plugin_utils._placing import (
-    add_groups,
-    add_hosts,
-    areas_of,
-    check_names,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import DiscoveryError, Entry
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import (
     BMC_NAMES,
     NAMES,
     Candidate,
@@ -173,6 +151,37 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import
     hear,
     kept_chips,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_files import (
+    find_files,
+    kept_fleet,
+    load_text,
+    read_fleet,
+    refuse_inventories,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_formats import (
+    FleetFileError,
+    FleetHost,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.host_variables import (
+    CachedFacts,
+    HostVariables,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.placing import (
+    add_groups,
+    add_hosts,
+    areas_of,
+    check_names,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
+    CONFLICT,
+    Sorter,
+    SortingError,
+    region_group,
+    region_name,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_cache import Kept
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Limits, ask_bmcs
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, RedfishError
 
 # From 2.19 on Ansible templates only what somebody vouches for.
 TEXT_IS_TEXT = not ansible_version.startswith("2.18.")

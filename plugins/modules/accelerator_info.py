@@ -169,9 +169,9 @@ ansible_facts:
 import platform
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._cpu import CpuError, read_cpu
-from ansible_collections.baremetal.inference.plugins.module_utils._drivers import read_drivers
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError, read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import CpuError, read_cpu
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError, read_functions
 
 # The action plugin of the same name has the catalogue and answers for the options that are not read below.
 ARGUMENT_SPEC = {

@@ -197,12 +197,15 @@ import re
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_answers import parse_table
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_files import USER
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_proof import KIND, Expected, Recording, prove
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_read import read
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_state import ARGUMENTS, common_state
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import read
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import USER
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import KIND, Expected, Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
+    ARGUMENTS,
+    common_state,
+)
 
 NODES = re.compile(r"/dev/(davinci|devmm_svm|hisi_hdc)")
 

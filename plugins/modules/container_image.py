@@ -100,7 +100,7 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._container import (
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
     ENGINES,
     ContainerError,
     reference,
@@ -108,7 +108,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._container imp
     trouble_with,
     unanswered,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._registry import manifest_status
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.registry_host import manifest_status
 
 # What docker's daemon would say of a registry that only --insecure reaches.
 INSECURE_ONLY = "server gave HTTP response to HTTPS client, or one with a certificate that is not trusted"

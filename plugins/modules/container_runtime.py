@@ -233,16 +233,16 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._container import ENGINES
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime import plan
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_host import read_host
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_state import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     POLICIES,
     SOURCES,
     TOOLKITS,
     RuntimePlanError,
     Wish,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import read_host
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import plan
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES
 
 
 def main() -> None:

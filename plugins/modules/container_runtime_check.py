@@ -97,13 +97,13 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._container import ENGINES
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_check import check
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_host import read_host
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_state import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.check_host import check
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     TOOLKITS,
     RuntimePlanError,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import read_host
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES
 
 
 def main() -> None:

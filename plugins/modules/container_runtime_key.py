@@ -70,7 +70,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_keys import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.keys import (
     KeyFileError,
     armoured,
     fingerprints,

@@ -182,13 +182,16 @@ import re
 from dataclasses import asdict, replace
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_answers import parse_query
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_hardware import NVLINK5, NVSWITCH
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import KIND, prove
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_read import read
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_proof import loaded_version
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_state import ARGUMENTS, common_state
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import parse_query
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import read
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
+    ARGUMENTS,
+    common_state,
+)
 
 NO_FABRIC = "none"
 NODES = re.compile(r"/dev/nvidia")

@@ -111,19 +111,19 @@ files:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings import (
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
     ENCODINGS,
     PUBLISHER,
     EncodingsError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings_host import (
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host import (
     Outcome,
     bring,
     check_sources,
     choose,
     look,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 
 # The files have a few MB; in the parts of weights they would be one.
 PART = 1024 * 1024

@@ -108,8 +108,8 @@ accepted:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check import RefusedError, Use
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings_check_host import (
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import RefusedError, Use
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import (
     ask,
     read_good,
     state_of,

@@ -212,15 +212,17 @@ import ssl
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._endpoint import (
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
     CHECKS,
     Finding,
     Question,
     judge,
     request_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
-from ansible_collections.baremetal.inference.plugins.module_utils._installed import (
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.ready import Wait, Watch, wait_until_ready
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import API_KEY, read_secrets
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
     InstalledError,
     NotInstalledError,
     endpoint_in,
@@ -228,9 +230,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._installed imp
     secrets_in,
     worth_masking,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._instance import API_KEY, read_secrets
-from ansible_collections.baremetal.inference.plugins.module_utils._ready import Wait, Watch, wait_until_ready
-from ansible_collections.baremetal.inference.plugins.module_utils._unit import (
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import (
     Unit,
     UnitError,
     advice,

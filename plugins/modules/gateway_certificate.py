@@ -97,7 +97,7 @@ reason:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_certificate import (
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certificate_host import (
     CertificateError,
     Outcome,
     given,

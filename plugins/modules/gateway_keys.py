@@ -102,8 +102,8 @@ running:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import Client
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_maps import MapsError, bring
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.maps_host import MapsError, bring
 
 CLIENT = {
     "name": {"type": "str", "required": True},

@@ -79,8 +79,8 @@ shares_address:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_admin import unread
-from ansible_collections.baremetal.inference.plugins.module_utils._ports import listeners
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import unread
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners
 
 HAPROXY = "/usr/sbin/haproxy"
 KEEPALIVED = "/usr/sbin/keepalived"

@@ -177,7 +177,7 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_servers import (
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
     DRAINED,
     READIED,
     STATUS,
@@ -187,8 +187,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._gateway_serve
     in_words,
     record_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_servers_host import Gateway, Outcome, Paths
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_state import Server
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers_host import Gateway, Outcome, Paths
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import Server
 
 ARGUMENTS = {
     "servers": {"type": "list", "elements": "str", "default": []},

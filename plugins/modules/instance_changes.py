@@ -92,10 +92,10 @@ import stat
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._slots import SlotError
-from ansible_collections.baremetal.inference.plugins.module_utils._slots_host import Host
-from ansible_collections.baremetal.inference.plugins.module_utils._slots_restore import Engine
-from ansible_collections.baremetal.inference.plugins.module_utils._slots_stage import stage
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.stage import stage
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
 
 
 def main() -> None:

@@ -215,24 +215,24 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._gates import (
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     GateError,
     limits_of,
     load_of,
     message,
     prompts_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._gates_host import Asker, Gates
-from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
-from ansible_collections.baremetal.inference.plugins.module_utils._installed import (
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.run_gates import Asker, Gates
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import API_KEY
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
     InstalledError,
     NotInstalledError,
     endpoint_in,
     secrets_in,
     worth_masking,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._instance import API_KEY
-from ansible_collections.baremetal.inference.plugins.module_utils._unit import mask
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import mask
 
 ARGUMENTS = {
     "instance": {"type": "str", "required": True},

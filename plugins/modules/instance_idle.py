@@ -89,10 +89,15 @@ import os
 import ssl
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._http import AddressError, Client
-from ansible_collections.baremetal.inference.plugins.module_utils._idle import Load, Quiet, read_load, wait_until_idle
-from ansible_collections.baremetal.inference.plugins.module_utils._instance import InstanceError, endpoint_of
-from ansible_collections.baremetal.inference.plugins.module_utils._unit import Unit, UnitError
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import (
+    Load,
+    Quiet,
+    read_load,
+    wait_until_idle,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import InstanceError, endpoint_of
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, UnitError
 
 # An engine that works reads its sockets within seconds.
 ANSWER = 5.0

@@ -149,22 +149,22 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_look import shown
-from ansible_collections.baremetal.inference.plugins.module_utils._slots import (
-    NAME,
-    SlotError,
-    choose,
-    link_of,
-    utc,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils._slots_host import Host, Slots, is_full, turn_of
-from ansible_collections.baremetal.inference.plugins.module_utils._slots_restore import (
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots, is_full, turn_of
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import (
     Engine,
     Restore,
     Service,
     describe,
     lacking,
     stale,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
+    NAME,
+    SlotError,
+    choose,
+    link_of,
+    shown,
+    utc,
 )
 
 

@@ -111,7 +111,7 @@ problems:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._bundle import (
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     NAME,
     BundleError,
     Holds,
@@ -123,7 +123,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._bundle import
     size_of,
     summary,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._bundle_host import (
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle_host import (
     begun,
     look,
     read,

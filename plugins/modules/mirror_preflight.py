@@ -78,7 +78,7 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._ports import Listener, listeners
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
 
 # The port of the default site that Debian's package brings along.
 DEFAULT_SITE_PORT = 80

@@ -71,8 +71,8 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._venv import VenvError
-from ansible_collections.baremetal.inference.plugins.module_utils._wheelhouse import House, fill, look
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import House, fill, look
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ import urllib.error
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.baremetal.inference.plugins.module_utils._oci import (
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
     MANIFESTS,
     Image,
     OciError,

@@ -202,12 +202,15 @@ import re
 from dataclasses import asdict, replace
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._drivers import read_drivers
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_proof import KIND, listed, prove
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_read import read
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_proof import loaded_version
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_state import ARGUMENTS, common_state
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import read
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, listed, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
+    ARGUMENTS,
+    common_state,
+)
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 # What computes has it open; a desktop, which has render nodes too, is seen by the module that cannot be unloaded.

@@ -111,7 +111,8 @@ from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.baremetal.inference.plugins.module_utils._venv import (
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import links
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     Lock,
     VenvError,
     check_host,
@@ -123,7 +124,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils._venv import (
     explain,
     parse_lock,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._wheels import links
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

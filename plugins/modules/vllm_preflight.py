@@ -150,7 +150,7 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._container import (
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
     CDI_DIRS,
     ENGINES,
     ContainerError,
@@ -163,7 +163,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils._container imp
     needed_paths,
     origin,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._files import (
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import stale_ones
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     QUADLET,
     TEMPLATE,
     UNIT,
@@ -171,8 +172,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils._files import 
     unit_kind,
     unit_path,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._ports import Listener, listeners
-from ansible_collections.baremetal.inference.plugins.module_utils._slots_restore import stale_ones
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
 
 GENERATORS = "/usr/lib/systemd/system-generators/podman-system-generator"
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")

@@ -260,11 +260,8 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, check_unique, parse
-from ansible_collections.baremetal.inference.plugins.module_utils._sources import Access, parse_sources
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_files import State
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import (
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
     NoSourceError,
     Outcome,
     Site,
@@ -274,14 +271,21 @@ from ansible_collections.baremetal.inference.plugins.module_utils._weights_host 
     choose,
     look,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_keep import (
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import State
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    WeightsError,
+    check_unique,
+    parse,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Reporter
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
     Old,
     mark_served,
     prunable,
     remove,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_progress import Reporter
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_scrub import damaged
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import damaged
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
 BYTES_OF_MEGABIT = 125_000
 SHARED = {"auto": None, "yes": True, "no": False}

@@ -169,15 +169,15 @@ left_out:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils._pin import revision_of
-from ansible_collections.baremetal.inference.plugins.module_utils._pin_host import (
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import revision_of
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import (
     Request,
     Written,
     compare,
     pin,
     write,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 
 def main() -> None:

@@ -70,7 +70,7 @@ from email.parser import BytesHeaderParser
 from hashlib import sha256
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils._wheels import (
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
     ROOT_PAGE,
     Wheel,
     WheelError,

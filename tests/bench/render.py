@@ -24,7 +24,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / ".collections"))
 
-from ansible_collections.baremetal.inference.plugins.module_utils._files import instance_files
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
 
 # Hosts of the ordinary play: its time grows with them, and it is long.
 FEW = 20

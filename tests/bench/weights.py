@@ -31,16 +31,16 @@ MEGABYTE = 1_000_000
 OURS = """
 import json, sys
 sys.path[:0] = [sys.argv[1]]
-from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings, Wanted, fetch_all
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, Wanted, fetch_all
 fetch_all([Wanted(*file) for file in json.load(sys.stdin)], Settings())
 """
 # Nothing to do: a manifest of the largest bundled model, files and stamp as a run leaves them, but without their bytes.
 NOTHING = """
 import json, sys
 sys.path[:0] = [sys.argv[1]]
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import parse
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_files import write_stamp
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import look
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import write_stamp
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import look
 manifest = parse(json.load(sys.stdin))
 if sys.argv[3] == "stamp":
     write_stamp(f"{sys.argv[2]}/{manifest.path}", manifest)

@@ -15,7 +15,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import read_discovery
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery
 
 from tests.unit.fake_sysfs import ASPEED, lines, write_sysfs
 

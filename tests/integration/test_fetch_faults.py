@@ -21,10 +21,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._fetch import Settings
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, parse
-from ansible_collections.baremetal.inference.plugins.module_utils._sources import Access, parse_sources
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import Site, Track, bring, choose, look
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
+    Site,
+    Track,
+    bring,
+    choose,
+    look,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
 from tests.unit.file_server import FileServer, serving
 
@@ -376,7 +382,12 @@ def test_clock_that_jumps(tmp_path, server, monkeypatch):
 CHILD = """
 import sys
 sys.path[:0] = [sys.argv[1]]
-from ansible_collections.baremetal.inference.plugins.module_utils._fetch import FetchError, Settings, Wanted, fetch_all
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    FetchError,
+    Settings,
+    Wanted,
+    fetch_all,
+)
 location, dest, size, sha256 = sys.argv[2:]
 print("ready", flush=True)
 sys.stdin.readline()

@@ -11,7 +11,7 @@ import socket
 import time
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import map_text, maps_of
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import map_text, maps_of
 
 from tests.integration.gateway_engines import engine
 from tests.unit.gateways import HAPROXY, KEY, client, gateway, loaded, until

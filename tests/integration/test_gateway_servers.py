@@ -513,8 +513,8 @@ def test_a_tool_that_cannot_keep_the_state_is_no_success(tmp_path):
 
 
 def test_another_run_that_does_not_end_is_told_of(tmp_path, monkeypatch):
-    from ansible_collections.baremetal.inference.plugins.module_utils import _gateway_servers_host as host
-    from ansible_collections.baremetal.inference.plugins.module_utils._gateway_servers import ServersError, Wish
+    from ansible_collections.baremetal.inference.plugins.module_utils.gateway import servers_host as host
+    from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import ServersError, Wish
 
     monkeypatch.setattr(host, "LOCKED", 0.2)
     paths = host.Paths(socket="/nowhere", owners_file=str(tmp_path / "drained.json"))

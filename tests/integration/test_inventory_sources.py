@@ -9,10 +9,10 @@ import json
 import re
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._cpu import Cpu
-from ansible_collections.baremetal.inference.plugins.module_utils._discovery import Entry, Observation
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciFunction
-from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import write_discovery
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import write_discovery
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import Entry, Observation
 
 from tests.integration.inventory_site import Site
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import bcrypt
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._redfish import RedfishError, found
-from ansible_collections.baremetal.inference.plugins.module_utils._redfish_survey import read_documents
-from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Bmc, Limits, ask_bmcs
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Bmc, Limits, ask_bmcs
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import RedfishError, found
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import read_documents
 
 from tests.unit import redfish_server
 from tests.unit.redfish_machines import MACHINES

@@ -9,9 +9,9 @@ import json
 import time
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_report import report
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_report_page import page
-from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout_page import page_parts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.page_files import page_parts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import report
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report_page import page
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 

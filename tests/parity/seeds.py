@@ -12,9 +12,12 @@ from pathlib import Path
 
 import yaml
 from ansible.plugins.filter.core import to_nice_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_foreign, load_table
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_foreign, load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 
 HERE = Path(__file__).parent
 # Releases that hold every stack, so that each stack's plan can be read by a real parser.

@@ -9,11 +9,11 @@ import itertools
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._drift import NOTHING, Side, drift
-from ansible_collections.baremetal.inference.plugins.module_utils._drift_uses import command_uses
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_foreign, load_table
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_manifest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_manifest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_foreign, load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.report import NOTHING, Side, drift
+from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import command_uses
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 
 from tests.parity import seeds
 from tests.parity.real import NEWEST, RELEASES, Refused

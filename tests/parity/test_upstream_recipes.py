@@ -15,11 +15,14 @@ import shlex
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_table
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 
 from tests.parity import seeds
 from tests.parity.real import NEWEST, Refused

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime import plan
-from ansible_collections.baremetal.inference.plugins.module_utils._container_runtime_state import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
     Wish,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import plan
 
 VARS = Path(__file__).resolve().parents[2] / "roles/container_runtime/vars"
 FRESH = HostState()

@@ -24,8 +24,8 @@ from typing import Any, Iterator
 
 import jinja2
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway import Backend, decide
-from ansible_collections.baremetal.inference.plugins.module_utils._gateway_clients import Client, map_text, maps_of
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, map_text, maps_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, decide
 
 TOP = Path(__file__).resolve().parents[2]
 ROLE = TOP / "roles/gateway"

@@ -13,17 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import Catalogue, Detected, match
-from ansible_collections.baremetal.inference.plugins.module_utils._cpu import read_cpu
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_hardware import flavour_of, hardware_of
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_packages import is_fabric
-from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils._runtime import devices_of
-from ansible_collections.baremetal.inference.plugins.module_utils._stack import Plan, branch_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_release
-from ansible_collections.baremetal.inference.plugins.plugin_utils._stack_action import ARGUMENTS, Look
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import read_cpu
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    Catalogue,
+    Detected,
+    match,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import flavour_of, hardware_of
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_fabric
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan, branch_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import devices_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import ARGUMENTS, Look
 
 from tests.standins.build import main as build
 from tests.standins.place import MACHINES, Machine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._names import misspelt
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 
 TOP = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (TOP / "roles").iterdir())

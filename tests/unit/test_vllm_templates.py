@@ -52,8 +52,8 @@ import json, sys
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader([sys.argv[1]])
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.baremetal.inference.plugins.module_utils._files import instance_files
-from ansible_collections.baremetal.inference.plugins.plugin_utils._rendered import RoleTemplates
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RoleTemplates
 plan, variables = json.load(sys.stdin)
 files = instance_files(plan, variables["__vllm_container"])
 templates = RoleTemplates(DataLoader())

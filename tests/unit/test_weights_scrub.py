@@ -17,11 +17,11 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils import _weights_scrub
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import parse
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_files import write_stamp
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_host import look
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_lock import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights import scrub_host as _weights_scrub
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import look
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import write_stamp
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
 
 PROGRAM = Path(__file__).resolve().parents[2] / "roles/weights/files/weights-scrub.py"
 A, B = "a" * 40, "b" * 40

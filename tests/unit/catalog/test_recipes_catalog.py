@@ -8,21 +8,24 @@ import functools
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._conditions import satisfies
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.module_utils._recipe import check_recipe
-from ansible_collections.baremetal.inference.plugins.module_utils._words import lay, read_words, to_mapping
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import (
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
     load_exclusive,
     load_foreign,
     load_replaced,
     load_table,
     releases,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import lay, read_words, to_mapping
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 RECIPES = {name: CATALOG / "recipes" / "openai" / f"{name}.yml" for name in ("gpt-oss-20b", "gpt-oss-120b")}

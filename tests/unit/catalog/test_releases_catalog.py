@@ -10,11 +10,14 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._option_tables import load_table, releases
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils._serving import load_release
-from ansible_collections.baremetal.inference.plugins.plugin_utils._yaml import load_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table, releases
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "releases"
 SCHEMA = json.loads((CATALOG / "schema.json").read_text(encoding="utf-8"))

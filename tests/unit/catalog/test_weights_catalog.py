@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "weights"
 SCHEMA = json.loads((CATALOG / "schema.json").read_text())

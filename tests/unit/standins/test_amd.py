@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._drivers import read_drivers
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_proof import listed, prove
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_read import read
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_answers import NOT_INSTALLED
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_answers import Answer as Said
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import read
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import listed, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import NOT_INSTALLED
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer as Said
 
 from tests.standins import modules
 from tests.standins.build import main

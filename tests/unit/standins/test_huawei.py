@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_proof import Expected, prove
-from ansible_collections.baremetal.inference.plugins.module_utils._cann_read import read
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import read
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import Expected, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
 
 from tests.standins import modules
 from tests.standins.build import main

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_answers import QUERY, parse_query, parse_report
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda_proof import TOOL_ERRORS
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import QUERY, parse_query, parse_report
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import TOOL_ERRORS
 
 from tests.standins import daemons, modules, trees
 from tests.standins.packages import dkms_conf

@@ -155,7 +155,7 @@ def test_rpms_are_signed_and_in_a_repository(top):
     ],
 )
 def test_kernel_packages_are_called_as_the_role_calls_them(distribution, version, expected):
-    from ansible_collections.baremetal.inference.plugins.module_utils._cuda_packages import is_kernel
+    from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_kernel
 
     (repository,) = vendor("nvidia").repositories(Options(distribution, versions=(version,)))
     names = {package.name for package in repository.packages}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
 
 from tests.standins import trees
 from tests.standins.build import main
@@ -76,7 +76,7 @@ def test_another_boot_has_another_id_and_kernel_and_only_the_modules_of_boot(tmp
 
 
 def test_the_management_ports_of_nvlink_5_show_in_a_b200_only(tmp_path):
-    from ansible_collections.baremetal.inference.plugins.module_utils._cuda_read import has_management_port
+    from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import has_management_port
 
     shown = {}
     for name in ("hgx_b200", "hgx_h200"):

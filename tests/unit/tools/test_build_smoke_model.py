@@ -13,7 +13,7 @@ import sys
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings import from_wheel
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import from_wheel
 
 from tests.unit.harmony import ROOT, real_wheel
 from tools import build_smoke_model as smoke

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._cuda import NOUVEAU, PERSISTENCE
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import NOUVEAU, PERSISTENCE
 
 from tests.unit.fake_nvidia import DPKG, KERNEL, VERSION, add_process, add_switches, h200_host, tool, write
 from tests.unit.fake_sysfs import write_procfs

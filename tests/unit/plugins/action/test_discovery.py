@@ -17,13 +17,16 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.action.accelerator_probe import ActionModule, _observation
-from ansible_collections.baremetal.inference.plugins.module_utils._discovery import DiscoveryError, parse_probe
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._discovery_cache import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import (
     read_discovery,
     write_discovery,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils._probe import probe_script
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
+    DiscoveryError,
+    parse_probe,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.probe import probe_script
 
 from tests.unit.fake_sysfs import ASPEED, RECORDED_H200_VM, lines, write_procfs, write_sysfs
 

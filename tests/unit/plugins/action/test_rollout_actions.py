@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.action.rollout_journal import what_failed
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout import RolloutError
-from ansible_collections.baremetal.inference.plugins.module_utils._rollout_journal import append, read, state_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils._rollout import returned_by, undone_by
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import returned_by, undone_by
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import append, read, state_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
 
 TOP = Path(__file__).resolve().parents[4]
 CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}

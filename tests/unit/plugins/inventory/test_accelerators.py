@@ -11,9 +11,9 @@ import pytest
 from ansible.errors import AnsibleParserError
 from ansible_collections.baremetal.inference.plugins.action.role_options import FACTS, options_of
 from ansible_collections.baremetal.inference.plugins.inventory import accelerators
-from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips
-from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Answer
-from ansible_collections.baremetal.inference.plugins.plugin_utils._survey import BMC_NAMES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import BMC_NAMES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
 
 from tests.unit.inventory_plugin import inventory_of, parse, write_source
 

@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 from ansible.errors import AnsibleParserError
-from ansible_collections.baremetal.inference.plugins.module_utils._sorting import MOST_CHIPS
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import MOST_CHIPS
 
 from tests.unit.inventory_plugin import NAME, command, inventory_of, listed, parse, write_source
 

@@ -18,8 +18,8 @@ from unittest import mock
 
 from ansible.errors import AnsibleParserError
 from ansible_collections.baremetal.inference.plugins.inventory import accelerators
-from ansible_collections.baremetal.inference.plugins.module_utils._redfish import Chips
-from ansible_collections.baremetal.inference.plugins.plugin_utils._bmcs import Answer
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ansible_collections.baremetal.inference.plugins.module_utils._accelerators import match
-from ansible_collections.baremetal.inference.plugins.module_utils._cpu import Cpu
-from ansible_collections.baremetal.inference.plugins.module_utils._pci import PciFunction
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm import Wish
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_host import Shown, chips_of
-from ansible_collections.baremetal.inference.plugins.module_utils._rocm_releases import release_of
-from ansible_collections.baremetal.inference.plugins.module_utils._stack import DkmsBuild, Host, Module
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import load_catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import match
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Shown, chips_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import Wish
 
 CATALOGUE = load_catalogue([])
 RADEON = "https://repo.radeon.com"

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils import _stack_read
-from ansible_collections.baremetal.inference.plugins.module_utils._stack_answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack import host as _stack_read
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
 
 from tests.unit.fake_nvidia import (
     DPKG,

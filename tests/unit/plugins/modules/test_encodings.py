@@ -9,7 +9,7 @@ import os
 import stat
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 
 from tests.unit.file_server import FileServer, serving
 from tests.unit.harmony import ROOT, make_wheel, real_wheel

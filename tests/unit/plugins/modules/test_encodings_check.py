@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._encodings import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 
 from tests.unit.wheelhouse import run_module
 

@@ -9,8 +9,8 @@ import json
 import sys
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils._image_layouts import wanted
-from ansible_collections.baremetal.inference.plugins.module_utils._oci import OciError
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import wanted
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError
 
 from tests.unit.wheelhouse import run_module
 

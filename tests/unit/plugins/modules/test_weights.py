@@ -12,8 +12,8 @@ import stat
 import threading
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils import _weights_lock
-from ansible_collections.baremetal.inference.plugins.module_utils._weights_progress import line, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights import lock_host as _weights_lock
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import line, parse
 
 from tests.unit.file_server import FileServer, serving
 from tests.unit.wheelhouse import run_module

@@ -12,10 +12,13 @@ import subprocess
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.action.weights import resolve
-from ansible_collections.baremetal.inference.plugins.module_utils._errors import PlanError
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.plugin_utils._catalogue import declared_accelerator, load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils._planning import plan_host
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 
 from tests.unit.file_server import FileServer, serving
 from tests.unit.wheelhouse import run_module

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils._manifest import parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
 
 from tests.unit.hub_server import Model, hubs_running
 from tests.unit.wheelhouse import ROOT, run_module

@@ -1,0 +1,287 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PCI functions x catalogue -> the accelerators of a host, and whether they are what was declared. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+
+# What a host is called that has no known accelerator: none of any vendor in the catalogue, or one that no file lists.
+CPU = "cpu"
+UNKNOWN = "unknown"
+
+# vLLM's CPU build runs without AVX-512 (slowly), not without AVX2.
+X86_NEEDS = "avx2"
+
+
+class AcceleratorError(ValueError):
+    """A catalogue or a host is not what it should be; the message is the whole sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """One accelerator of the catalogue; ``unsupported`` is the reason why vLLM cannot serve on it, None where it can.
+
+    ``devices`` may hold ``{index}`` for the number of each device. ``mounts`` are paths of the host, ``groups`` those
+    that may open the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is that of one
+    device as the model is sold, None where it is a share of the host's. ``lacks`` are the number formats of weights
+    that cannot be served on it, each with the reason.
+    """
+
+    key: str
+    title: str
+    vendor: str
+    stack: str
+    generation: str
+    compute_capability: str | None
+    devices_per_card: int
+    unsupported: str | None
+    devices: tuple[str, ...]
+    mounts: tuple[str, ...]
+    groups: tuple[str, ...]
+    visible_env: str | None
+    memory_gib: float | None = None
+    lacks: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What one PCI id stands for; ``memory_gib`` is that of one device, None where it is a share of the host's."""
+
+    model: str
+    form: str | None
+    memory_gib: float | None
+
+
+@dataclass(frozen=True)
+class PciVendor:
+    """A PCI vendor id of the catalogue; ``file`` is where its chips are listed."""
+
+    vendor: str
+    name: str
+    classes: tuple[str, ...]
+    unknown_is_error: bool
+    file: str
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All that is known of accelerators; the keys are model names, ``vendor:device`` ids and PCI vendor ids."""
+
+    models: Mapping[str, Model]
+    chips: Mapping[str, Chip]
+    switches: Mapping[str, str]
+    ignored: Mapping[str, str]
+    pci_vendors: Mapping[str, PciVendor]
+
+
+@dataclass(frozen=True)
+class Detected:
+    """The hardware of one host, the fact ``accelerator_detected``.
+
+    ``model``, ``stack``, ``generation`` and ``vendor`` are ``cpu`` on a host without accelerators and ``unknown`` where
+    every one found is unknown. ``count`` is the number of devices of that model and ``memory_mib`` the memory of one:
+    of the smallest where they differ, of the host for ``cpu``, None where the catalogue knows none. ``models`` counts
+    every model; ``mixed`` says that there are several, or unknown ones beside them. ``driver_version`` and
+    ``mec_firmware`` (AMD) are None where nobody knows.
+    """
+
+    model: str
+    stack: str
+    generation: str
+    vendor: str
+    count: int
+    memory_mib: int | None
+    compute_capability: str | None
+    devices_per_card: int
+    unsupported: str | None
+    mixed: bool
+    models: dict[str, int]
+    devices: list[dict[str, Any]]
+    switches: list[dict[str, Any]]
+    unknown: list[dict[str, Any]]
+    cpu: dict[str, Any]
+    driver_version: str | None = None
+    mec_firmware: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the hardware as plain data, JSON-serialisable."""
+        return asdict(self)
+
+
+def match(
+    functions: Iterable[PciFunction],
+    catalogue: Catalogue,
+    cpu: Cpu,
+    drivers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Detected:
+    """Return what the catalogue makes of a host's PCI functions; the most numerous model gives the host its name.
+
+    ``drivers`` is what _drivers.read_drivers found.
+
+    Catalogued ids count whatever their PCI class is, unknown ones in the classes of their vendor. Virtual functions
+    beside their physical one are not counted: they are the same chip.
+    """
+    devices: list[dict[str, Any]] = []
+    switches: list[dict[str, Any]] = []
+    unknown: list[dict[str, Any]] = []
+    for function in functions:
+        if function.virtual or function.id in catalogue.ignored:
+            continue
+        if function.id in catalogue.chips:
+            devices.append(_device(function, catalogue.chips[function.id]))
+        elif function.id in catalogue.switches:
+            switches.append({**_place(function), "title": catalogue.switches[function.id]})
+        elif _is_unknown(function, catalogue):
+            unknown.append({**_place(function), "vendor": catalogue.pci_vendors[function.vendor_id].vendor})
+    models = dict(Counter(device["model"] for device in devices).most_common())
+    host = _host(_leading(models, catalogue), devices, unknown, cpu)
+    driver = (drivers or {}).get(host["vendor"], {})
+    return Detected(
+        **host,
+        driver_version=driver.get("version"),
+        mec_firmware=driver.get("mec_firmware"),
+        mixed=len(models) + bool(unknown) > 1,
+        models=models,
+        devices=devices,
+        switches=switches,
+        unknown=unknown,
+        cpu=cpu.as_dict(),
+    )
+
+
+def check_declared(declared: str, catalogue: Catalogue) -> None:
+    """Raise AcceleratorError for a declared accelerator that the catalogue does not have."""
+    if declared not in catalogue.models and declared != CPU:
+        raise AcceleratorError(
+            f"accelerator {declared!r} of the inventory is in no file of the catalogue; "
+            f"{nearest(declared, [*catalogue.models, CPU])}"
+        )
+
+
+def disagreement(declared: str | None, declared_count: int | None, detected: Detected) -> str | None:
+    """Return the sentence that names declared and detected hardware where they differ, None where they agree.
+
+    None for ``declared`` or ``declared_count`` means that the inventory does not say.
+    """
+    if declared in (None, detected.model) and declared_count in (None, detected.count):
+        return None
+    wanted = (declared or detected.model) + ("" if declared_count is None else f" x {declared_count}")
+    if declared == CPU:
+        advice = "to leave these chips alone, list their ids under 'ignored' in a file of accelerator_catalog_path"
+    else:
+        advice = "a chip that is missing from the PCI tree is off, unseated or not passed through"
+    return (
+        f"declared {wanted}, found {_found(detected)}; correct accelerator and accelerator_count in the inventory, "
+        f"or the host: {advice}"
+    )
+
+
+def unusable(detected: Detected, catalogue: Catalogue) -> str | None:
+    """Return the sentence that says why vLLM cannot serve on this hardware, None where it can."""
+    if detected.unknown:
+        return _unknown_sentence(detected.unknown, catalogue)
+    if detected.unsupported:
+        title = catalogue.models[detected.model].title
+        return (
+            f"nothing can be served on {title}: {detected.unsupported}; found {_found(detected)}. "
+            "To leave these chips alone, list their ids under 'ignored' in a file of accelerator_catalog_path"
+        )
+    cpu = detected.cpu
+    if detected.model == CPU and cpu["arch"] == "x86_64" and X86_NEEDS not in cpu["instruction_sets"]:
+        return (
+            f"found no accelerator, and the processor ({cpu['model']}) has no AVX2, which vLLM's CPU build needs; "
+            "take another host, or let a virtual machine see the processor as it is (CPU type 'host')"
+        )
+    return None
+
+
+def _leading(models: Mapping[str, int], catalogue: Catalogue) -> Model | None:
+    """Return the model that gives the host its name: one that can be served on, then by number, then by name."""
+    if not models:
+        return None
+    key = min(models, key=lambda key: (catalogue.models[key].unsupported is not None, -models[key], key))
+    return catalogue.models[key]
+
+
+def _host(
+    model: Model | None,
+    devices: Sequence[Mapping[str, Any]],
+    unknown: Sequence[Mapping[str, Any]],
+    cpu: Cpu,
+) -> dict[str, Any]:
+    """Return the fields of Detected that describe the host's accelerator as one."""
+    nothing = {"compute_capability": None, "devices_per_card": 1, "unsupported": None}
+    if model:
+        own = [device for device in devices if device["model"] == model.key]
+        sizes = [device["memory_mib"] for device in own if device["memory_mib"] is not None]
+        return {
+            "model": model.key,
+            "stack": model.stack,
+            "generation": model.generation,
+            "vendor": model.vendor,
+            "count": len(own),
+            "memory_mib": min(sizes) if sizes else None,
+            "compute_capability": model.compute_capability,
+            "devices_per_card": model.devices_per_card,
+            "unsupported": model.unsupported,
+        }
+    if unknown:
+        names = {"model": UNKNOWN, "stack": UNKNOWN, "generation": UNKNOWN, "vendor": unknown[0]["vendor"]}
+        return {**names, "count": len(unknown), "memory_mib": None, **nothing}
+    names = {"model": CPU, "stack": CPU, "generation": CPU, "vendor": CPU}
+    return {**names, "count": 1, "memory_mib": cpu.memory_mib, **nothing}
+
+
+def _is_unknown(function: PciFunction, catalogue: Catalogue) -> bool:
+    vendor = catalogue.pci_vendors.get(function.vendor_id)
+    return vendor is not None and vendor.unknown_is_error and function.class_id in vendor.classes
+
+
+def _place(function: PciFunction) -> dict[str, Any]:
+    return {
+        "address": function.address,
+        "vendor_id": function.vendor_id,
+        "device_id": function.device_id,
+        "class": function.class_id,
+        "numa_node": function.numa_node,
+    }
+
+
+def _device(function: PciFunction, chip: Chip) -> dict[str, Any]:
+    memory_mib = None if chip.memory_gib is None else int(chip.memory_gib * 1024)
+    return {**_place(function), "model": chip.model, "form": chip.form, "memory_mib": memory_mib}
+
+
+def _found(detected: Detected) -> str:
+    """Return the hardware in words, with the address of each chip."""
+    if detected.model == CPU:
+        return f"no accelerator (processor: {detected.cpu['model']})"
+    counts = [f"{key} x {count}" for key, count in detected.models.items()]
+    if detected.unknown:
+        counts.append(f"unknown x {len(detected.unknown)}")
+    addresses = [device["address"] for device in [*detected.devices, *detected.unknown]]
+    return f"{', '.join(counts)} at {', '.join(addresses)}"
+
+
+def _unknown_sentence(unknown: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> str:
+    """Return which chips no file lists and where to write them down."""
+    places: dict[str, list[str]] = {}
+    for entry in unknown:
+        pci_id = f"{entry['vendor_id']}:{entry['device_id']}"
+        places.setdefault(f"{pci_id} (class {entry['class']})", []).append(entry["address"])
+    chips = "; ".join(f"{chip} at {', '.join(addresses)}" for chip, addresses in places.items())
+    vendors = [catalogue.pci_vendors[vendor_id] for vendor_id in sorted({entry["vendor_id"] for entry in unknown})]
+    files = ", ".join(dict.fromkeys(vendor.file for vendor in vendors))
+    names = ", ".join(dict.fromkeys(vendor.name for vendor in vendors))
+    return (
+        f"unknown accelerator of {names}: {chips} is not in {files}; add the id to a model there or in a file of your "
+        "own in a directory of accelerator_catalog_path, or under 'ignored' if nothing is to be served on it"
+    )

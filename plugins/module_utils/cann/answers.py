@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What npu-smi and the files of Huawei's installers say, taken apart. No I/O.
+
+npu-smi answers with text alone. Its forms differ by version: columns of blanks, other names of fields, units beside
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import NNAL, OPS, TOOLKIT
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same, takes
+
+# "| 0     910B4               | OK            | 86.0        40  ..."
+_FIRST_ROW = re.compile(r"\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]\w*)\s*\|")
+# "| 0                         | 0000:C1:00.0  | 0           4565 / 15137 ..."; "| 0     1 " with the device's number.
+_SECOND_ROW = re.compile(r"\|\s*(\d+)(?:\s+(\d+))?\s*\|\s*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*\|")
+_TABLE_VERSION = re.compile(r"\|\s*npu-smi\s+(\S+)\s+Version:\s*(\S+)")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One NPU of ``npu-smi info -l``: its number there, which may be large, and how many chips it has."""
+
+    npu: str
+    chips: int
+
+
+@dataclass(frozen=True)
+class Device:
+    """One row of ``npu-smi info -m`` that is a chip; ``logic`` is the number that its device node has."""
+
+    npu: str
+    chip: str
+    logic: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """Two rows of the table of ``npu-smi info``: one chip, its health and its PCI address."""
+
+    npu: str
+    chip: str
+    name: str
+    health: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What Huawei's installers have left on a host; empty where there is nothing.
+
+    ``complete`` is whether the driver's installation came to its end, ``owner`` for whom it was. ``driver_firmwares``
+    are the firmware that the driver takes, ``firmware_drivers`` the drivers that the firmware takes, ``hdk`` is the
+    release of both that the firmware came with. ``running`` and ``running_firmware`` are what npu-smi says. ``group``
+    is that of the site's user, empty where there is no such user, ``has_group`` whether the site's group is there.
+    ``cann`` has the version of each part of CANN.
+    """
+
+    driver: str = ""
+    complete: bool = False
+    owner: str = ""
+    driver_firmwares: str = ""
+    firmware: str = ""
+    firmware_drivers: str = ""
+    hdk: str = ""
+    running: str = ""
+    running_firmware: str = ""
+    group: str = ""
+    has_group: bool = False
+    cann: Mapping[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data, JSON-serialisable."""
+        return asdict(self)
+
+
+def parse_cards(text: str) -> list[Card]:
+    """Return the cards of ``npu-smi info -l``."""
+    fields = _fields(text)
+    counts = [int(value) for name, value in fields if name == "Chip Count" and value.isdigit()]
+    numbers = [value for name, value in fields if name == "NPU ID"]
+    # A version that leaves the count out has one chip on each.
+    return [Card(number, counts[index] if index < len(counts) else 1) for index, number in enumerate(numbers)]
+
+
+def parse_mapping(text: str) -> list[Device]:
+    """Return the chips of ``npu-smi info -m``. Rows without a logic number are the cards' own controllers."""
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        numbers = [word for word in words[:4] if re.match(r"\d+$|-$", word)]
+        # Some versions have a column of physical numbers more.
+        if len(numbers) >= 3 and numbers[2] != "-" and words[:3] == numbers[:3]:
+            name = " ".join(words[len(numbers) :])
+            if name and name != "Mcu":
+                found.append(Device(words[0], words[1], words[2], name))
+    return found
+
+
+def parse_table(text: str) -> list[Row]:
+    """Return the chips of ``npu-smi info``; nothing for what is no such table."""
+    rows = []
+    first: Sequence[str] = ()
+    for line in text.splitlines():
+        second = _SECOND_ROW.match(line)
+        if second and first:
+            rows.append(Row(first[0], second.group(1), first[1], first[2], second.group(3).lower()))
+            first = ()
+            continue
+        found = _FIRST_ROW.match(line)
+        if found:
+            first = (found.group(1), found.group(2), found.group(3))
+    return rows
+
+
+def parse_table_version(text: str) -> str:
+    """Return the driver's version in the head of that table, empty where it has none."""
+    found = _TABLE_VERSION.search(text)
+    return found.group(2) if found else ""
+
+
+def parse_board(text: str) -> dict[str, str]:
+    """Return the fields of ``npu-smi info -t board`` and of its like, by their names without blanks and brackets.
+
+    Versions write ``PCIe Bus Info`` and ``PCIeBusInfo``.
+    """
+    return {re.sub(r"[\s()%/]", "", name): value for name, value in reversed(_fields(text))}
+
+
+def parse_info(text: str) -> dict[str, str]:
+    """Return the fields of a file of Huawei's installers, ``NAME=VALUE`` by line; the last of each name counts."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {name.strip(): value.strip().strip("\"'") for name, _equals, value in pairs}
+
+
+def parse_cann_version(text: str) -> str:
+    """Return the version in ``ascend_toolkit_install.info`` and its like, or in ``version.cfg``, empty for none.
+
+    ``version.cfg`` has lines like ``runtime_running_version=[7.5.0.1.129:8.0.RC3]``: the second part is CANN's.
+    """
+    fields = parse_info(text)
+    if fields.get("version"):
+        return fields["version"]
+    found = re.search(r"_running_version=\[[^\]:]+:([^\]]+)\]", text)
+    return found.group(1) if found else ""
+
+
+def _fields(text: str) -> list[tuple[str, str]]:
+    pairs = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return [(name.strip(), value.strip()) for name, _colon, value in pairs]
+
+
+def installed_of(files: Mapping[str, str], table: str, board: str, cann: Mapping[str, str]) -> Installed:
+    """Return what the installers' files say: ``install``, ``driver`` and ``firmware`` of ``files``, and of npu-smi.
+
+    ``cann`` has the text of each part's file.
+    """
+    install, driver, firmware = (parse_info(files.get(name, "")) for name in ("install", "driver", "firmware"))
+    says = parse_board(board)
+    return Installed(
+        driver=driver.get("Version", ""),
+        complete=install.get("Driver_Install_Status", "") == "complete",
+        owner=install.get("UserName", ""),
+        driver_firmwares=driver.get("compatible_version_fw", ""),
+        firmware=firmware.get("Version", ""),
+        firmware_drivers=firmware.get("compatible_version_drv", ""),
+        hdk=firmware.get("package_version", ""),
+        running=says.get("SoftwareVersion", "") or parse_table_version(table),
+        running_firmware=says.get("FirmwareVersion", ""),
+        cann={
+            part: version
+            for part in (TOOLKIT, OPS, NNAL)
+            for version in [parse_cann_version(cann.get(part, ""))]
+            if version
+        },
+    )
+
+
+def mismatch(installed: Installed) -> str:
+    """Return how driver and firmware do not fit each other, empty where they do or where nothing says.
+
+    The newer of the two knows the older one, so that one word of either is enough. UNCONFIRMED: that rule.
+    """
+    firmware = installed.firmware or installed.running_firmware
+    if not installed.driver or not firmware:
+        return ""
+    said = [
+        (installed.driver_firmwares, firmware, f"driver {installed.driver} takes firmware"),
+        (installed.firmware_drivers, installed.driver, f"firmware {firmware} takes driver"),
+    ]
+    ranges = [(text, version, words) for text, version, words in said if text]
+    if any(takes(text, version) for text, version, _words in ranges):
+        return ""
+    if ranges:
+        words = ", ".join(f"{words} {text}" for text, _version, words in ranges)
+        return f"driver {installed.driver} and firmware {firmware} do not fit: {words}"
+    if installed.hdk and not is_same(installed.hdk, installed.driver):
+        return f"driver {installed.driver} and firmware {firmware} of {installed.hdk} do not fit"
+    return ""

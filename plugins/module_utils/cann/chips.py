@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Huawei's chips of a host, and what the vendor calls them in its packages and files. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import StackError
+
+STACK = "cann"
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A kind of chip that has a driver package of its own.
+
+    ``word`` stands in the names of ``.run`` files, ``ops`` in those of CANN's operators; ``apt`` and ``dnf`` are the
+    driver's packages, ``firmware_apt`` and ``firmware_dnf`` those of its firmware.
+    """
+
+    word: str
+    ops: str
+    apt: str
+    dnf: str
+    firmware_apt: str
+    firmware_dnf: str
+
+
+# By generation of the catalogue. UNCONFIRMED: packages of firmware, which were seen for the 910B on a clone of RHEL
+# alone and follow the driver's name here; dnf's name for the 310P; both names for the 950, of a single source each.
+CHIPS = {
+    "ascend_310p": Chip(
+        "310p", "310p", "ascend310p-driver", "Ascend310P-driver", "ascend310p-firmware", "Ascend310P-firmware"
+    ),
+    "ascend_910": Chip(
+        "910", "910", "ascend910-driver", "Ascend910-driver", "ascend910-firmware", "Ascend910-firmware"
+    ),
+    "ascend_a2": Chip(
+        "910b", "910b", "ascend910b-driver", "Ascend910B-driver", "ascend910b-firmware", "Ascend910B-firmware"
+    ),
+    "ascend_a3": Chip(
+        "A3",
+        "A3",
+        "atlas-a3-hdk-npu-driver",
+        "Atlas-A3-hdk-npu-driver",
+        "atlas-a3-hdk-npu-firmware",
+        "Atlas-A3-hdk-npu-firmware",
+    ),
+    "ascend_950": Chip(
+        "950",
+        "950",
+        "ascend-hdk-950-npu-driver",
+        "Ascend-hdk-950-npu-driver",
+        "ascend-hdk-950-npu-firmware",
+        "Ascend-hdk-950-npu-firmware",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Npu:
+    """One device, a die of a card; ``unsupported`` is why vLLM cannot serve on it, None where it can."""
+
+    address: str
+    model: str
+    generation: str
+    unsupported: str | None = None
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Huawei's devices of a host, and the nodes in /dev that its driver has to have for them."""
+
+    npus: tuple[Npu, ...]
+    nodes: tuple[str, ...] = ()
+
+
+def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue) -> Hardware:
+    """Return Huawei's part of the fact ``accelerator_detected``."""
+    models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
+    ours = [(address, model) for address, model in models if model.stack == STACK]
+    npus = tuple(Npu(address, model.key, model.generation, model.unsupported) for address, model in ours)
+    nodes = [node.format(index=index) for index, (_address, model) in enumerate(ours) for node in model.devices]
+    return Hardware(npus, tuple(dict.fromkeys(nodes)))
+
+
+def chip_of(hardware: Hardware) -> Chip:
+    """Return the kind of all chips of a host. Raises StackError for none, for several, for one without a driver."""
+    if not hardware.npus:
+        raise StackError("no Ascend chip is on PCI; take the host out of accel_cann, or see why its chips do not show")
+    found = {npu.generation: npu.model for npu in hardware.npus}
+    unknown = sorted(model for generation, model in found.items() if generation not in CHIPS)
+    if unknown:
+        known = ", ".join(generation for generation in CHIPS)
+        raise StackError(f"no driver package is known for {', '.join(unknown)}; there are some for {known}")
+    if len(found) > 1:
+        words = " and ".join(f"{model} ({CHIPS[generation].word})" for generation, model in sorted(found.items()))
+        raise StackError(
+            f"{words} need driver packages of their own, and a host can have one of them only; move one kind of chips "
+            "to another host"
+        )
+    return CHIPS[next(iter(found))]

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Huawei's ``.run`` files: what their names say, which of them a host needs, and how they are run. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Installer, StackError
+
+DRIVER = "driver"
+FIRMWARE = "firmware"
+TOOLKIT = "toolkit"
+OPS = "ops"
+NNAL = "nnal"
+# CANN itself, in the order of its installation.
+CANN = (TOOLKIT, OPS, NNAL)
+COMPONENTS = (DRIVER, FIRMWARE, *CANN)
+# The user that Huawei's installers take unless they are told another.
+USER = "HwHiAiUser"
+
+PLACE = "/var/lib/baremetal-cann"
+LOG = "/var/log/ascend_seclog/ascend_install.log"
+# UNCONFIRMED: the name of CANN's own log.
+CANN_LOG = "/var/log/ascend_seclog/ascend_toolkit_install.log"
+ENVIRONMENT = "/usr/local/Ascend/ascend-toolkit/set_env.sh"
+
+_HDK = r"(?:Ascend-hdk-(?P<chip>\w+)-npu|Atlas-(?P<atlas>A\d)-hdk-npu)"
+# x86 builds were seen with either line between x86 and 64.
+_END = r"_(?P<version>[^_]+)_linux[-_](?P<arch>aarch64|x86[-_]64)\.run$"
+_FORMS = {
+    DRIVER: re.compile(_HDK + "-driver" + _END, re.I),
+    FIRMWARE: re.compile(_HDK + r"-firmware_(?P<version>[^_]+?)(?:_linux[-_](?P<arch>aarch64|x86[-_]64))?\.run$", re.I),
+    TOOLKIT: re.compile("Ascend-cann-toolkit" + _END, re.I),
+    OPS: re.compile(r"(?:Ascend-cann-(?P<chip>\w+)-ops|Atlas-(?P<atlas>A\d)-cann-ops)" + _END, re.I),
+    NNAL: re.compile("Ascend-cann-nnal" + _END, re.I),
+}
+EXAMPLES = {
+    DRIVER: "Ascend-hdk-{chip}-npu-driver_{version}_linux-{arch}.run",
+    FIRMWARE: "Ascend-hdk-{chip}-npu-firmware_{version}.run",
+    TOOLKIT: "Ascend-cann-toolkit_{version}_linux-{arch}.run",
+    OPS: "Ascend-cann-{chip}-ops_{version}_linux-{arch}.run",
+    NNAL: "Ascend-cann-nnal_{version}_linux-{arch}.run",
+}
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file that the site offers, with what its name says; ``chip`` and ``arch`` are empty where it fits any."""
+
+    name: str
+    url: str
+    sha256: str
+    component: str
+    chip: str
+    version: str
+    arch: str
+
+    @property
+    def path(self) -> str:
+        """Where it is kept on the host."""
+        return f"{PLACE}/{self.name}"
+
+
+def read_files(entries: Sequence[Mapping[str, Any]]) -> tuple[RunFile, ...]:
+    """Return the files that ``cann_run_files`` names. Raises StackError for one that must not or cannot be taken."""
+    return tuple(_read(entry) for entry in entries)
+
+
+def _read(entry: Mapping[str, Any]) -> RunFile:
+    url = str(entry.get("url") or "")
+    name = str(entry.get("name") or url.rsplit("/", 1)[-1])
+    if not re.match(r"(https?|file)://.", url):
+        raise StackError(f"cann_run_files: {name or 'a file'} has the address {url!r}; expected http(s):// or file://")
+    sha256 = str(entry.get("sha256") or "").lower()
+    if not re.match(r"[0-9a-f]{64}$", sha256):
+        raise StackError(
+            f"cann_run_files: sha256 of {name} is {sha256!r}, expected 64 hexadecimal digits; no file is run that was "
+            "not verified"
+        )
+    for component, form in _FORMS.items():
+        found = form.match(name)
+        if found:
+            said = found.groupdict()
+            chip = said.get("chip") or said.get("atlas") or ""
+            arch = (said.get("arch") or "").lower().replace("-", "_")
+            return RunFile(name, url, sha256, component, chip, said["version"], arch)
+    forms = ", ".join(form.format(chip="910b", version="26.0.rc1", arch="aarch64") for form in EXAMPLES.values())
+    raise StackError(f"cann_run_files: {name!r} is no name that Huawei gives a file; expected forms like {forms}")
+
+
+def choose(files: Iterable[RunFile], component: str, chip: str, version: str, arch: str) -> RunFile:
+    """Return the file of a component that fits a host; ``version`` is empty for any.
+
+    A fleet of several kinds of hosts names the files of all. Raises StackError with the reason where none fits.
+    """
+    offered = [file for file in files if file.component == component]
+    wanted = EXAMPLES[component].format(chip=chip, version=version or "VERSION", arch=arch.replace("x86_64", "x86-64"))
+    if not offered:
+        raise StackError(f"cann_run_files has no {component}; this host needs {wanted}")
+    fit = [file for file in offered if not _against(file, chip, version, arch)]
+    if len(fit) == 1:
+        return fit[0]
+    if fit:
+        names = " and ".join(file.name for file in fit)
+        raise StackError(f"cann_run_files has several files for {component}: {names}; leave one, or set its version")
+    why = "; ".join(f"{file.name} is for {_against(file, chip, version, arch)}" for file in offered)
+    raise StackError(f"no file of cann_run_files is the {component} of this host, which needs {wanted}: {why}")
+
+
+def _against(file: RunFile, chip: str, version: str, arch: str) -> str:
+    """Return what keeps a file from a host, empty for nothing."""
+    if file.chip and not is_same(file.chip, chip):
+        return f"chip {file.chip}, the host has {chip}"
+    if file.arch and file.arch != arch:
+        return f"{file.arch}, the host is {arch}"
+    if version and not is_same(file.version, version):
+        return f"version {file.version}, wanted is {version}"
+    return ""
+
+
+def installer(file: RunFile, upgrade: bool, user: str, group: str) -> Installer:
+    """Return how a file is run, unattended; ``upgrade`` is for driver and firmware that take the place of others."""
+    log = CANN_LOG if file.component in CANN else LOG
+    why = f"{'another' if upgrade else 'the'} {file.component}, {file.version}"
+    return Installer(file.name, file.url, file.path, file.sha256, _argv(file, upgrade, user, group), why, log)
+
+
+def _argv(file: RunFile, upgrade: bool, user: str, group: str) -> tuple[str, ...]:
+    if file.component in (OPS, NNAL):
+        # Huawei's guide reads the toolkit's environment before it runs them.
+        return ("/bin/bash", "-c", f'. {ENVIRONMENT} && exec "$0" "$@"', file.path, "--install", "--quiet")
+    if upgrade and file.component not in CANN:
+        # It goes with none of the options that choose for whom is installed.
+        return (file.path, "--upgrade", "--quiet")
+    if file.component != DRIVER:
+        return (file.path, "--full", "--quiet")
+    names = () if (user, group) == (USER, USER) else (f"--install-username={user}", f"--install-usergroup={group}")
+    return (file.path, "--full", "--install-for-all", *names, "--quiet")

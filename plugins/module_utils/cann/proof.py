@@ -1,0 +1,269 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether Huawei's driver and firmware on a host are whole, and what to do where they are not. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import (
+    Device,
+    Installed,
+    Row,
+    mismatch,
+    parse_board,
+    parse_cards,
+    parse_mapping,
+    parse_table,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import CANN, USER
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import DKMS, is_ours
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_older, is_same
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    NOT_FOUND,
+    NOT_INSTALLED,
+    TIMED_OUT,
+    Answer,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+    Finding,
+    Kind,
+    prove_holds,
+    prove_kernels,
+    prove_modules,
+)
+
+# DKMS has one entry for the two dozen modules of the driver; this one gives the device nodes. UNCONFIRMED: that every
+# version of the driver calls it so.
+MODULE = "drv_davinci_intf_host"
+KIND = Kind("cann", MODULE, DKMS, is_ours, "ascend")
+DCMI = "/usr/local/dcmi"
+AGAIN = "run the role cann with cann_policy install"
+
+# What npu-smi says where it fails, what that means, and what to do. UNCONFIRMED: the words are from reports of users;
+# Huawei's own page names a missing reboot for -8005.
+TOOL_ERRORS = (
+    (
+        r"dcmi mod\w+ initialize[d]? failed.*-8005",
+        "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded and the host was not "
+        "rebooted",
+        "reboot; if it comes back, see that driver and firmware fit each other",
+    ),
+    (
+        r"dcmi mod\w+ initialize[d]? failed",
+        "npu-smi cannot reach the driver",
+        "read why with 'dmesg | grep -i ascend' and in /var/log/ascend_seclog/ascend_install.log",
+    ),
+    (
+        r"may not be completely installed",
+        "the driver's installation did not come to an end",
+        "let the role cann install it again",
+    ),
+    (
+        r"libc_sec\.so|libdrvdsmi_host\.so|libdcmi\.so",
+        "npu-smi does not find the driver's libraries",
+        "see that /usr/local/Ascend/driver/lib64 is there and run ldconfig",
+    ),
+)
+# Health that is no finding.
+WELL = ("OK", "NA")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was read on a host, as texts.
+
+    ``chips`` are the PCI addresses of Huawei's chips. ``table`` is what ``npu-smi info`` answered, ``cards`` that of
+    ``-l``, ``mapping`` that of ``-m``; ``boards`` that of ``-t board`` by NPU, ``health`` that of ``-t health`` by NPU
+    and chip, for those that are not well. ``nodes`` are the devices in /dev, ``dcmi`` is whether that directory is.
+    """
+
+    host: Host
+    chips: tuple[str, ...]
+    installed: Installed
+    table: Answer = NOT_INSTALLED
+    cards: Answer = NOT_INSTALLED
+    mapping: Answer = NOT_INSTALLED
+    boards: Mapping[str, str] = field(default_factory=dict)
+    health: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
+    dcmi: bool = False
+    disk: Mapping[str, str] = field(default_factory=dict)
+    build_log: str = ""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the release and the site want: empty for any version, no ``nodes`` for what the number of chips says."""
+
+    driver: str = ""
+    cann: str = ""
+    toolkit: bool = False
+    user: str = USER
+    group: str = USER
+    hold: bool = True
+    nodes: tuple[str, ...] = ()
+
+
+def prove(recording: Recording, expected: Expected) -> list[Finding]:
+    """Return what is wrong with driver, firmware and CANN, nothing where all is proven."""
+    host, disk, installed = recording.host, recording.disk, recording.installed
+    return [
+        *_files(installed, recording.dcmi),
+        *prove_modules(KIND, host, disk, recording.build_log),
+        *prove_kernels(KIND, host, disk, recording.build_log),
+        *_versions(installed, expected),
+        *(prove_holds(KIND, host) if expected.hold else ()),
+        *_tool(recording),
+        *_devices(recording),
+        *_health(recording),
+        *_nodes(recording, expected),
+        *_user(installed, expected),
+        *_cann(installed, expected),
+    ]
+
+
+def _files(installed: Installed, dcmi: bool) -> Iterator[Finding]:
+    """Yield what the installers have not left behind."""
+    if not installed.driver:
+        where = "/usr/local/Ascend/driver/version.info"
+        yield Finding("no driver of Huawei's is installed", where, "let the role cann install it")
+        return
+    if not installed.complete:
+        yield Finding(
+            f"the installation of driver {installed.driver} did not come to an end",
+            "/etc/ascend_install.info",
+            "let the role cann install it again; /var/log/ascend_seclog/ascend_install.log says how far it came",
+        )
+    if not dcmi:
+        yield Finding("the driver's interface for containers is not there", DCMI, "install the driver again")
+
+
+def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
+    """Yield drivers and firmware that do not belong together, to the release, or to what runs."""
+    where = "driver and firmware"
+    if installed.driver and expected.driver and is_older(installed.driver, expected.driver):
+        what = f"driver {installed.driver} is installed, the release belongs to {expected.driver}"
+        yield Finding(what, where, "set cann_policy to install, or choose a release that does with it")
+    wrong = mismatch(installed)
+    if wrong:
+        yield Finding(wrong, where, f"{AGAIN}; the firmware goes first, then the driver")
+    for word, on_disk, running in (
+        ("driver", installed.driver, installed.running),
+        ("firmware", installed.firmware, installed.running_firmware),
+    ):
+        if on_disk and running and not is_same(on_disk, running):
+            yield Finding(f"{word} {running} runs, {on_disk} is installed", where, "reboot")
+
+
+def _tool(recording: Recording) -> Iterator[Finding]:
+    """Yield what npu-smi says is wrong with itself and with the whole."""
+    answer = recording.table
+    words = f"{answer.out}\n{answer.err}"
+    known = [(what, action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words, re.IGNORECASE)][:1]
+    for what, action in known:
+        yield Finding(what, "npu-smi", action)
+    if answer.rc == NOT_FOUND:
+        yield Finding("npu-smi is not installed", "npu-smi", "install the driver; it brings the tool")
+    elif answer.rc == TIMED_OUT:
+        action = "read 'dmesg | grep -i ascend' for a chip that hangs; a reboot may be needed"
+        yield Finding("npu-smi does not come to an end", "npu-smi", action)
+    elif answer.rc != 0 and not known:
+        said = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
+        yield Finding(f"npu-smi ends with {answer.rc} and says: {said}", "npu-smi", "see to what it says")
+    for npu, text in sorted(recording.boards.items()):
+        compatible = parse_board(text).get("Compatibility", "")
+        if compatible and compatible.upper() not in WELL:
+            yield Finding(f"npu-smi says of driver and firmware: {compatible}", f"NPU {npu}", AGAIN)
+
+
+def is_answered(recording: Recording) -> bool:
+    """Return whether npu-smi lists chips at all; a tool that fails says nothing about them."""
+    return recording.table.rc == 0 and recording.mapping.rc == 0
+
+
+def _devices(recording: Recording) -> Iterator[Finding]:
+    """Yield where npu-smi lists other chips than PCI has."""
+    if not is_answered(recording):
+        return
+    devices, rows, cards = chips_of(recording)
+    known = {row.address for row in rows}
+    missing = sorted(set(recording.chips) - known) if known else []
+    for address in missing:
+        yield Finding(
+            f"npu-smi lists {len(rows)} of {len(recording.chips)} chips on PCI; the driver has not taken it",
+            f"chip {address}",
+            f"read why with 'dmesg | grep {address}'",
+        )
+    if not missing and len(devices) != len(recording.chips):
+        yield Finding(
+            f"npu-smi maps {len(devices)} chips, PCI has {len(recording.chips)}",
+            "npu-smi info -m",
+            "read why with 'dmesg | grep -i ascend'",
+        )
+    counted = sum(card_chips for _npu, card_chips in cards)
+    # The controller of a card may be counted with its chips.
+    if cards and counted < len(devices):
+        what = f"npu-smi counts {counted} chips on {len(cards)} cards and maps {len(devices)}"
+        yield Finding(what, "npu-smi info -l", "install driver and firmware of one release")
+
+
+def chips_of(recording: Recording) -> tuple[list[Device], list[Row], list[tuple[str, int]]]:
+    """Return the chips that npu-smi maps, those of its table, and its cards with how many chips each has."""
+    cards = [(card.npu, card.chips) for card in parse_cards(recording.cards.out)]
+    return parse_mapping(recording.mapping.out), parse_table(recording.table.out), cards
+
+
+def _health(recording: Recording) -> Iterator[Finding]:
+    for row in parse_table(recording.table.out):
+        if row.health.upper() in WELL:
+            continue
+        fields = parse_board(recording.health.get(f"{row.npu}/{row.chip}", ""))
+        code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in WELL), "")
+        words = f"health is {row.health}" + (f", error {code}" if code else "")
+        action = (
+            f"look it up in Huawei's list of error codes; 'npu-smi info -t health -i {row.npu} -c {row.chip}' says more"
+        )
+        yield Finding(words, f"chip {row.address}", action)
+
+
+def _nodes(recording: Recording, expected: Expected) -> Iterator[Finding]:
+    """Yield devices in /dev that are not there: nothing can be served through what is missing."""
+    if KIND.module not in recording.host.modules:
+        return
+    wanted = expected.nodes or (
+        *(f"/dev/davinci{index}" for index in range(len(recording.chips))),
+        "/dev/davinci_manager",
+    )
+    missing = [node for node in wanted if node not in recording.nodes]
+    if missing:
+        action = "read why with 'dmesg | grep -i ascend'; a reboot may be needed"
+        yield Finding(f"{len(missing)} of {len(wanted)} device nodes are not there", ", ".join(missing), action)
+
+
+def _user(installed: Installed, expected: Expected) -> Iterator[Finding]:
+    if not installed.group:
+        action = f"run 'groupadd {expected.group}; useradd -g {expected.group} -m {expected.user}'"
+        yield Finding(f"there is no user {expected.user}, whose group may open the chips", "user", action)
+    elif installed.group != expected.group:
+        what = f"user {expected.user} is in group {installed.group}, expected {expected.group}"
+        yield Finding(what, "user", f"run 'usermod --gid {expected.group} {expected.user}'")
+    if installed.owner and installed.owner != expected.user:
+        what = f"the driver was installed for user {installed.owner}, cann_user is {expected.user}"
+        yield Finding(what, "/etc/ascend_install.info", f"set cann_user to {installed.owner}")
+
+
+def _cann(installed: Installed, expected: Expected) -> Iterator[Finding]:
+    if not expected.toolkit:
+        return
+    for part in CANN:
+        version = installed.cann.get(part, "")
+        if not version:
+            yield Finding(f"CANN's {part} is not installed", "/usr/local/Ascend", "let the role cann install it")
+        elif expected.cann and not is_same(version, expected.cann):
+            what = f"CANN's {part} is {version}, the release belongs to {expected.cann}"
+            yield Finding(what, "/usr/local/Ascend", f"{AGAIN}, or choose a release that does with it")

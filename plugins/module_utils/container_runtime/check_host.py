@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a host's engine works and can give its accelerators to containers, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import (
+    INFO,
+    LOG,
+    PROGRAM,
+    TITLE,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import DAEMON_JSON
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    EngineState,
+    HostState,
+    RuntimePlanError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import (
+    Find,
+    Run,
+    cdi_files,
+    found_of,
+    text_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import NODES, REFRESH_SERVICE
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
+    CDI_DIRS,
+    ENGINES,
+    NVIDIA,
+    ContainerError,
+    gpus_by,
+    has_quadlet,
+)
+
+HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+PACKAGES = ("nvidia-container-toolkit-base", "nvidia-container-toolkit", "amd-container-toolkit")
+
+
+def check(
+    engine: str, stack: str, count: int, toolkit: str, host: HostState, find: Find, run: Run
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the fact accelerator_container_runtime and warnings; raises RuntimePlanError with what to do."""
+    state = host.engines.get(engine)
+    if state is None or not state.version:
+        raise RuntimePlanError(_silent(engine, state, run))
+    found, warnings = found_of(state), []
+    gpus = ""
+    if stack == "cuda":
+        try:
+            gpus = gpus_by(found, [f"{NVIDIA}=all"], host.cdi_kinds, any(map(find, HOOKS)))
+        except ContainerError as exc:
+            raise RuntimePlanError(f"{exc}{_driver(host)}") from exc
+        if gpus == "cdi":
+            _check_devices(count, [text_of(path) for path in cdi_files(CDI_DIRS)])
+            if host.unlinked:
+                warnings.append(
+                    f"{', '.join(host.unlinked)}: no link below /dev/char, so systemctl daemon-reload takes them from "
+                    "running containers; nvidia-ctk system create-dev-char-symlinks --create-all makes the links"
+                )
+    for node in missing_nodes(stack, count):
+        raise RuntimePlanError(f"{node} is not there, which containers need on {stack}; see that its driver is loaded")
+    if stack == "cann" and toolkit == "vendor":
+        _check_ascend(state, host)
+    other = next((name for name in ENGINES if name in host.engines), engine)
+    if other != engine:
+        warnings.append(
+            f"{other} is on this host too, and the role vllm goes by it unless told: have container_runtime_engine: "
+            f"{engine} in the inventory, which vllm_engine follows, or set vllm_engine: {engine}"
+        )
+    return {
+        "engine": engine,
+        "version": state.version,
+        "toolkit": next((host.packages[name] for name in PACKAGES if name in host.packages), host.ascend),
+        "gpus": gpus,
+        "quadlet": has_quadlet(found),
+        "storage": state.root,
+    }, warnings
+
+
+def missing_nodes(stack: str, count: int) -> list[str]:
+    """Return device nodes that the drivers of a stack should have brought and did not."""
+    nodes = [*NODES.get(stack, ())]
+    nodes += [f"/dev/davinci{index}" for index in range(count)] if stack == "cann" else []
+    return [node for node in nodes if count and not os.path.exists(node)]
+
+
+def listed_devices(text: str) -> int:
+    """Return how many whole chips NVIDIA's CDI specification lists by their numbers; YAML or JSON."""
+    names = re.findall(r"""["']?\bname["']?\s*:\s*["']?(\d+)["']?\s*(?:[,}]|$)""", text, re.MULTILINE)
+    return len(set(names))
+
+
+def _check_devices(count: int, texts: Sequence[str]) -> None:
+    own = [text for text in texts if NVIDIA in text]
+    listed = max((listed_devices(text) for text in own), default=0)
+    # A chip that is cut up (MIG) is listed by its parts, as 0:1.
+    cut = any(re.search(r"""name["']?\s*:\s*["']?\d+:\d+""", text) for text in own)
+    if listed < count and not cut:
+        raise RuntimePlanError(
+            f"NVIDIA's CDI specification lists {listed} of {count} chips; run systemctl restart {REFRESH_SERVICE}, and "
+            "see nvidia-smi -L where that changes nothing"
+        )
+
+
+def _check_ascend(state: EngineState, host: HostState) -> None:
+    """Raise RuntimePlanError where docker cannot start the Ascend Docker Runtime."""
+    if not host.ascend:
+        raise RuntimePlanError(
+            f"the {TITLE} is not whole ({INFO} or {PROGRAM} is missing); run the role container_runtime without "
+            f"--tags, or with its install, and see {LOG}"
+        )
+    if "ascend" not in state.runtimes:
+        raise RuntimePlanError(
+            f"docker knows the runtimes {', '.join(state.runtimes)}, and ascend is not among them though {DAEMON_JSON} "
+            "should name it; systemctl reload docker has it read the file again"
+        )
+
+
+def _driver(host: HostState) -> str:
+    if "cuda" in host.drivers:
+        return f"; the driver is loaded, so see journalctl -u {REFRESH_SERVICE}"
+    return "; the driver is not loaded (/proc/driver/nvidia is not there): install it first"
+
+
+def _silent(engine: str, state: EngineState | None, run: Run) -> str:
+    if state is None:
+        return f"{engine} is not on this host; run the role container_runtime without --tags, or with its install"
+    _rc, journal, _err = run(["journalctl", "-u", "docker.service", "-n", "5", "--no-pager", "-o", "cat"])
+    last = " | ".join(journal.split("\n")).strip(" |") if engine == "docker" else ""
+    more = f"; its journal ends with: {last}" if last else ""
+    return f"{engine} does not answer ({state.why}){more}; see systemctl status {engine}"

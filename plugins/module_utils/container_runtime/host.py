@@ -1,0 +1,227 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading a host's container engines, packages and files, as the planning of the role container_runtime wants them."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import platform
+import re
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import (
+    INFO,
+    PROGRAM,
+    installed_version,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import EngineState, HostState
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.keys import (
+    KeyFileError,
+    fingerprints,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import (
+    DOCKER_UNIT,
+    FILES_OF_INTEREST,
+    REFRESH_PATH,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.repositories import (
+    DEB_KEYRINGS,
+    RPM_KEYRINGS,
+    packages_of_interest,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI_DIRS, Found, cdi_kind
+
+GENERATOR = "/usr/lib/systemd/system-generators/podman-system-generator"
+SOURCES = {
+    "deb": ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"),
+    "rpm": ("/etc/yum.repos.d/*.repo",),
+}
+# What shows that a stack's driver is loaded.
+DRIVERS = {"cuda": "/proc/driver/nvidia/version", "rocm": "/dev/kfd", "cann": "/dev/davinci_manager"}
+NVIDIA_NODES = (
+    "/dev/nvidia[0-9]*",
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-uvm-tools",
+    "/dev/nvidia-modeset",
+)
+
+# A command's exit status, standard output and error output; and the path of a command, None where it is not there.
+Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
+Find = Callable[[str], "str | None"]
+# Versions of those that are installed, what dpkg says of those that were cut off, and those that are held.
+Packages = Tuple[Dict[str, str], Dict[str, str], List[str]]
+
+
+def read_host(packager: str, run: Run, find: Find) -> HostState:
+    """Return the host as it is. Nothing is changed."""
+    packages, unfinished, held = _PACKAGERS[packager](packages_of_interest(packager), run)
+    paths = [path for pattern in SOURCES[packager] for path in sorted(glob.glob(pattern))]
+    keyrings = sorted(glob.glob(f"{DEB_KEYRINGS}/*.asc") + glob.glob(f"{RPM_KEYRINGS}/RPM-GPG-KEY-*"))
+    return HostState(
+        architecture=platform.machine(),
+        engines={state.name: state for state in (*_docker(run, find), *_podman(run, find))},
+        packages=packages,
+        unfinished=unfinished,
+        held=held,
+        files={path: text_of(path) for path in FILES_OF_INTEREST if os.path.isfile(path)},
+        sources={path: text_of(path) for path in paths},
+        keys={path: _fingerprints(path) for path in keyrings},
+        active=[unit for unit in (DOCKER_UNIT, REFRESH_PATH) if _runs_now_and_at_boot(unit, run)],
+        drivers=[stack for stack, path in DRIVERS.items() if os.path.exists(path)],
+        unlinked=_unlinked(),
+        cdi_kinds=cdi_kinds(CDI_DIRS),
+        apparmor=text_of("/sys/module/apparmor/parameters/enabled").strip() == "Y",
+        ascend=installed_version(text_of(INFO)) if os.path.isfile(PROGRAM) else "",
+    )
+
+
+def found_of(state: EngineState) -> Found:
+    """Return an engine as the role vllm knows it, so that both ask the same of it."""
+    return Found(
+        state.name,
+        state.command,
+        state.version,
+        state.why,
+        cgroup_v2=state.cgroup_v2,
+        generator=state.generator,
+        cdi_dirs=state.cdi_dirs,
+    )
+
+
+def cdi_kinds(directories: Sequence[str]) -> list[str]:
+    """Return the kinds of devices that have a CDI specification in these directories."""
+    return [kind for kind in (cdi_kind(text_of(path)) for path in cdi_files(directories)) if kind]
+
+
+def cdi_files(directories: Sequence[str]) -> list[str]:
+    """Return the paths of the CDI specifications in these directories."""
+    files = [path for top in directories for path in sorted(glob.glob(f"{top}/*"))]
+    return [path for path in files if path.endswith((".yaml", ".yml", ".json"))]
+
+
+def text_of(path: str) -> str:
+    """Return a file's text, empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _docker(run: Run, find: Find) -> list[EngineState]:
+    """Return docker, if it is there and not podman under its name."""
+    command = find("docker")
+    if command is None or "podman" in run([command, "--version"])[1]:
+        return []
+    rc, out, err = run([command, "info", "--format", "{{json .}}"])
+    info = _json(out)
+    registries = info.get("RegistryConfig") or {}
+    index = registries.get("IndexConfigs") or {}
+    return [
+        EngineState(
+            "docker",
+            command,
+            find("dockerd") is not None or bool(info.get("ServerVersion")),
+            info.get("ServerVersion") or "",
+            "; ".join(info.get("ServerErrors") or []) or err.strip() or f"exit status {rc}",
+            containers=_names(run, command),
+            root=info.get("DockerRootDir") or "",
+            mirrors=registries.get("Mirrors") or [],
+            insecure=sorted(name for name, entry in index.items() if entry.get("Secure") is False),
+            cgroup_driver=info.get("CgroupDriver") or "",
+            cdi_dirs=info.get("CDISpecDirs") or [],
+            runtimes=sorted(info.get("Runtimes") or {}),
+            flags=_flags(run),
+        )
+    ]
+
+
+def _podman(run: Run, find: Find) -> list[EngineState]:
+    command = find("podman")
+    if command is None:
+        return []
+    rc, out, err = run([command, "info", "--format", "json"])
+    info = _json(out)
+    host = info.get("host") or {}
+    return [
+        EngineState(
+            "podman",
+            command,
+            True,
+            (info.get("version") or {}).get("Version") or "",
+            err.strip() or f"exit status {rc}",
+            containers=_names(run, command),
+            root=(info.get("store") or {}).get("graphRoot") or "",
+            cdi_dirs=CDI_DIRS,
+            cgroup_v2=host.get("cgroupVersion") == "v2",
+            generator=os.path.exists(GENERATOR),
+        )
+    ]
+
+
+def _names(run: Run, command: str) -> list[str]:
+    rc, out, _err = run([command, "ps", "--format", "{{.Names}}"])
+    return sorted(out.split()) if rc == 0 else []
+
+
+def _flags(run: Run) -> list[str]:
+    """Return the options with which systemd starts docker."""
+    _rc, out, _err = run(["systemctl", "show", "-P", "ExecStart", DOCKER_UNIT])
+    words = re.search(r"argv\[\]=(.*?) ;", out)
+    return [word for word in words.group(1).split() if word.startswith("-")] if words else []
+
+
+def _runs_now_and_at_boot(unit: str, run: Run) -> bool:
+    return run(["systemctl", "is-active", "--quiet", unit])[0] == 0 == run(["systemctl", "is-enabled", "-q", unit])[0]
+
+
+def _dpkg(names: Sequence[str], run: Run) -> Packages:
+    form = "${Package} ${Version} ${db:Status-Want} ${db:Status-Status}\n"
+    _rc, out, _err = run(["dpkg-query", "--show", f"--showformat={form}", *names])
+    rows = [line.split() for line in out.splitlines() if len(line.split()) == 4]
+    installed = {name: version for name, version, _want, status in rows if status == "installed"}
+    # Of any package: one that was cut off stops apt whatever it is asked for.
+    _rc, audit, _err = run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"])
+    pairs = [line.split() for line in audit.splitlines() if len(line.split()) == 2]
+    cut = {name: status for name, status in pairs if status in ("unpacked", "half-installed", "half-configured")}
+    return installed, cut, [row[0] for row in rows if row[2] == "hold"]
+
+
+def _rpm(names: Sequence[str], run: Run) -> Packages:
+    form = "%{NAME} %{VERSION}-%{RELEASE}\n"
+    _rc, out, _err = run(["rpm", "--query", f"--queryformat={form}", *names])
+    pairs = [line.split() for line in out.splitlines() if len(line.split()) == 2]
+    return dict(pairs), {}, []
+
+
+_PACKAGERS: Mapping[str, Callable[[Sequence[str], Run], Packages]] = {"deb": _dpkg, "rpm": _rpm}
+
+
+def _fingerprints(path: str) -> list[str]:
+    try:
+        with open(path, "rb") as file:
+            return fingerprints(file.read())
+    except (OSError, KeyFileError):
+        return []
+
+
+def _unlinked() -> list[str]:
+    """Return NVIDIA's device nodes that have no link below /dev/char."""
+    missing = []
+    for path in sorted(path for pattern in NVIDIA_NODES for path in glob.glob(pattern)):
+        device = os.stat(path).st_rdev
+        if not os.path.lexists(f"/dev/char/{os.major(device)}:{os.minor(device)}"):
+            missing.append(path)
+    return missing
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,225 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages. No I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    HostState,
+    RuntimePlanError,
+    Wish,
+)
+
+DEB_KEYRINGS = "/etc/apt/keyrings"
+RPM_KEYRINGS = "/etc/pki/rpm-gpg"
+
+DOCKER_HOST = "download.docker.com"
+NVIDIA_HOST = "nvidia.github.io"
+AMD_HOST = "repo.radeon.com"
+
+# Whose signature a repository must bear. A key not among these is never trusted.
+DOCKER_DEB_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
+DOCKER_RPM_KEY = "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
+NVIDIA_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
+AMD_KEY = "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"
+
+DOCKER_VENDOR = ("docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin")
+# Those of the vendor's that bear the engine's own version.
+DOCKER_VERSIONED = ("docker-ce", "docker-ce-cli")
+# What Docker's instructions have removed before, and what a distribution's own docker cannot stand beside.
+DOCKER_OTHERS = {
+    "deb": ("docker.io", "docker-cli", "docker-compose", "docker-compose-v2", "docker-doc", "podman-docker",
+            "containerd", "runc"),
+    "rpm": ("docker", "docker-client", "docker-common", "docker-engine", "moby-engine", "podman-docker", "containerd",
+            "runc"),
+}  # fmt: skip
+DOCKER_DISTRO_OTHERS = (*DOCKER_VENDOR, "docker-ce-rootless-extras", "podman-docker")
+
+_FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
+
+# How the packagers call the processors.
+_DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def packages_of_interest(packager: str) -> list[str]:
+    """Return every package whose presence matters to a plan."""
+    toolkits = ["nvidia-container-toolkit", "nvidia-container-toolkit-base", "amd-container-toolkit"]
+    more = ["podman", "crun", "apparmor"]
+    return sorted({*DOCKER_VENDOR, "docker-ce-rootless-extras", *DOCKER_OTHERS[packager], *toolkits, *more})
+
+
+def docker_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> dict[str, Any]:
+    """Return Docker's repository for this system."""
+    place = system["docker"]["vendor"]
+    if system["packager"] == "deb":
+        return _deb(
+            "docker",
+            wish,
+            uri=(DOCKER_HOST, place),
+            suite=system["codename"],
+            component="stable",
+            architecture=deb_architecture(host),
+            key=(DOCKER_HOST, f"{place}/gpg", DOCKER_DEB_KEY),
+        )
+    return _rpm(
+        "docker-ce",
+        "docker-ce-stable",
+        "Docker CE Stable",
+        wish,
+        # Not $releasever: on a host that is kept at a minor release it is no directory there.
+        uri=(DOCKER_HOST, f"{place}/{system['major']}/$basearch/stable"),
+        key=(DOCKER_HOST, f"{place}/gpg", DOCKER_RPM_KEY),
+        more=["gpgcheck=1", *(["# Kept from upgrades: a new docker stops every container."] if wish.hold else [])],
+        enabled=not wish.hold,
+    )
+
+
+def nvidia_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> dict[str, Any]:
+    """Return the repository of NVIDIA's container toolkit, the same for every release of an operating system."""
+    key = (NVIDIA_HOST, "libnvidia-container/gpgkey", NVIDIA_KEY)
+    if system["packager"] == "deb":
+        place = f"libnvidia-container/stable/deb/{deb_architecture(host)}"
+        return _deb("nvidia-container-toolkit", wish, uri=(NVIDIA_HOST, place), suite="/", key=key)
+    return _rpm(
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit",
+        "NVIDIA container toolkit",
+        wish,
+        uri=(NVIDIA_HOST, "libnvidia-container/stable/rpm/$basearch"),
+        key=key,
+        # Its packages bear no signatures of their own, the list of them with their sums does.
+        more=["gpgcheck=0", "repo_gpgcheck=1"],
+    )
+
+
+def amd_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> dict[str, Any]:
+    """Return the repository of AMD's container toolkit; raises RuntimePlanError where AMD has none for the system."""
+    place = system.get("amd_toolkit")
+    if not place or host.architecture != "x86_64":
+        raise RuntimePlanError(
+            f"container_runtime_toolkit is vendor, and AMD has no container toolkit for {system['title']} on "
+            f"{host.architecture}; with auto, containers get the plain devices, which is all that vLLM needs"
+        )
+    key = (AMD_HOST, "rocm/rocm.gpg.key", AMD_KEY)
+    if system["packager"] == "deb":
+        return _deb(
+            "amd-container-toolkit",
+            wish,
+            uri=(AMD_HOST, "amd-container-toolkit/apt"),
+            suite=place,
+            component="main",
+            architecture="amd64",
+            key=key,
+        )
+    return _rpm(
+        "amd-container-toolkit",
+        "amd-container-toolkit",
+        "AMD container toolkit",
+        wish,
+        uri=(AMD_HOST, f"amd-container-toolkit/{place}/main"),
+        key=key,
+        more=["gpgcheck=1"],
+    )
+
+
+def deb_architecture(host: HostState) -> str:
+    """Return Debian's name of the processor; raises RuntimePlanError for one that the vendors have nothing for."""
+    if host.architecture not in _DEB_ARCHITECTURES:
+        raise RuntimePlanError(
+            f"the vendors' repositories have nothing for {host.architecture}; they have "
+            f"{', '.join(sorted(_DEB_ARCHITECTURES))}"
+        )
+    return _DEB_ARCHITECTURES[host.architecture]
+
+
+def _url(wish: Wish, host: str, path: str) -> str:
+    """Return the vendor's address, or that of the same path in the site's mirror."""
+    base = f"{wish.mirror_url.rstrip('/')}/{host}" if wish.source == "mirror" else f"https://{host}"
+    return f"{base}/{path}"
+
+
+def _signers(wish: Wish, vendors: str) -> list[str]:
+    """Return the fingerprints of who may sign: the vendor, or the site where its mirror signs anew."""
+    own = sorted(name.replace(" ", "").upper() for name in wish.mirror_fingerprints)
+    for name in own:
+        if not _FINGERPRINT.match(name):
+            raise RuntimePlanError(
+                f"container_runtime_mirror_fingerprints: found {name!r}, expected 40 hexadecimal digits as gpg "
+                "--fingerprint shows them"
+            )
+    return own if own and wish.source == "mirror" else [vendors]
+
+
+def _deb(
+    name: str,
+    wish: Wish,
+    uri: tuple[str, str],
+    suite: str,
+    key: tuple[str, str, str],
+    component: str = "",
+    architecture: str = "",
+) -> dict[str, Any]:
+    keyring = f"{DEB_KEYRINGS}/{name}.asc"
+    lines = ["Types: deb", f"URIs: {_url(wish, *uri)}", f"Suites: {suite}"]
+    lines += [f"Components: {component}"] if component else []
+    lines += [f"Architectures: {architecture}"] if architecture else []
+    return {
+        "name": name,
+        "path": f"/etc/apt/sources.list.d/{name}.sources",
+        "content": "\n".join([*lines, f"Signed-By: {keyring}", ""]),
+        "key": {"path": keyring, "url": _url(wish, key[0], key[1]), "fingerprints": _signers(wish, key[2])},
+        "host": uri[0],
+        "enable": "",
+    }
+
+
+def _rpm(
+    name: str,
+    section: str,
+    title: str,
+    wish: Wish,
+    uri: tuple[str, str],
+    key: tuple[str, str, str],
+    more: list[str],
+    enabled: bool = True,
+) -> dict[str, Any]:
+    keyring = f"{RPM_KEYRINGS}/RPM-GPG-KEY-{name}"
+    lines = [f"[{section}]", f"name={title}", f"baseurl={_url(wish, *uri)}", f"enabled={int(enabled)}", *more]
+    return {
+        "name": name,
+        "path": f"/etc/yum.repos.d/{name}.repo",
+        "content": "\n".join([*lines, f"gpgkey=file://{keyring}", ""]),
+        "key": {"path": keyring, "url": _url(wish, key[0], key[1]), "fingerprints": _signers(wish, key[2])},
+        "host": uri[0],
+        # The packager has to be told of a repository that is off.
+        "enable": "" if enabled else section,
+    }
+
+
+_UNSIGNED = re.compile(r"\[[^\]]*trusted=yes|^\s*Trusted:\s*yes", re.IGNORECASE | re.MULTILINE)
+
+
+def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
+    """Return the file, not ours, that names this vendor's repository already; empty where there is none.
+
+    Two entries with different keys would stop apt altogether. Raises RuntimePlanError for one that checks no
+    signatures.
+    """
+    where = re.search(r"^(?:URIs: |baseurl=)https?://(?P<url>\S+)", repository["content"], re.MULTILINE)
+    # Without the processor and the release, which the entries of others may spell with variables.
+    place = re.split(r"/(?:amd64|arm64|\d+/\$basearch|\$basearch)", where.group("url") if where else "")[0]
+    for path, text in sorted(host.sources.items()):
+        lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+        if path == repository["path"] or not any(place in line for line in lines):
+            continue
+        if _UNSIGNED.search("\n".join(lines)):
+            raise RuntimePlanError(
+                f"{path} has packages of {place} installed without a look at their signature; remove trusted=yes "
+                "there, or remove the file and the role writes its own"
+            )
+        return path
+    return ""

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""References of container images -> where a mirror keeps their layouts, and which blobs belong to them. No I/O."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
+    DIGEST,
+    REPOSITORY,
+    TAG,
+    OciError,
+)
+
+# No index nests deeper: an index of platforms, their manifests.
+DEEPEST = 3
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An image: as plans name it, where skopeo finds it, its repository and tag in a layout, its digest if pinned."""
+
+    image: str
+    source: str
+    repository: str
+    tag: str
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """The name that the site's registry has for it."""
+        return f"{self.repository}:{self.tag}"
+
+
+def wanted(image: str, sources: Mapping[str, str]) -> Wanted:
+    """Return what to fetch for an image. Raises OciError for a name that no registry takes.
+
+    ``sources`` says for images that lie elsewhere than in their registry where skopeo finds them.
+    """
+    full = reference(image)
+    registry, _slash, rest = full.partition("/")
+    name, at, digest = rest.partition("@")
+    repository, _colon, tag = name.partition(":")
+    if at:
+        # What a person wrote beside a digest; without it the layout needs a tag all the same.
+        given = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+        tag = given or digest.replace(":", "-")[:19]
+    if not REPOSITORY.fullmatch(repository) or not TAG.fullmatch(tag) or (at and not DIGEST.fullmatch(digest)):
+        raise OciError(f"image {image!r}: expected REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@sha256:...")
+    source = sources.get(image) or f"docker://{registry}/{rest}"
+    return Wanted(image, source, repository, tag, digest)
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A blob by its digest, its bytes, and whether it is a manifest, which names others."""
+
+    digest: str
+    size: int
+    manifest: bool
+
+    @property
+    def path(self) -> str:
+        """Its path in a layout."""
+        return f"blobs/{self.digest.replace(':', '/')}"
+
+
+def blobs(top: Blob, read: Callable[[str], bytes], depth: int = DEEPEST) -> Iterator[Blob]:
+    """Yield a manifest and all that belongs to it. Raises OciError for what is no manifest.
+
+    ``read`` returns the bytes of a manifest by its digest.
+    """
+    yield top
+    if not top.manifest:
+        return
+    if depth == 0:
+        raise OciError(f"{top.digest}: its manifests nest deeper than {DEEPEST}")
+    for blob in children(read(top.digest), top.digest):
+        yield from blobs(blob, read, depth - 1)
+
+
+def children(manifest: bytes, digest: str) -> list[Blob]:
+    """Return what a manifest or an index names. Raises OciError where it is neither."""
+    try:
+        data = json.loads(manifest)
+        below = [_blob(entry, True) for entry in data.get("manifests") or ()]
+        config = [data["config"]] if "config" in data else []
+        return below + [_blob(entry, False) for entry in [*config, *(data.get("layers") or ())]]
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise OciError(f"{digest}: not the manifest of an image ({exc!r})") from exc
+
+
+def _blob(entry: Mapping[str, Any], manifest: bool) -> Blob:
+    digest = str(entry["digest"])
+    if not DIGEST.fullmatch(digest):
+        raise ValueError(digest)
+    return Blob(digest, int(entry["size"]), manifest)

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An OCI layout on the disk: which blobs of an image it has."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import (
+    Blob,
+    Wanted,
+    blobs,
+    children,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError, parse_index
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import sha256_of
+
+INDEX = "index.json"
+MARK = "oci-layout"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout that may not be there yet; with ``full`` every blob is read, else manifests only."""
+
+    directory: str
+    full: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is one."""
+        return os.path.exists(os.path.join(self.directory, MARK))
+
+    def partial(self) -> Layout:
+        """Return where the first image of a repository grows, beside its place and hidden."""
+        parent, name = os.path.split(self.directory)
+        return Layout(os.path.join(parent, f".{name}.partial"), self.full)
+
+    def top(self, image: Wanted) -> Blob | None:
+        """Return the manifest that is there under an image's tag, None for nothing. Raises OciError."""
+        try:
+            with open(os.path.join(self.directory, INDEX), encoding="utf-8") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return None
+        found = {one.tag: one.digest for one in parse_index(text, self.directory, image.repository)}
+        sizes = {entry["digest"]: int(entry["size"]) for entry in json.loads(text)["manifests"]}
+        digest = found.get(image.tag)
+        return Blob(digest, sizes[digest], True) if digest else None
+
+    def has(self, blob: Blob) -> bool:
+        """Whether a blob is there, by its size; a manifest by its sha256."""
+        path = os.path.join(self.directory, blob.path)
+        if not os.path.isfile(path) or os.path.getsize(path) != blob.size:
+            return False
+        return not (self.full or blob.manifest) or f"sha256:{sha256_of(path)}" == blob.digest
+
+    def lacks(self, top: Blob) -> list[Blob]:
+        """Return the blobs of an image that are not there, as far as its manifests are."""
+        found, pending = [], [top]
+        while pending:
+            blob = pending.pop()
+            if not self.has(blob):
+                found.append(blob)
+            elif blob.manifest:
+                pending += children(self.read(blob.digest), blob.digest)
+        return found
+
+    def read(self, digest: str) -> bytes:
+        """Return the bytes of a blob."""
+        with open(os.path.join(self.directory, Blob(digest, 0, True).path), "rb") as file:
+            return file.read()
+
+    def discard(self, wrong: list[Blob]) -> None:
+        """Remove blobs that are there and not right, which skopeo would take as they are."""
+        for blob in wrong:
+            path = os.path.join(self.directory, blob.path)
+            if os.path.lexists(path) and not self.has(blob):
+                os.unlink(path)
+
+    def sweep(self) -> None:
+        """Remove what a copy that was killed has left."""
+        for name in os.listdir(self.directory):
+            if name.startswith("oci-put-blob"):
+                os.unlink(os.path.join(self.directory, name))
+
+    def holds(self, image: Wanted) -> dict[str, dict[str, Any]]:
+        """Return the files of an image, and beside it those that all tags of its repository share, as items."""
+        top = self.top(image)
+        if top is None:
+            raise OciError(f"{self.directory}: {image.name} is not there")
+        place, shared = f"images/{image.repository}", {}
+        for name in (INDEX, MARK):
+            path = os.path.join(self.directory, name)
+            shared[f"{place}/{name}"] = {"size": os.path.getsize(path), "sha256": sha256_of(path)}
+        own = {
+            f"{place}/{blob.path}": {"size": blob.size, "sha256": blob.digest.partition(":")[2]}
+            for blob in blobs(top, self.read)
+        }
+        return {image.repository: shared, image.name: own}

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask a registry of container images whether it has one, as the distribution specification says. Runs on the host."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+
+from ansible.module_utils.urls import open_url
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import MANIFESTS
+
+TIMEOUT = 15
+
+
+def manifest_status(reference: str, timeout: int = TIMEOUT) -> tuple[str, int] | None:
+    """Return the scheme and the HTTP status of a registry's answer for ``host/name:tag`` or ``host/name@digest``.
+
+    None where nothing answers over HTTPS that is trusted here, nor over plain HTTP. No login is sent.
+    """
+    registry, _slash, rest = reference.partition("/")
+    name, at, digest = rest.partition("@")
+    if not at:
+        name, _colon, digest = rest.rpartition(":")
+    path = f"{registry}/v2/{name}/manifests/{digest}"
+    for scheme in ("https", "http"):
+        try:
+            headers = {"Accept": ", ".join(MANIFESTS)}
+            answer = open_url(f"{scheme}://{path}", method="HEAD", headers=headers, timeout=timeout)
+            return scheme, int(answer.status)
+        except urllib.error.HTTPError as exc:
+            return scheme, exc.code
+        except (OSError, ValueError) as exc:
+            if not _speaks_plain_http(exc):
+                return None
+    return None
+
+
+def _speaks_plain_http(exc: Exception) -> bool:
+    """Return whether a connection failed because the other side speaks no TLS."""
+    reason = exc.reason if isinstance(exc, urllib.error.URLError) else exc
+    certificate = isinstance(reason, ssl.SSLCertVerificationError)
+    return isinstance(reason, ssl.SSLError) and not certificate

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""NVIDIA's chips of a host: which kernel modules serve them, and whether they hang on a fabric. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import StackError
+
+OPEN = "open"
+PROPRIETARY = "proprietary"
+
+STACK = "cuda"
+# Generations that the open modules do not know, and the last branch that knows these.
+LEGACY = ("maxwell", "pascal", "volta")
+LAST_LEGACY = 580
+# What only the open modules know: generations, and single models of others.
+OPEN_ONLY = ("blackwell",)
+OPEN_ONLY_MODELS = ("gh200",)
+# The first branch that knows Blackwell is that of CUDA 12.8.
+FIRST_BLACKWELL = 570
+# NVIDIA's own rule where both flavours would do.
+FIRST_OPEN = 560
+
+# Boards whose NVLink 5 switches are no PCI functions of NVIDIA's. Such a board has eight chips.
+NVLINK5_MODELS = ("b200", "b300")
+NVLINK5_BOARD = 8
+NVSWITCH = "nvswitch"
+NVLINK5 = "nvlink5"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One chip; ``unsupported`` says why vLLM cannot serve on it, None where it can."""
+
+    address: str
+    model: str
+    generation: str
+    unsupported: str | None = None
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """NVIDIA's chips of a host, the addresses of its NVSwitches, and whether a port that manages NVLink 5 was seen."""
+
+    gpus: tuple[Gpu, ...]
+    switches: tuple[str, ...] = ()
+    management_ports: bool = False
+
+    @property
+    def fabric(self) -> str:
+        """NVSWITCH, NVLINK5, or nothing where the chips need no fabric manager."""
+        if self.switches:
+            return NVSWITCH
+        boards = sum(gpu.model in NVLINK5_MODELS for gpu in self.gpus) == NVLINK5_BOARD
+        return NVLINK5 if self.management_ports or boards else ""
+
+
+def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue, management_ports: bool) -> Hardware:
+    """Return NVIDIA's part of the fact ``accelerator_detected``."""
+    models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
+    gpus = tuple(
+        Gpu(address, model.key, model.generation, model.unsupported)
+        for address, model in models
+        if model.stack == STACK
+    )
+    return Hardware(gpus, tuple(switch["address"] for switch in detected["switches"]), management_ports)
+
+
+def flavour_of(gpus: Sequence[Gpu], branch: int) -> tuple[str, tuple[str, ...]]:
+    """Return which kernel modules the chips need, and notes. Raises StackError where none serves them all."""
+    legacy = _names(gpu for gpu in gpus if gpu.generation in LEGACY)
+    strict = _names(gpu for gpu in gpus if gpu.generation in OPEN_ONLY or gpu.model in OPEN_ONLY_MODELS)
+    both = _names(gpu for gpu in gpus if gpu.model not in (*legacy, *strict))
+    if legacy and strict:
+        raise StackError(
+            f"{', '.join(legacy)} needs the proprietary kernel modules and {', '.join(strict)} the open ones, and a "
+            "host can load one of them only; move one kind of chips to another host"
+        )
+    if legacy and branch > LAST_LEGACY:
+        raise StackError(
+            f"{', '.join(legacy)} is not known to driver branch {branch}, {LAST_LEGACY} is the last that knows it; set "
+            f'cuda_version to "{LAST_LEGACY}"'
+        )
+    if any(gpu.generation in OPEN_ONLY for gpu in gpus) and branch < FIRST_BLACKWELL:
+        raise StackError(
+            f"{', '.join(strict)} is not known to driver branch {branch}, {FIRST_BLACKWELL} is the first that knows "
+            f'it; set cuda_version to "{FIRST_BLACKWELL}" or newer'
+        )
+    if legacy:
+        mixed = f"proprietary kernel modules for all chips: {', '.join(legacy)} needs them, {', '.join(both)} works too"
+        return PROPRIETARY, (mixed,) if both else ()
+    return (OPEN if strict or branch >= FIRST_OPEN else PROPRIETARY), ()
+
+
+def _names(gpus: Iterable[Gpu]) -> list[str]:
+    return sorted({gpu.model for gpu in gpus})

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host shows of NVIDIA's driver: files and the answers of tools. Runs on the host and changes nothing there."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from dataclasses import replace
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import QUERY
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import (
+    FABRIC_MANAGER,
+    KIND,
+    PERSISTENCED,
+    Recording,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
+    Run,
+    build_log,
+    bytes_of,
+    kernel_log,
+    module_info,
+    read_host,
+    run_command,
+    text_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host, Module
+
+NVIDIA = "10de"
+CHIP_CLASSES = ("0300", "0302")
+SWITCHES = ("1af1", "22a3")
+# NVLink 5 switches are managed through ports of this vendor's cards that say so in their vital product data.
+MELLANOX = "15b3"
+MANAGEMENT_PORT = b"SW_MNG"
+MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nouveau", "mlx5_core", "ib_umad")
+# Debian's own packages have the flavour in the module's name.
+MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
+
+_RELEVANT = re.compile(
+    r"(nvidia|libnvidia|libnvsdm|cuda-|libcuda1$|firmware-nvidia|kmod-nvidia|xserver-xorg-video-nvidia|nvlsm"
+    r"|infiniband-diags)"
+)
+
+
+def read(root: str = "/", sysfs_root: str = "/sys", proc_root: str = "/proc", run: Run = run_command) -> Recording:
+    """Return what is on a host. ``root`` is where /etc, /boot and /var are.
+
+    Raises PciError where there is no sysfs.
+    """
+    host = _read_host(root, sysfs_root, proc_root, run)
+    functions = [function for function in read_functions(sysfs_root, (NVIDIA,)) if not function.virtual]
+    switches = [function for function in functions if function.device_id in SWITCHES]
+    fabric = NVSWITCH if switches else NVLINK5 if has_management_port(sysfs_root) else ""
+    information = glob.glob(os.path.join(proc_root, "driver", "nvidia", "gpus", "*", "information"))
+    return Recording(
+        host=host,
+        chips=tuple(function.address for function in functions if function.class_id in CHIP_CLASSES),
+        fabric=fabric,
+        query=run(["nvidia-smi", f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader"]),
+        report=run(["nvidia-smi", "-q", "-x"]),
+        information={os.path.basename(os.path.dirname(path)).lower(): text_of(path) for path in sorted(information)},
+        disk={kernel: module_info(MODULE_NAMES, kernel, run) for kernel in host.kernels},
+        services={
+            name: run(["systemctl", "is-active", f"{name}.service"]).out.strip()
+            for name in (PERSISTENCED, FABRIC_MANAGER)
+        },
+        kernel_log=kernel_log(run, "NVRM"),
+        nvrm=text_of(os.path.join(proc_root, "driver", "nvidia", "version")),
+        build_log=build_log(root, KIND.dkms),
+    )
+
+
+def _read_host(root: str, sysfs_root: str, proc_root: str, run: Run) -> Host:
+    host = read_host(root, sysfs_root, proc_root, run, MODULES, _RELEVANT)
+    nvidia = read_drivers(sysfs_root, proc_root).get("nvidia", {})
+    if not nvidia:
+        return host
+    # A container may see the driver in procfs alone.
+    srcversion = host.modules["nvidia"].srcversion if "nvidia" in host.modules else None
+    return replace(host, modules={**host.modules, "nvidia": Module(nvidia["version"], srcversion)})
+
+
+def has_management_port(sysfs_root: str) -> bool:
+    """Return whether a port that manages NVLink 5 switches is there, with or without its driver."""
+    cards = read_functions(sysfs_root, (MELLANOX,))
+    paths = [os.path.join(sysfs_root, "bus", "pci", "devices", card.address, "vpd") for card in cards]
+    paths += glob.glob(os.path.join(sysfs_root, "class", "infiniband", "*", "device", "vpd"))
+    return any(MANAGEMENT_PORT in bytes_of(path) for path in paths)

@@ -1,0 +1,236 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether NVIDIA's driver on a host is whole: what was recorded there in, findings out. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
+    GpuAnswer,
+    GpuReport,
+    parse_query,
+    parse_report,
+    parse_xids,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import OPEN, PROPRIETARY
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_driver, is_fabric
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    NOT_FOUND,
+    NOT_INSTALLED,
+    TIMED_OUT,
+    Answer,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host, upstream_version
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+    Finding,
+    Kind,
+    loaded_version,
+    prove_holds,
+    prove_kernels,
+    prove_minimum,
+    prove_modules,
+)
+
+KIND = Kind("cuda", "nvidia", "nvidia", is_driver, "nvrm")
+PERSISTENCED = "nvidia-persistenced"
+FABRIC_MANAGER = "nvidia-fabricmanager"
+
+# What nvidia-smi says where it fails, what that means, and what to do.
+TOOL_ERRORS = (
+    (
+        r"couldn't communicate with the NVIDIA driver",
+        "nvidia-smi cannot reach the driver",
+        "run 'modprobe nvidia' and read what the kernel says with 'dmesg | grep -i nvrm'",
+    ),
+    (
+        r"Driver/library version mismatch",
+        "the tools are of another version than the driver that is loaded: it was upgraded under a running system",
+        "reboot, or stop what uses the chips and load the module again",
+    ),
+    (
+        r"No devices were found",
+        "the driver is loaded and has taken no chip",
+        "read why with 'dmesg | grep -i nvrm'; a chip may need the other flavour of the modules, or an older branch",
+    ),
+    (
+        r"GPU is lost|fallen off the bus",
+        "a chip does not answer any more",
+        "switch the machine off and on; if it comes back, look at power, seat and temperature of the card",
+    ),
+    (
+        r"Unable to determine the device handle",
+        "a chip does not answer",
+        "reset it with 'nvidia-smi --gpu-reset', or reboot",
+    ),
+)
+# In /proc/driver/nvidia/gpus/*/information, by its name of today and that of older branches.
+EXCLUDED = r"^(GPU Excluded|Blacklisted):\s*Yes"
+# What the kernel says where the modules are of the wrong flavour. UNCONFIRMED: the second.
+FLAVOUR_ERRORS = (
+    (
+        r"not supported by open",
+        "the open kernel modules are loaded and a chip needs the proprietary ones",
+        "let the role cuda install the driver with cuda_policy install",
+    ),
+    (
+        r"requires use of the NVIDIA open kernel modules",
+        "the proprietary kernel modules are loaded and a chip needs the open ones",
+        "let the role cuda install the driver with cuda_policy install",
+    ),
+)
+# Xids that are the program's fault or that the driver mends: no finding. UNCONFIRMED: from general knowledge, as are
+# the words below.
+HARMLESS_XIDS = (13, 31, 43, 45, 63, 68, 94)
+XIDS = {
+    48: ("memory error that could not be corrected", "reset the chip, and replace it if that comes back"),
+    64: ("a bad row of memory could not be replaced", "replace the chip"),
+    74: ("error of an NVLink", "reboot; if it comes back, have the board looked at"),
+    79: ("the chip has fallen off the bus", "switch the machine off and on; look at power, seat and temperature"),
+    95: ("memory error that other programs may have read", "reset the chip before anything else runs on it"),
+    119: ("the chip's own processor does not answer", "reset the chip, or reboot; upgrade the driver if it comes back"),
+    120: ("the chip's own processor failed", "reset the chip, or reboot; upgrade the driver if it comes back"),
+}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was read on a host, as texts.
+
+    ``chips`` are the PCI addresses of NVIDIA's chips, ``fabric`` is that of Hardware. ``information`` is what
+    /proc/driver/nvidia/gpus has by PCI address. ``disk`` is what modinfo says by
+    kernel, ``services`` what ``systemctl is-active`` says by unit, empty where there is no systemd. ``nvrm`` is
+    /proc/driver/nvidia/version, ``build_log`` the end of the log of a build that failed.
+    """
+
+    host: Host
+    chips: tuple[str, ...]
+    fabric: str = ""
+    query: Answer = NOT_INSTALLED
+    report: Answer = NOT_INSTALLED
+    information: Mapping[str, str] = field(default_factory=dict)
+    disk: Mapping[str, str] = field(default_factory=dict)
+    services: Mapping[str, str] = field(default_factory=dict)
+    kernel_log: str = ""
+    nvrm: str = ""
+    build_log: str = ""
+
+    @property
+    def flavour(self) -> str:
+        """The flavour of the modules that are loaded, empty where none are."""
+        if "NVRM version" not in self.nvrm:
+            return ""
+        return OPEN if "Open Kernel Module" in self.nvrm else PROPRIETARY
+
+
+def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Finding]:
+    """Return what is wrong with the driver, nothing where all is proven.
+
+    ``minimum`` is the oldest driver that the release works with, empty for any.
+    """
+    gpus, reports = parse_query(recording.query.out), parse_report(recording.report.out)
+    host, disk = recording.host, recording.disk
+    return [
+        *_nouveau(host),
+        *prove_modules(KIND, host, disk, recording.build_log),
+        *prove_kernels(KIND, host, disk, recording.build_log),
+        *prove_minimum(KIND, host, minimum),
+        *(prove_holds(KIND, host) if hold else ()),
+        *_tool(recording, gpus),
+        *_states(reports, recording.fabric),
+        *_services(recording),
+        *_fabric(recording),
+        *_log(recording.kernel_log),
+    ]
+
+
+def _nouveau(host: Host) -> Iterator[Finding]:
+    if "nouveau" in host.modules:
+        yield Finding("nouveau is loaded and holds the chips", "module nouveau", "keep it from loading and reboot")
+
+
+def _tool(recording: Recording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
+    """Yield what nvidia-smi says is wrong, and where it lists other chips than PCI has."""
+    query = recording.query
+    words = f"{query.out}\n{query.err}"
+    known = [Finding(what, "nvidia-smi", action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words)]
+    yield from known
+    if query.rc == NOT_FOUND:
+        yield Finding("nvidia-smi is not installed", "nvidia-smi", "install the driver's tools")
+    elif query.rc == TIMED_OUT:
+        action = "look for a chip in the kernel's log with 'dmesg | grep -i xid'; a reboot may be needed"
+        yield Finding("nvidia-smi does not come to an end", "nvidia-smi", action)
+    elif query.rc != 0 and not known:
+        said = (query.err.strip() or query.out.strip() or "nothing").splitlines()[-1]
+        yield Finding(f"nvidia-smi ends with {query.rc} and says: {said}", "nvidia-smi", "see to what it says")
+    listed = [gpu.address for gpu in gpus]
+    # A tool that fails lists nothing, which says nothing about the chips.
+    for address in sorted(set(recording.chips) - set(listed)) if query.rc == 0 else ():
+        information = recording.information.get(address)
+        why = "the driver has not taken it" if information is None else "the driver has it"
+        action = f"read why with 'dmesg | grep {address}'"
+        if re.search(EXCLUDED, information or "", re.MULTILINE):
+            why, action = "the driver is told to leave it out", "look for NVreg_ExcludedGpus in /etc/modprobe.d"
+        yield Finding(
+            f"nvidia-smi lists {len(listed)} of {len(recording.chips)} chips on PCI; {why}", f"chip {address}", action
+        )
+    for gpu in gpus:
+        if gpu.broken:
+            action = "reset the chip with 'nvidia-smi --gpu-reset', or reboot; if it comes back, replace it"
+            yield Finding(f"nvidia-smi shows {', '.join(gpu.broken)}", f"chip {gpu.address}", action)
+
+
+def _states(reports: list[GpuReport], fabric: str) -> Iterator[Finding]:
+    for report in reports:
+        where = f"chip {report.address}"
+        if report.recovery:
+            yield Finding(f"the driver asks for: {report.recovery}", where, "do that, or reboot")
+        if report.remapping_failed:
+            yield Finding("a bad row of memory could not be replaced", where, "replace the chip")
+        if report.mig != report.mig_pending:
+            yield Finding(f"MIG is {report.mig} and will be {report.mig_pending}", where, "reset the chip, or reboot")
+        if report.persistence == "Disabled":
+            action = f"see that {PERSISTENCED} runs with --persistence-mode"
+            yield Finding("persistence mode is off: the chip starts anew for each program", where, action)
+        state = f"{report.fabric} {report.fabric_status}".strip()
+        # A100 says nothing of it.
+        if fabric and state and state != "Completed Success":
+            action = f"read 'journalctl -u {FABRIC_MANAGER}'; reboot once it runs"
+            yield Finding(f"the chip has not joined the NVLink fabric: {state}", where, action)
+
+
+def _services(recording: Recording) -> Iterator[Finding]:
+    wanted = (PERSISTENCED, *((FABRIC_MANAGER,) if recording.fabric else ()))
+    for name in wanted:
+        state = recording.services.get(name) or "not known to systemd"
+        if state != "active":
+            action = f"run 'systemctl enable --now {name}'; if that fails, read 'journalctl -u {name}'"
+            yield Finding(f"{name} is {state}", f"service {name}", action)
+
+
+def _fabric(recording: Recording) -> Iterator[Finding]:
+    """Yield fabric managers of another version than the driver, and those that have nothing to manage."""
+    host = recording.host
+    loaded = loaded_version(KIND, host)
+    for name, version in sorted(host.packages.items()):
+        if not is_fabric(name):
+            continue
+        if not recording.fabric:
+            yield Finding("this machine has no NVSwitches to manage", f"package {name}", "remove it")
+        elif loaded and upstream_version(version) != loaded:
+            action = f"install {name} {loaded}, or the driver of its version"
+            yield Finding(f"{name} is {upstream_version(version)}, the driver is {loaded}", f"package {name}", action)
+
+
+def _log(text: str) -> Iterator[Finding]:
+    for pattern, what, action in FLAVOUR_ERRORS:
+        if re.search(pattern, text):
+            yield Finding(what, "kernel log", action)
+    for xid in parse_xids(text):
+        if xid.number in HARMLESS_XIDS:
+            continue
+        words, action = XIDS.get(xid.number, (xid.text or "see there", "look it up in NVIDIA's list of Xid errors"))
+        yield Finding(f"Xid {xid.number} since the last boot: {words}", f"chip {xid.address}", action)

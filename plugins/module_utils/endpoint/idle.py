@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether an engine has anything to do, by its own figures."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Callable
+
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
+
+RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
+_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{.*\})?\s+(?P<value>[^\s{}]+)(?:\s+-?\d+)?\Z", re.ASCII)
+_PAUSE = 0.2
+
+
+@dataclass(frozen=True)
+class Load:
+    """What an engine does at a time. ``problem``: why that is not known, a clause; ``gone``: nothing listens there."""
+
+    running: int = 0
+    waiting: int = 0
+    problem: str = ""
+    gone: bool = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has nothing to do; who does not listen has nothing."""
+        return self.gone or not (self.problem or self.running or self.waiting)
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """How a wait ended; ``load`` is what was seen last."""
+
+    idle: bool
+    load: Load
+    seconds: float
+
+
+def read_load(reply: Reply) -> Load:
+    """Return what a reply to GET /metrics tells, summed over engines and models."""
+    if not reply.status:
+        return Load(problem=reply.failure, gone="connection refused" in reply.failure)
+    if reply.status != 200:
+        return Load(problem=f"GET /metrics answered {reply.status}")
+    if reply.failure:
+        return Load(problem=f"GET /metrics: {reply.failure}")
+    found: dict[str, float] = {}
+    for line in reply.body.decode(errors="replace").splitlines():
+        match = _LINE.match(line.strip())
+        if match and match["name"] in (RUNNING, WAITING):
+            try:
+                found[match["name"]] = found.get(match["name"], 0.0) + float(match["value"])
+            except ValueError:
+                return Load(problem=f"{match['name']} is {match['value']!r}, expected a number")
+    missing = [name for name in (RUNNING, WAITING) if name not in found]
+    if missing:
+        return Load(problem=f"its metrics lack {' and '.join(missing)}; expected those of vLLM")
+    return Load(int(found[RUNNING]), int(found[WAITING]))
+
+
+def wait_until_idle(
+    look: Callable[[], Load],
+    timeout: float,
+    settle: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Quiet:
+    """Look until the engine has been idle for ``settle`` seconds, or until it has not been so for ``timeout``."""
+    began = clock()
+    since: float | None = None
+    while True:
+        load, now = look(), clock()
+        since = (now if since is None else since) if load.idle else None
+        if since is not None and now - since >= settle:
+            return Quiet(True, load, now - began)
+        # What is idle at the deadline may settle.
+        if since is None and now - began >= timeout:
+            return Quiet(False, load, now - began)
+        sleep(_PAUSE)

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A carried directory: look whether there is room for what comes, note what it holds, check that it arrived."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Iterable, NamedTuple
+
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
+    AGAIN,
+    NAME,
+    BundleError,
+    Content,
+    Files,
+    Holds,
+    all_files,
+    amount,
+    parse,
+    walk,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import sha256_of
+
+
+class Room(NamedTuple):
+    """Bytes that a directory lacks of what it is to hold, and bytes that are free where it lies."""
+
+    missing: int
+    free: int
+
+
+def look(root: str, files: Files) -> list[str]:
+    """Return the files that are not there with their bytes, sorted."""
+    sizes = sizes_of(root, files)
+    return sorted(path for path, content in files.items() if sizes[path] != content.size)
+
+
+def begun(root: str, missing: Iterable[str], files: Files) -> int:
+    """Return the bytes that are there already of missing files, where the weights of a broken-off run grow."""
+    return sum(min(_grown(os.path.join(root, path)), files[path].size) for path in missing)
+
+
+def _grown(path: str) -> int:
+    """Return what a file of weights/ORGANISATION/NAME/REVISION takes below .REVISION.partial."""
+    directory, name = os.path.split(path)
+    inner: list[str] = []
+    while os.path.basename(directory) and not os.path.isdir(_partial(directory)):
+        directory, last = os.path.split(directory)
+        inner.insert(0, last)
+    if not os.path.basename(directory):
+        return 0
+    for suffix in ("", ".partial"):
+        try:
+            return os.lstat(os.path.join(_partial(directory), *inner, name + suffix)).st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return 0
+
+
+def _partial(directory: str) -> str:
+    parent, name = os.path.split(directory)
+    return os.path.join(parent, f".{name}.partial")
+
+
+def sizes_of(root: str, paths: Iterable[str]) -> dict[str, int | None]:
+    """Return the bytes of each file below a directory, None where there is no plain file."""
+    return {path: _size(os.path.join(root, path)) for path in paths}
+
+
+def _size(path: str) -> int | None:
+    try:
+        found = os.stat(path)
+    except OSError as exc:
+        if exc.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+def room(root: str, missing: int) -> Room:
+    """Return how much comes and how much is free. Raises BundleError where that is too little."""
+    place = os.path.abspath(root)
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    figures = os.statvfs(place)
+    free = figures.f_bavail * figures.f_frsize
+    if missing > free:
+        raise BundleError(
+            f"{root}: {missing} bytes ({amount(missing)}) are still to come, {free} bytes ({amount(free)}) are free at "
+            f"{place}; make room there or let bundle_dir name a larger disk"
+        )
+    return Room(missing, free)
+
+
+def read(root: str) -> Holds | None:
+    """Return what the bundle.json of a directory says, None where there is none. Raises BundleError."""
+    path = os.path.join(root, NAME)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse(file.read(), path)
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as exc:
+        raise BundleError(f"{path}: cannot be read ({exc}); {AGAIN}") from exc
+
+
+def write(root: str, text: str) -> None:
+    """Write bundle.json by rename, after everything that it names is on the disk."""
+    path = os.path.join(root, NAME)
+    partial = os.path.join(root, f".{NAME}.partial")
+    # A disk is pulled out as soon as the run has ended.
+    os.sync()
+    with open(partial, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(partial, 0o644)
+    os.replace(partial, path)
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def verify(root: str, holds: Holds, full: bool) -> list[str]:
+    """Return a line for each file that is missing, of another size or, with ``full``, of another sha256."""
+    problems = {path: _problem(os.path.join(root, path), content, full) for path, content in all_files(holds).items()}
+    items = {path: f"{kind} {item}" for kind, item, files in walk(holds) for path in files}
+    return [f"{path} ({items[path]}): {problem}" for path, problem in sorted(problems.items()) if problem]
+
+
+def _problem(path: str, content: Content, full: bool) -> str:
+    try:
+        size = _size(path)
+        if size is None:
+            return "is missing"
+        if size != content.size:
+            return f"has {size} bytes, expected {content.size}"
+        digest = sha256_of(path) if full else content.sha256
+    except OSError as exc:
+        # A disk that cannot be read is what this looks for.
+        return f"cannot be read: {exc.strerror}"
+    return "" if digest == content.sha256 else f"has sha256 {digest}, expected {content.sha256}"

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a manifest of a model is made of: which of its files vLLM needs, its revision, its text. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from fnmatch import fnmatchcase
+from typing import Iterable, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError, parse
+
+# Beside these nothing is left out unless it is asked for. A pattern's * goes over slashes, as in the hub's client.
+OTHER_FOLDERS = ("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "runs/*", "logs/*")
+OTHER_FORMATS = (
+    *("*.bin", "*.pt", "*.pth", "*.ckpt", "*.gguf", "*.ggml", "*.onnx", "*.onnx_data", "*.msgpack", "*.h5", "*.ot"),
+    *("*.tflite", "*.mlmodel", "*.npz", "*.nemo", "*.engine", "*.pkl", "*.pb", "*.pdparams"),
+)
+FOR_PEOPLE = (
+    *("README*", "LICENSE*", "LICENCE*", "NOTICE*", "USAGE_POLICY*", "*.md", "*.pdf", "*.ipynb"),
+    *("*.png", "*.jpg", "*.jpeg", "*.gif", "*.svg", "*.webp", "*.mp4", "*.wav", "*.mp3"),
+)
+DEFAULT_EXCLUDE = (*OTHER_FOLDERS, *OTHER_FORMATS, *FOR_PEOPLE)
+
+_MODEL = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_REVISION = re.compile(r"[A-Za-z0-9][\w./+-]*", re.ASCII)
+# Read as a number, or as something else than text, when not in quotes.
+_NUMBER = re.compile(r"\d+(e\d+)?")
+_WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
+
+
+def check_model(model: str, option: str = "model") -> None:
+    """Raise WeightsError for a name that no hub gives."""
+    if not _MODEL.fullmatch(model):
+        raise WeightsError(
+            f"{option}: found {model!r}, expected <organisation>/<name> of letters, digits, '-', '_' and '.', as the "
+            "model's page shows it"
+        )
+
+
+def check_revision(revision: str, option: str = "revision") -> None:
+    """Raise WeightsError for what is neither a commit nor a branch nor a tag."""
+    if not _REVISION.fullmatch(revision) or ".." in revision:
+        raise WeightsError(f"{option}: found {revision!r}, expected a branch, a tag or a commit")
+
+
+def choose(files: Iterable[Listed], include: Sequence[str], exclude: Sequence[str]) -> list[Listed]:
+    """Return the files that belong into the manifest, by name.
+
+    With ``include`` those that match one of its patterns, else all but those that vLLM does not need where there are
+    safetensors; without those that match one of ``exclude``. Names of dot files cannot stand in a manifest.
+    """
+    named = sorted((file for file in files if not _hidden(file.name)), key=lambda file: file.name)
+    wanted = [file for file in named if not _matches(file.name, exclude)]
+    if include:
+        return [file for file in wanted if _matches(file.name, include)]
+    wanted = [file for file in wanted if not _matches(file.name, DEFAULT_EXCLUDE)]
+    return [file for file in wanted if not _is_second_copy(file.name, wanted)]
+
+
+def _is_second_copy(name: str, files: Sequence[Listed]) -> bool:
+    """Whether a file has the tensors of others once more, as Mistral publishes them; vLLM takes the others."""
+    if not fnmatchcase(name, "consolidated*.safetensors*"):
+        return False
+    return any(fnmatchcase(file.name, "model*.safetensors") for file in files)
+
+
+def check_chosen(model: str, files: Sequence[Listed], chosen: Sequence[Listed], include: Sequence[str]) -> None:
+    """Raise WeightsError where the chosen files are no model. With ``include`` the user knows better."""
+    if include and not chosen:
+        raise WeightsError(f"{model}: none of its {len(files)} files matches include and not exclude")
+    if include or any(file.name.endswith(".safetensors") for file in chosen):
+        return
+    kinds = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
+    raise WeightsError(
+        f"{model}: found no *.safetensors that is not left out (it has {', '.join(kinds) or 'no files'}); pin a "
+        "revision or a model that has them, or name the files that are wanted in include"
+    )
+
+
+def index_names(chosen: Iterable[Listed]) -> list[str]:
+    """Return the names of the files that say which shards the model has."""
+    return [file.name for file in chosen if file.name.endswith(".safetensors.index.json")]
+
+
+def check_shards(model: str, index: str, content: bytes, chosen: Iterable[Listed]) -> None:
+    """Raise WeightsError when a shard is missing of those that the index names: half a model."""
+    folder = index.rpartition("/")[0]
+    try:
+        shards = {str(name) for name in json.loads(content)["weight_map"].values()}
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise WeightsError(f"{model}: {index} cannot be read as an index of shards; the file is damaged") from exc
+    missing = sorted({f"{folder}/{name}" if folder else name for name in shards} - {file.name for file in chosen})
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise WeightsError(
+            f"{model}: {missing[0]}{more} of the {len(shards)} shards that {index} names is missing; the source has "
+            "half a model, or exclude leaves it out"
+        )
+
+
+def derived_revision(files: Iterable[Listed]) -> str:
+    """Return 40 hex digits that stand for these very files, for a model that has no commit."""
+    listing = "".join(f"{file.sha256}  {file.name}\n" for file in sorted(files, key=lambda file: file.name))
+    return hashlib.sha256(listing.encode()).hexdigest()[:40]
+
+
+def blob_id(content: bytes) -> str:
+    """Return what git calls a file of this content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()  # noqa: S324 (git's own name for it)
+
+
+def precision_of(config: bytes) -> str:
+    """Return the number format of the weights that a model's config.json tells, empty for a plain one."""
+    try:
+        said = json.loads(config).get("quantization_config") or {}
+        name = str(said.get("quant_algo") or said.get("quant_method") or "")
+    except (ValueError, AttributeError):
+        return ""
+    name = name.lower().replace("-", "_")
+    return name if re.fullmatch(r"[a-z0-9_]+", name) else ""
+
+
+def manifest_of(model: str, revision: str, files: Iterable[Listed], modelscope: tuple[str, str] | None) -> Manifest:
+    """Return the manifest of files whose sizes and hashes are known. Raises WeightsError for a name it cannot hold."""
+    return parse(
+        {
+            "repository": model,
+            "revision": revision,
+            "files": {file.name: {"size": file.size, "sha256": file.sha256} for file in files},
+            **({"modelscope": dict(zip(("repository", "revision"), modelscope))} if modelscope else {}),
+        }
+    )
+
+
+def render(manifest: Manifest, precision: str = "") -> str:
+    """Return the text of a manifest's file; the same manifest has the same text."""
+    lines = ["---", f"repository: {manifest.repository}", f"revision: {_scalar(manifest.revision)}"]
+    lines += [f"precision: {_scalar(precision)}"] if precision else []
+    there = (manifest.modelscope_repository, manifest.modelscope_revision)
+    if there != (manifest.repository, "master"):
+        lines += ["modelscope:", f"  repository: {there[0]}"]
+        lines += [f"  revision: {_scalar(there[1])}"] if there[1] != "master" else []
+    lines.append("files:")
+    for file in manifest.files:
+        lines += [f"  {_scalar(file.name)}:", f"    size: {file.size}", f"    sha256: {_scalar(file.sha256)}"]
+    return "\n".join(lines) + "\n"
+
+
+def modelscope_of(text: str) -> tuple[str, str] | None:
+    """Return repository and revision on ModelScope that a manifest's text, as render() writes it, has."""
+    found = re.search(r"^modelscope:\n  repository: (\S+)\n(?:  revision: \"?([^\"\s]+)\"?\n)?", text, re.MULTILINE)
+    return (found[1], found[2] or "master") if found else None
+
+
+def revision_of(text: str) -> str:
+    """Return the revision that a manifest's text has, empty for none."""
+    found = re.search(r"^revision: \"?([0-9a-f]{40})\"?$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _scalar(text: str) -> str:
+    """Return a text as YAML reads it back, in quotes only where it must be."""
+    is_hash = is_commit(text) or len(text) == 64
+    plain = not _NUMBER.fullmatch(text) if is_hash else text[0].isalpha() and text.lower() not in _WORDS
+    return text if plain else f'"{text}"'
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern + "*" if pattern.endswith("/") else pattern) for pattern in patterns)
+
+
+def _hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))

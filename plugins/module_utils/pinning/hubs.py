@@ -1,0 +1,134 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Models on the Hugging Face hub and on ModelScope, to be pinned: their commit, their files, the hashes of those."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Reply, Web
+from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+
+
+class Source(Protocol):
+    """A model somewhere. ``revision`` is its commit, empty where it has none; ``files`` are all of its files.
+
+    ``parallel`` says how many files complete() is to be asked for at once. All raise WeightsError.
+    """
+
+    revision: str
+    files: list[Listed]
+    parallel: int
+
+    def complete(self, file: Listed) -> Listed:
+        """Return a file with its bytes and its sha256, which are looked for unless the source says them."""
+
+    def read(self, file: Listed) -> bytes:
+        """Return the content of a small file."""
+
+
+class Hub:
+    """A revision of a model on a hub; ``token`` may be empty."""
+
+    parallel = 8
+
+    def __init__(self, web: Web, endpoint: str, model: str, revision: str, token: bool) -> None:
+        self._web, self._endpoint, self._model, self._token = web, endpoint, model, token
+        self._asked = revision
+        reply = self._get(_hubs.hub_revision(endpoint, model, revision))
+        self.revision = _hubs.hub_commit(reply.json(), f"{model} on {endpoint}")
+        self._check_name(reply)
+        self.files = self._list()
+
+    def complete(self, file: Listed) -> Listed:
+        """Return a file with its sha256: large files have it in the listing, small ones are fetched and checked."""
+        if file.sha256:
+            return file
+        return Listed(file.name, file.size, hashlib.sha256(self.read(file)).hexdigest(), file.blob)
+
+    def read(self, file: Listed) -> bytes:
+        """Return the content of a small file, which is what the listing says. Raises WeightsError."""
+        content = self._get(_hubs.hub_file(self._endpoint, self._model, self.revision, file.name)).body
+        right = blob_id(content) == file.blob if file.blob else _is_right(content, file)
+        if len(content) != file.size or not right:
+            raise WeightsError(
+                f"{self._model}: {file.name} came with other content than the listing of the hub promises "
+                f"({len(content)} bytes, {file.size} expected); try again, and look at proxies on the way"
+            )
+        return content
+
+    def _list(self) -> list[Listed]:
+        files: list[Listed] = []
+        url = _hubs.hub_tree(self._endpoint, self._model, self.revision)
+        while url:
+            reply = self._get(url)
+            files += _hubs.hub_files(reply.json(), f"{self._model} on {self._endpoint}")
+            url = _hubs.next_page(reply.headers.get("Link") or "")
+        return files
+
+    def _check_name(self, reply: Reply) -> None:
+        """A hub leads on from old and differently written names, which would be another directory on hosts."""
+        name = reply.json().get("id")
+        if isinstance(name, str) and name != self._model:
+            raise WeightsError(f"model: found {self._model!r}, which the hub calls {name!r}; give that name")
+
+    def _get(self, url: str) -> Reply:
+        reply = self._web.get(url)
+        if reply.status != 200:
+            code = reply.headers.get("X-Error-Code") or ""
+            raise WeightsError(_hubs.hub_refusal(self._model, self._asked, reply.status, code, self._token))
+        return reply
+
+
+class ModelScope:
+    """A revision of a model on ModelScope."""
+
+    parallel = 8
+
+    def __init__(self, web: Web, endpoint: str, model: str, revision: str, token: bool) -> None:
+        self._web, self._endpoint, self._model, self._token = web, endpoint, model, token
+        self._asked, where = revision, f"{model} on {endpoint}"
+        known = _hubs.modelscope_data(self._get(_hubs.modelscope_revisions(endpoint, model)).json(), where)
+        self.revision = _hubs.modelscope_commit(known, model, revision)
+        listing = self._web.get(_hubs.modelscope_tree(endpoint, model, revision))
+        if listing.status == 404:
+            # The model is there, or its revisions had been refused.
+            raise WeightsError(f"{model}: ModelScope has no revision {revision!r}; give a branch, a tag or a commit")
+        data = _hubs.modelscope_data(self._checked(listing).json(), where)
+        self.files = _hubs.modelscope_files(data, where)
+
+    def complete(self, file: Listed) -> Listed:
+        """Return a file with its sha256, which the listing has of nearly all."""
+        if file.sha256:
+            return file
+        size, sha256 = self._web.hash(_hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name))
+        if size != file.size:
+            raise WeightsError(f"{self._model}: {file.name} has {size} bytes, ModelScope lists {file.size}; try again")
+        return Listed(file.name, size, sha256)
+
+    def read(self, file: Listed) -> bytes:
+        """Return the content of a small file, which is what the listing says. Raises WeightsError."""
+        content = self._get(_hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name)).body
+        if not _is_right(content, file):
+            raise WeightsError(
+                f"{self._model}: {file.name} came with other content than the listing of ModelScope promises; try "
+                "again, and look at proxies on the way"
+            )
+        return content
+
+    def _get(self, url: str) -> Reply:
+        return self._checked(self._web.get(url))
+
+    def _checked(self, reply: Reply) -> Reply:
+        if reply.status != 200:
+            raise WeightsError(_hubs.modelscope_refusal(self._model, reply.status, self._token))
+        return reply
+
+
+def _is_right(content: bytes, file: Listed) -> bool:
+    return not file.sha256 or hashlib.sha256(content).hexdigest() == file.sha256

@@ -1,0 +1,299 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Models in directories, of a disk or of a web server that lists them, to be pinned: every byte of them is read."""
+
+from __future__ import annotations
+
+import hashlib
+import html.parser
+import json
+import os
+import urllib.parse
+from typing import NamedTuple, Protocol
+
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import CHUNK, MOST_BYTES, Web
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import shown
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit, is_sha256
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+
+# More is no model but the root of a server.
+MOST_ENTRIES = 20_000
+DEEPEST = 8
+
+
+class Entries(NamedTuple):
+    """The names of the files and of the directories in a directory."""
+
+    files: list[str]
+    directories: list[str]
+
+
+class Tree(Protocol):
+    """Directories with files in them, by paths below their root ("" for the root itself); all raise WeightsError."""
+
+    shown: str
+    parallel: int
+
+    def entries(self, path: str) -> Entries:
+        """Return what is in a directory."""
+
+    def hash(self, path: str) -> tuple[int, str]:
+        """Return bytes and sha256 of a file."""
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a small file."""
+
+    def promised(self, path: str) -> tuple[str, str]:
+        """Return the commit that a file comes from and the name of its content, as the hub's client noted them."""
+
+
+class Disk:
+    """A directory of this machine."""
+
+    # As many as keep a disk busy; hashing takes a core for each.
+    parallel = 4
+
+    def __init__(self, root: str) -> None:
+        self.shown, self._root = root, root
+
+    def entries(self, path: str) -> Entries:
+        """Return what is in a directory; links count as what they lead to, unless that is above them."""
+        try:
+            with os.scandir(os.path.join(self._root, path)) as found:
+                there = [entry for entry in found if entry.is_file() or (entry.is_dir() and not _leads_up(entry))]
+                entries = sorted((entry.name, entry.is_dir()) for entry in there)
+        except OSError as exc:
+            raise WeightsError(
+                f"{os.path.join(self._root, path).rstrip('/')}: {exc.strerror}; expected a directory"
+            ) from exc
+        return Entries([name for name, is_dir in entries if not is_dir], [name for name, is_dir in entries if is_dir])
+
+    def hash(self, path: str) -> tuple[int, str]:
+        """Return bytes and sha256 of a file."""
+        digest, length, buffer = hashlib.sha256(), 0, bytearray(CHUNK)
+        view = memoryview(buffer)
+        try:
+            with open(os.path.join(self._root, path), "rb", buffering=0) as file:
+                for got in iter(lambda: file.readinto(buffer), 0):
+                    digest.update(view[:got])
+                    length += got or 0
+        except OSError as exc:
+            raise WeightsError(f"{os.path.join(self._root, path)}: cannot be read: {exc.strerror}") from exc
+        return length, digest.hexdigest()
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a small file."""
+        whole = os.path.join(self._root, path)
+        try:
+            with open(whole, "rb") as file:
+                content = file.read(MOST_BYTES + 1)
+        except OSError as exc:
+            raise WeightsError(f"{whole}: cannot be read: {exc.strerror}") from exc
+        if len(content) > MOST_BYTES:
+            raise WeightsError(f"{whole}: found more than {MOST_BYTES} bytes, expected a small file")
+        return content
+
+    def promised(self, path: str) -> tuple[str, str]:
+        """Return commit and content's name from the cache's blob or the note beside a local directory's files."""
+        target = os.path.realpath(os.path.join(self._root, path))
+        folder, name = os.path.split(target)
+        if os.path.basename(folder) == "blobs" and (is_commit(name) or is_sha256(name)):
+            return "", name
+        parts = path.split("/")
+        # The root may lie some directories above the model.
+        for above in range(len(parts) - 1, -1, -1):
+            base, rest = "/".join(parts[:above]), "/".join(parts[above:])
+            note = os.path.join(self._root, base, ".cache/huggingface/download", rest + ".metadata")
+            if os.path.isfile(note):
+                with open(note, encoding="utf-8", errors="replace") as file:
+                    commit, name = [*file.read().split("\n"), "", ""][:2]
+                return (commit, name) if is_commit(commit) else ("", "")
+        return "", ""
+
+
+def _leads_up(entry: os.DirEntry[str]) -> bool:
+    """Whether a directory is a link to one that it lies in."""
+    if not entry.is_symlink():
+        return False
+    target = os.path.realpath(entry.path)
+    return os.path.commonpath([target, os.path.realpath(os.path.dirname(entry.path))]) == target
+
+
+class Mirror:
+    """A directory of a web server: nginx with autoindex (HTML or JSON), Apache's, ``python3 -m http.server``."""
+
+    parallel = 4
+
+    def __init__(self, web: Web, url: str) -> None:
+        self.shown = shown(url)
+        self._web, self._root = web, url.rstrip("/") + "/"
+
+    def entries(self, path: str) -> Entries:
+        """Return what the server lists in a directory."""
+        url = self._address(path) + ("/" if path else "")
+        reply = self._web.get(url)
+        if reply.status != 200:
+            raise WeightsError(
+                f"{shown(url)}: HTTP {reply.status}, expected a listing of the directory; is the address right, and "
+                "does the server list directories (nginx: autoindex on)?"
+            )
+        names = listed_names(reply.body, reply.headers.get("Content-Type") or "", reply.url)
+        return Entries(
+            sorted(name for name in names if not name.endswith("/")),
+            sorted(name[:-1] for name in names if name.endswith("/")),
+        )
+
+    def hash(self, path: str) -> tuple[int, str]:
+        """Return bytes and sha256 of a file."""
+        return self._web.hash(self._address(path))
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a small file."""
+        reply = self._web.get(self._address(path))
+        if reply.status != 200:
+            raise WeightsError(f"{shown(self._address(path))}: HTTP {reply.status}")
+        return reply.body
+
+    def promised(self, path: str) -> tuple[str, str]:  # noqa: ARG002 (a server keeps no notes)
+        """Return nothing."""
+        return "", ""
+
+    def _address(self, path: str) -> str:
+        return self._root + urllib.parse.quote(path)
+
+
+def listed_names(body: bytes, content_type: str, url: str) -> set[str]:
+    """Return the names in a server's listing of the directory ``url``, directories with a slash at the end."""
+    text = body.decode("utf-8", "replace")
+    if "json" in content_type:
+        try:
+            return {str(entry["name"]) + ("/" if entry["type"] == "directory" else "") for entry in json.loads(text)}
+        except (ValueError, KeyError, TypeError) as exc:
+            raise WeightsError(f"{shown(url)}: found other JSON than nginx's listing of a directory") from exc
+    links = _Links()
+    links.feed(text)
+    base = urllib.parse.urlsplit(url)
+    names = set()
+    for href in links.found:
+        target = urllib.parse.urlsplit(urllib.parse.urljoin(url, href))
+        if target.query or target[:2] != base[:2] or not target.path.startswith(base.path):
+            continue
+        name = target.path[len(base.path) :]
+        if name and "/" not in name[:-1] and name != "/":
+            names.add(urllib.parse.unquote(name))
+    return names
+
+
+class _Links(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.found += [value for name, value in attrs if name == "href" and value]
+
+
+class Directory:
+    """A model in a tree, at its root or where caches and mirrors put it: <organisation>/<name>/<revision>."""
+
+    def __init__(self, tree: Tree, model: str, revision: str) -> None:
+        self._tree, self._model = tree, model
+        self.parallel = tree.parallel
+        self._base = _locate(tree, model, revision)
+        self.files = [Listed(name) for name in self._walk("", 0)]
+        if not self.files:
+            raise WeightsError(f"{tree.shown}: the directory is empty; expected the files of {model}")
+        self._commits = {self._tree.promised(self._base + file.name)[0] for file in self.files if _is_weight(file)}
+        self.revision = self._revision(revision)
+
+    def complete(self, file: Listed) -> Listed:
+        """Return a file with its bytes and sha256, which are what the hub's client noted of it."""
+        path = self._base + file.name
+        size, sha256 = self._tree.hash(path)
+        promised = self._tree.promised(path)[1]
+        if is_sha256(promised):
+            right = promised == sha256
+        else:
+            right = not is_commit(promised) or blob_id(self._tree.read(path)) == promised
+        if not right:
+            raise WeightsError(
+                f"{self._tree.shown}: {path} is not what the hub's client downloaded ({promised}): it is damaged "
+                "or was edited; download it again"
+            )
+        return Listed(file.name, size, sha256)
+
+    def read(self, file: Listed) -> bytes:
+        """Return the content of a small file."""
+        return self._tree.read(self._base + file.name)
+
+    def _revision(self, asked: str) -> str:
+        """Return the commit: that of the directory's name, else the one of the client's notes, else the asked one."""
+        name = self._base.rstrip("/").rpartition("/")[2] or self._tree.shown.rstrip("/").rpartition("/")[2]
+        notes = self._commits.pop() if len(self._commits) == 1 else ""
+        commit = name if is_commit(name) else notes
+        if is_commit(asked) and commit not in ("", asked):
+            raise WeightsError(f"revision: found {asked}, but {self._tree.shown} holds revision {commit}")
+        led_by_branch = is_commit(self._base.rstrip("/").rpartition("/")[2])
+        if asked and not is_commit(asked) and not led_by_branch:
+            raise WeightsError(
+                f"revision: found {asked!r}, but a directory has no branches and tags; give a commit, or leave it out "
+                "to get a revision that is made from the files"
+            )
+        return commit or asked
+
+    def _walk(self, path: str, depth: int) -> list[str]:
+        found = self._tree.entries((self._base + path).rstrip("/"))
+        names = [path + name for name in found.files]
+        for name in found.directories:
+            if not name.startswith(".") and depth < DEEPEST:
+                names += self._walk(f"{path}{name}/", depth + 1)
+            if len(names) > MOST_ENTRIES:
+                raise WeightsError(f"{self._tree.shown}: found more than {MOST_ENTRIES} files, expected one model")
+        return names
+
+
+def _is_weight(file: Listed) -> bool:
+    return file.name.endswith(".safetensors")
+
+
+def _locate(tree: Tree, model: str, revision: str) -> str:
+    """Return where below the root the model's files are: empty, or a path that ends in a slash."""
+    organisation, name = model.split("/")
+    steps = (organisation, name, f"models--{organisation}--{name}", "snapshots")
+    base = ""
+    for _depth in range(5):
+        found = tree.entries(base.rstrip("/"))
+        if any(file == "config.json" or file.endswith(".safetensors") for file in found.files):
+            return base
+        commits = [directory for directory in found.directories if is_commit(directory)]
+        step = next((step for step in steps if step in found.directories), "")
+        if commits:
+            step = _commit(tree, base, commits, revision)
+        elif not step:
+            return base
+        base += f"{step}/"
+    return base
+
+
+def _commit(tree: Tree, base: str, commits: list[str], revision: str) -> str:
+    """Return the directory of a revision among several."""
+    if revision in commits:
+        return revision
+    wanted = ""
+    if base.endswith("snapshots/") and not is_commit(revision):
+        references = base[: -len("snapshots/")] + "refs"
+        if "refs" in tree.entries(references.rpartition("/")[0]).directories:
+            names = tree.entries(references).files
+            wanted = revision or ("main" if "main" in names else "")
+            wanted = tree.read(f"{references}/{wanted}").decode().strip() if wanted in names else ""
+    if wanted in commits:
+        return wanted
+    if len(commits) == 1 and not revision:
+        return commits[0]
+    raise WeightsError(
+        f"{tree.shown}: found the revisions {', '.join(sorted(commits))} and not {revision or 'one alone'}; give one "
+        "of them as revision"
+    )

@@ -1,0 +1,258 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the manifest of a model from where it is, and write it."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import (
+    check_chosen,
+    check_model,
+    check_revision,
+    check_shards,
+    choose,
+    derived_revision,
+    index_names,
+    manifest_of,
+    modelscope_of,
+    precision_of,
+    render,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.hubs import Hub, ModelScope, Source
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.trees_host import (
+    Directory,
+    Disk,
+    Mirror,
+    Tree,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Web
+from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
+
+# Where each hub's own client looks for its token, and the branch that models there have.
+_TOKENS = {"hub": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
+_BRANCHES = {"hub": "main", "modelscope": "master"}
+_ENDPOINTS = {"hub": _hubs.HUB, "modelscope": _hubs.MODELSCOPE}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to pin; every text may be empty but ``model`` and ``source``.
+
+    source: ``hub``, ``hub:URL``, ``modelscope``, ``modelscope:URL``, an address or a path. modelscope_model: what
+    ModelScope calls the model.
+    """
+
+    model: str
+    source: str = "hub"
+    revision: str = ""
+    include: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    modelscope_model: str = ""
+    modelscope_revision: str = ""
+    modelscope_endpoint: str = _hubs.MODELSCOPE
+    token_file: str = ""
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A manifest, the number format of its weights (empty for a plain one), the names of the files that it leaves out,
+    and whether its revision was made from the files."""
+
+    manifest: Manifest
+    precision: str
+    left_out: tuple[str, ...]
+    derived: bool
+
+
+@dataclass(frozen=True)
+class Written:
+    """A manifest's file: where it is, its text before (empty for none) and after."""
+
+    path: str
+    before: str
+    after: str
+    pinned: Pinned
+
+    @property
+    def changed(self) -> bool:
+        """Whether the file is to be written."""
+        return self.before != self.after
+
+    @property
+    def lost_modelscope(self) -> bool:
+        """Whether the new text lacks the ModelScope name that the old one had."""
+        return modelscope_of(self.before) is not None and modelscope_of(self.after) is None
+
+
+def pin(request: Request, environment: Mapping[str, str]) -> Pinned:
+    """Look at a model and return its manifest. Raises WeightsError."""
+    check_model(request.model)
+    if request.modelscope_model:
+        check_model(request.modelscope_model, "modelscope_model")
+    for option, name in (("revision", request.revision), ("modelscope_revision", request.modelscope_revision)):
+        if name:
+            check_revision(name, option)
+    source = _open(request, environment)
+    chosen = choose(source.files, request.include, request.exclude)
+    check_chosen(request.model, source.files, chosen, request.include)
+    _check_shards(request.model, source, chosen)
+    files = _complete(source, chosen)
+    revision = source.revision or derived_revision(files)
+    names = {file.name for file in files}
+    return Pinned(
+        manifest_of(request.model, revision, files, _modelscope(request, files, environment)),
+        _precision(source, chosen),
+        tuple(sorted(file.name for file in source.files if file.name not in names)),
+        not source.revision,
+    )
+
+
+def compare(pinned: Pinned, dest: str) -> Written:
+    """Return what the manifest's file below ``dest`` is and should be. Raises WeightsError, OSError."""
+    path = os.path.join(dest, f"{pinned.manifest.repository}.yml")
+    before = ""
+    if os.path.lexists(path):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            before = file.read()
+    after, known = render(pinned.manifest, pinned.precision), modelscope_of(before)
+    if known and not modelscope_of(after):
+        # Nothing was said about ModelScope; for the same files what was known before still holds.
+        same = render(_with_modelscope(pinned.manifest, known), pinned.precision)
+        after = same if same == before else after
+    return Written(path, before, after, pinned)
+
+
+def write(written: Written) -> None:
+    """Make the file what it should be, by one rename. Raises OSError."""
+    folder = os.path.dirname(written.path)
+    os.makedirs(folder, exist_ok=True)
+    # The catalogue takes every *.yml for a manifest.
+    descriptor, partial = tempfile.mkstemp(prefix=".", suffix=".partial", dir=folder)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(written.after)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.fsync(file.fileno())
+        os.replace(partial, written.path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+
+
+def _open(request: Request, environment: Mapping[str, str]) -> Source:
+    """Return the source, which has been asked for the list of its files. Raises WeightsError."""
+    kind, _colon, endpoint = request.source.partition(":")
+    if kind in _ENDPOINTS and (not endpoint or "://" in endpoint):
+        model = request.modelscope_model if kind == "modelscope" else ""
+        return _hub(kind, endpoint, request, environment, model or request.model, request.revision)
+    return Directory(_tree(request), request.model, request.revision)
+
+
+def _hub(
+    kind: str, endpoint: str, request: Request, environment: Mapping[str, str], model: str, revision: str
+) -> Source:
+    endpoint = (endpoint or _ENDPOINTS[kind]).rstrip("/")
+    _check_address(endpoint)
+    token = _token(request, kind, environment)
+    headers = _hubs.hub_headers(token) if kind == "hub" else _hubs.modelscope_headers(token)
+    web, revision = Web(endpoint, headers, request.ca_file), revision or _BRANCHES[kind]
+    hub = Hub if kind == "hub" else ModelScope
+    return hub(web, endpoint, model, revision, bool(token))
+
+
+def _tree(request: Request) -> Tree:
+    source = request.source
+    if source.startswith(("http://", "https://")):
+        _check_address(source)
+        return Mirror(Web(source, {}, request.ca_file), source)
+    path = source[len("file://") :] if source.startswith("file://") else os.path.expanduser(source)
+    if not os.path.isabs(path):
+        raise WeightsError(
+            f"source: found {source!r}, expected hub, modelscope, either with ':' and an address, the address of a "
+            "directory (http, https, file) or an absolute path"
+        )
+    return Disk(path)
+
+
+def _check_address(url: str) -> None:
+    if not re.match(r"https?://[^/@?#]+(/[^@?#]*)?\Z", url):
+        # Not repeated: it may hold a password, and the message stands in logs.
+        raise WeightsError(
+            "source: found an address with a user, a query or no host, expected http(s)://HOST[/PATH]; tokens come "
+            "from token_file or the environment"
+        )
+
+
+def _token(request: Request, kind: str, environment: Mapping[str, str]) -> str:
+    """Return the token, empty for none: of the file for the source, of the environment else. Raises WeightsError."""
+    where, token = _TOKENS[kind], environment.get(_TOKENS[kind], "")
+    if request.token_file and request.source.partition(":")[0] == kind:
+        where = f"token_file {request.token_file}"
+        try:
+            with open(request.token_file, encoding="utf-8") as file:
+                token = file.read()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise WeightsError(f"{where}: cannot be read: {getattr(exc, 'strerror', None) or 'it is no text'}") from exc
+        if not token.strip():
+            raise WeightsError(f"{where}: the file is empty, expected a token")
+    token = token.strip()
+    if token and not re.match(r"[\x21-\x3a\x3c-\x7e]+\Z", token):
+        raise WeightsError(f"{where}: holds a blank, a line break, a semicolon or a character outside ASCII")
+    return token
+
+
+def _check_shards(model: str, source: Source, chosen: Sequence[Listed]) -> None:
+    """Raise WeightsError for half a model, before tens of gigabytes are read."""
+    by_name = {file.name: file for file in chosen}
+    for name in index_names(chosen):
+        check_shards(model, name, source.read(by_name[name]), chosen)
+
+
+def _precision(source: Source, chosen: Sequence[Listed]) -> str:
+    config = next((file for file in chosen if file.name == "config.json"), None)
+    return precision_of(source.read(config)) if config else ""
+
+
+def _complete(source: Source, chosen: Sequence[Listed]) -> list[Listed]:
+    with ThreadPoolExecutor(source.parallel) as pool:
+        answers = [pool.submit(source.complete, file) for file in chosen]
+        try:
+            return [answer.result() for answer in answers]
+        except BaseException:
+            for answer in answers:
+                answer.cancel()
+            raise
+
+
+def _modelscope(request: Request, files: Sequence[Listed], environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return what ModelScope calls the model, once it is sure that it has these very files there."""
+    if request.source.partition(":")[0] == "modelscope":
+        return request.modelscope_model or request.model, request.revision or _BRANCHES["modelscope"]
+    if not request.modelscope_model:
+        return None
+    name, revision = request.modelscope_model, request.modelscope_revision or _BRANCHES["modelscope"]
+    there = _hub("modelscope", request.modelscope_endpoint, request, environment, name, revision)
+    by_name = {file.name: file for file in files}
+    wrong = _hubs.differences(files, [there.complete(file) for file in there.files if file.name in by_name])
+    if wrong:
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise WeightsError(
+            f"modelscope_model {name}: revision {revision} there has not the same {wrong[0]}{more} as {request.model}; "
+            "give the revision that has (modelscope_revision), or leave modelscope_model out"
+        )
+    return name, revision
+
+
+def _with_modelscope(manifest: Manifest, known: tuple[str, str]) -> Manifest:
+    return Manifest(manifest.repository, manifest.revision, manifest.files, *known)

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host shows of AMD's stack beside what all stacks look at, and its chips. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+
+STACK = "rocm"
+# The driver's modules, those first that need the others: AMD's own amdgpu brings most of what the kernel has for it.
+MODULES = (
+    "amdgpu",
+    "amdxcp",
+    "amddrm_ttm_helper",
+    "amddrm_exec",
+    "amddrm_buddy",
+    "amdttm",
+    "amd_sched",
+    "amdkcl",
+)
+# Who is in them may open the chips.
+GROUPS = ("render", "video")
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One chip; ``generation`` is its gfx target, ``unsupported`` says why vLLM cannot serve on it, None if it can."""
+
+    address: str
+    model: str
+    generation: str
+    unsupported: str | None = None
+
+
+@dataclass(frozen=True)
+class Blacklist:
+    """A line that keeps amdgpu from loading; ``line`` is 0 for the kernel's command line."""
+
+    path: str
+    line: int
+    text: str
+
+    @property
+    def where(self) -> str:
+        """The place in words for messages."""
+        return f"{self.path} line {self.line}" if self.line else "the kernel's command line"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a host shows of AMD's stack.
+
+    ``driven`` are the PCI addresses of chips that the driver has made devices of. ``has_module`` says whether a module
+    is on disk for the running kernel, ``disk`` is its version (empty for the kernel's own), ``is_stale`` whether
+    another one is loaded. ``rocm`` is the version of the user space in /opt/rocm, empty for none. ``blacklisting`` are
+    the contents of the files in ``blacklists``, ``grub`` of the plan's own file for GRUB (None where that is not
+    there), ``sources`` of apt's files that name AMD's repositories. ``numa_balancing`` is what the kernel says, empty
+    where it has none, ``cpu_vendor`` AuthenticAMD or GenuineIntel.
+    """
+
+    driven: tuple[str, ...] = ()
+    has_module: bool = False
+    disk: str = ""
+    is_stale: bool = False
+    rocm: str = ""
+    blacklists: tuple[Blacklist, ...] = ()
+    blacklisting: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    has_grub: bool = False
+    grub: str | None = None
+    command_line: str = ""
+    cpu_vendor: str = ""
+    numa_balancing: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data, JSON-serialisable."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Shown:
+        """Return what as_dict made plain."""
+        blacklists = tuple(Blacklist(**entry) for entry in data["blacklists"])
+        return cls(**{**data, "driven": tuple(data["driven"]), "blacklists": blacklists})
+
+
+def chips_of(detected: Mapping[str, Any], catalogue: Catalogue) -> tuple[Chip, ...]:
+    """Return AMD's part of the fact ``accelerator_detected``."""
+    models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
+    return tuple(
+        Chip(address, model.key, model.generation, model.unsupported)
+        for address, model in models
+        if model.stack == STACK
+    )

@@ -1,0 +1,199 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host shows of AMD's driver: files and the answers of tools. Runs on the host and changes nothing there."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from dataclasses import replace
+from typing import Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
+    AMD_SMI,
+    ROCM_SMI,
+    GpuAnswer,
+    parse_amd_smi,
+    parse_kfd,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import GROUPS, MODULES, Blacklist, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import RELEVANT
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, Node, Recording
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import (
+    GRUB_FILE,
+    KEPT_OUT,
+    KEPT_OUT_WORD,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    NOT_FOUND,
+    NOT_INSTALLED,
+    Answer,
+    parse_module_info,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
+    Run,
+    build_log,
+    contents,
+    kernel_log,
+    module_info,
+    read_accounts,
+    read_host,
+    run_command,
+    text_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
+
+AMD = "1002"
+CHIP_CLASSES = ("0300", "0302", "0380", "1200")
+# Where ROCm puts its tools; older packages link them into /usr/bin.
+TOOL_DIRECTORIES = ("/opt/rocm/bin", "/opt/rocm/core/bin")
+# By precedence: of files of one name the last counts.
+MODPROBE_DIRECTORIES = (
+    "usr/lib/modprobe.d",
+    "lib/modprobe.d",
+    "usr/local/lib/modprobe.d",
+    "run/modprobe.d",
+    "etc/modprobe.d",
+)
+# Where ROCm says which version it is: what /opt/rocm/core points to before all others.
+ROCM_VERSIONS = ("opt/rocm/core/.info/version", "opt/rocm/.info/version", "opt/rocm/core-*/.info/version")
+
+_AMDS_SOURCES = re.compile(r"radeon\.com|amd\.com|amdgpu|rocm")
+
+
+def read(
+    root: str = "/",
+    sysfs_root: str = "/sys",
+    proc_root: str = "/proc",
+    chips: Sequence[str] = (),
+    users: Sequence[str] = (),
+    run: Run = run_command,
+) -> Recording:
+    """Return what is on a host. ``root`` is where /etc, /boot, /dev, /opt and /var are.
+
+    ``chips`` are the PCI addresses of the chips that count, by default all of AMD's, those of consoles too; ``users``
+    are users whose groups are looked at. Raises PciError where there is no sysfs.
+    """
+    host = read_host(root, sysfs_root, proc_root, run, MODULES, RELEVANT)
+    members, accounts = read_accounts(root, (*GROUPS, *users))
+    host = replace(host, groups=members, users=accounts)
+    functions = [function for function in read_functions(sysfs_root, (AMD,)) if not function.virtual]
+    found = tuple(function.address for function in functions if function.class_id in CHIP_CLASSES)
+    nodes = sorted(glob.glob(os.path.join(sysfs_root, "class", "kfd", "kfd", "topology", "nodes", "*", "properties")))
+    kfd = tuple(parse_kfd([text_of(path) for path in nodes]))
+    disk = {kernel: module_info((KIND.module,), kernel, run) for kernel in host.kernels}
+    amd_smi = _tool(AMD_SMI, run)
+    usable = amd_smi.rc == 0 and parse_amd_smi(amd_smi.out)
+    return Recording(
+        host=host,
+        chips=tuple(chips) or found,
+        shown=_shown(root, proc_root, host, kfd, disk),
+        kfd=kfd,
+        amd_smi=amd_smi,
+        rocm_smi=NOT_INSTALLED if usable else _tool(ROCM_SMI, run),
+        bound={address: _bound(sysfs_root, address) for address in tuple(chips) or found},
+        nodes=tuple(_device_nodes(root)),
+        disk=disk,
+        kernel_log=kernel_log(run, KIND.log),
+        build_log=build_log(root, KIND.dkms),
+    )
+
+
+def _shown(root: str, proc_root: str, host: Host, kfd: Sequence[GpuAnswer], disk: Mapping[str, str]) -> Shown:
+    info = parse_module_info(disk[host.kernel])
+    loaded = host.modules.get(KIND.module)
+    is_stale = False
+    if info and loaded:
+        another_build = bool(loaded.srcversion) and info.srcversion != loaded.srcversion
+        is_stale = info.version != (loaded.version or "") or another_build
+    command_line = text_of(os.path.join(proc_root, "cmdline")).strip()
+    blacklists, blacklisting = _blacklists(root, command_line)
+    return Shown(
+        driven=tuple(gpu.address for gpu in kfd),
+        has_module=info is not None,
+        disk=info.version if info else "",
+        is_stale=is_stale,
+        rocm=_rocm_version(root),
+        blacklists=blacklists,
+        blacklisting=blacklisting,
+        sources=_sources(root),
+        has_grub=os.path.isfile(os.path.join(root, "etc", "default", "grub")),
+        grub=contents(os.path.join(root, GRUB_FILE.lstrip("/"))),
+        command_line=command_line,
+        cpu_vendor=_cpu_vendor(proc_root),
+        numa_balancing=text_of(os.path.join(proc_root, "sys", "kernel", "numa_balancing")).strip(),
+    )
+
+
+def _tool(argv: Sequence[str], run: Run) -> Answer:
+    """Return what a tool of ROCm's answers, wherever its packages have put it."""
+    answer = run(argv)
+    for directory in TOOL_DIRECTORIES:
+        if answer.rc == NOT_FOUND:
+            answer = run([os.path.join(directory, argv[0]), *argv[1:]])
+    return answer
+
+
+def _bound(sysfs_root: str, address: str) -> str:
+    """Return the driver that has a PCI function, empty for none."""
+    link = os.path.join(sysfs_root, "bus", "pci", "devices", address, "driver")
+    return os.path.basename(os.readlink(link)) if os.path.islink(link) else ""
+
+
+def _device_nodes(root: str) -> list[Node]:
+    groups = (line.split(":") for line in text_of(os.path.join(root, "etc", "group")).splitlines())
+    names = {row[2]: row[0] for row in groups if len(row) == 4}
+    nodes = []
+    for pattern in ("dev/kfd", "dev/dri/renderD*"):
+        for path in sorted(glob.glob(os.path.join(root, pattern))):
+            status = os.stat(path)
+            place = "/" + os.path.relpath(path, root)
+            nodes.append(Node(place, names.get(str(status.st_gid), str(status.st_gid)), status.st_mode & 0o7777))
+    return nodes
+
+
+def _blacklists(root: str, command_line: str) -> tuple[tuple[Blacklist, ...], dict[str, str]]:
+    """Return what keeps amdgpu from loading, and the contents of the files that do."""
+    found = [Blacklist("", 0, word) for word in command_line.split() if KEPT_OUT_WORD.match(word)]
+    files: dict[str, str] = {}
+    for directory in MODPROBE_DIRECTORIES:
+        for path in sorted(glob.glob(os.path.join(root, directory, "*.conf"))):
+            files[os.path.basename(path)] = path
+    texts = {}
+    for path in sorted(files.values()):
+        place, text = "/" + os.path.relpath(path, root), text_of(path)
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if KEPT_OUT.match(line)]
+        found += [Blacklist(place, number, line.strip()) for number, line in lines]
+        texts.update({place: text} if lines else {})
+    return tuple(found), texts
+
+
+def _sources(root: str) -> dict[str, str]:
+    """Return the lines of apt's files that name repositories of AMD's, without those of the role itself."""
+    apt = os.path.join(root, "etc", "apt")
+    found = {}
+    for pattern in ("sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"):
+        for path in sorted(glob.glob(os.path.join(apt, pattern))):
+            lines = [line for line in text_of(path).splitlines() if not line.lstrip().startswith("#")]
+            ours = os.path.basename(path).startswith("baremetal-")
+            if not ours and any(_AMDS_SOURCES.search(line) for line in lines):
+                found["/" + os.path.relpath(path, root)] = "\n".join(lines)
+    return found
+
+
+def _rocm_version(root: str) -> str:
+    """Return the version of ROCm in user space, without the number of its build; empty where none is there."""
+    for pattern in ROCM_VERSIONS:
+        texts = [text_of(path).strip() for path in glob.glob(os.path.join(root, pattern))]
+        if any(texts):
+            return max(texts, key=version_key).split("-")[0]
+    return ""
+
+
+def _cpu_vendor(proc_root: str) -> str:
+    found = re.search(r"^vendor_id\s*:\s*(\S+)", text_of(os.path.join(proc_root, "cpuinfo")), re.MULTILINE)
+    return found.group(1) if found else ""

@@ -1,0 +1,216 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How AMD's driver and ROCm are called and where they are had from, for each system, source and release. No I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import (
+    CLASSIC,
+    CORE,
+    Release,
+    el_directory,
+    system_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+    APT,
+    DNF,
+    File,
+    Host,
+    Key,
+    Package,
+    Repository,
+    StackError,
+    newest,
+    upstream_version,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import header_packages
+
+DRIVER = "amdgpu-dkms"
+FIRMWARE = "amdgpu-dkms-firmware"
+
+# A mirror stands for all three hosts: no path is on two of them.
+RADEON = "https://repo.radeon.com"
+THEROCK_HOST = "https://repo.amd.com"
+CORE_HOST = "https://stable.repo.amd.com"
+HOSTS = (RADEON, THEROCK_HOST, CORE_HOST)
+# Of the key that the driver and ROCm up to 7.2 are signed with. UNCONFIRMED today.
+RADEON_KEY_ID = "9386B48A1A693C5C"
+
+RUNTIME = "runtime"
+FULL = "full"
+NO_USERSPACE = "none"
+USERSPACES = (NO_USERSPACE, RUNTIME, FULL)
+_CLASSIC_PACKAGES = {RUNTIME: ("rocm-hip-runtime", "rocminfo", "amd-smi-lib", "rocm-smi-lib"), FULL: ("rocm",)}
+# By distribution and major version. What Debian and Ubuntu have themselves is older than what vLLM's images have.
+_DISTRO_PACKAGES = {
+    ("debian", "12"): {RUNTIME: ("rocminfo", "rocm-smi"), FULL: ("rocminfo", "rocm-smi", "hipcc")},
+    ("debian", "13"): {
+        RUNTIME: ("rocminfo", "rocm-smi", "amd-smi"),
+        FULL: ("rocminfo", "rocm-smi", "amd-smi", "hipcc"),
+    },
+}
+# The distribution's packages of the same names (rocminfo) must not take their place.
+PREFERENCES = File(
+    "/etc/apt/preferences.d/baremetal-rocm", "Package: *\nPin: release o=repo.radeon.com\nPin-Priority: 600\n"
+)
+
+# Packages of AMD's that name its repositories to apt and dnf with files of their own.
+INSTALLERS = ("amdgpu-install", "amdrocm-repo")
+INSTALLERS_FILES = ("amdgpu", "amdrocm", "rocm")
+
+RELEVANT = re.compile(
+    r"(amdgpu|amdrocm|rocm|amd-smi|rocminfo|hipcc$|firmware-amd-graphics|linux-firmware|linux-modules-extra-)"
+)
+_USERSPACE = re.compile(r"(amdrocm|rocm-|rocm$|rocminfo|amd-smi)")
+_CODE = re.compile(r"\.(\d{5,8})$")
+
+
+def is_driver(name: str) -> bool:
+    """Return whether a package belongs to the driver, so that it is held."""
+    return name in (DRIVER, FIRMWARE)
+
+
+def is_userspace(name: str) -> bool:
+    """Return whether a package belongs to ROCm in user space."""
+    return bool(_USERSPACE.match(name))
+
+
+def on_disk(host: Host) -> str | None:
+    """Return the driver's version by its installed package, None where it did not come in one.
+
+    On Debian and Ubuntu it ends in the code of the driver's release (6.16.13.30300300, see Release.code).
+    """
+    version = host.packages.get(DRIVER)
+    return upstream_version(version) if version else None
+
+
+def is_of(version: str, release: Release) -> bool:
+    """Return whether a driver's version, of a package or of a module, is that of a release."""
+    code = _CODE.search(version)
+    if code:
+        return code.group(1) == release.code
+    return bool(release.module) and f"{version}.".startswith(f"{release.module}.")
+
+
+def driver_packages(host: Host, release: Release, offered: Mapping[str, Sequence[str]] | None) -> list[Package]:
+    """Return the driver's packages. ``offered`` are the versions in the repositories by package, None if unknown.
+
+    The firmware's package counts in another way than the module's, and an older one may have the higher number: on
+    Debian and Ubuntu both are asked for by the code of the release. Raises StackError where the repositories have other
+    releases only.
+    """
+    packages = []
+    for name in (DRIVER, FIRMWARE):
+        found = list((offered or {}).get(name, ()))
+        any_fits = host.manager == DNF and not release.module
+        fit = [version for version in found if any_fits or is_of(upstream_version(version), release)]
+        if offered is not None and name == DRIVER and not fit:
+            raise StackError(
+                f"the repository has no {DRIVER} of driver {release.driver} (ROCm {release.rocm}); it has "
+                f"{', '.join(sorted(set(map(upstream_version, found)))) or 'none'}; correct rocm_version or rocm_mirror"
+            )
+        # apt-get itself knows no patterns: once the repositories are there, versions are exact.
+        version: str | None = newest(fit) if fit else f"*.{release.code}-*"
+        if host.manager == DNF:
+            # UNCONFIRMED: how the firmware's package counts there.
+            wild = f"{release.module}*" if release.module and name == DRIVER else None
+            version = upstream_version(newest(fit)) if fit else wild
+        packages.append(Package(name, version))
+    return packages
+
+
+def kernel_extras(host: Host) -> list[Package]:
+    """Return what DKMS needs to build the module, and what of the kernel the module itself needs."""
+    packages = header_packages(host)
+    if host.manager == DNF:
+        return [*packages, Package(f"kernel-headers-{host.next_kernel}")]
+    if host.distribution == "ubuntu":
+        # UNCONFIRMED: that kernels of clouds and of 26.04 have one.
+        packages += [Package(f"linux-modules-extra-{kernel}") for kernel in host.kernels]
+    return packages
+
+
+def own_packages(host: Host) -> list[Package]:
+    """Return what the kernel's own driver needs of the distribution: its firmware, and on Ubuntu the module."""
+    if host.distribution == "debian":
+        return [Package("firmware-amd-graphics")]
+    # UNCONFIRMED on RHEL and its clones.
+    modules = [Package(f"linux-modules-extra-{kernel}") for kernel in host.kernels]
+    return [*(modules if host.distribution == "ubuntu" else ()), Package("linux-firmware")]
+
+
+def userspace_packages(release: Release, userspace: str, generations: Sequence[str]) -> list[Package]:
+    """Return AMD's packages of user space: ``runtime`` to look at the chips and run programs, ``full`` to build them.
+
+    UNCONFIRMED: names of 7.13, and of 7.14's SDK by chip.
+    """
+    if userspace == NO_USERSPACE:
+        return []
+    if release.layout == CLASSIC:
+        return [Package(name) for name in _CLASSIC_PACKAGES[userspace]]
+    base = "amdrocm" if userspace == RUNTIME else "amdrocm-core-sdk"
+    return [Package(f"{base}{release.short}-{generation}") for generation in sorted(set(generations))]
+
+
+def own_userspace_packages(host: Host, userspace: str) -> list[Package]:
+    """Return the distribution's own packages of user space. Raises StackError where it has none."""
+    if userspace == NO_USERSPACE:
+        return []
+    names = _DISTRO_PACKAGES.get((host.distribution, host.major))
+    if names is None:
+        raise StackError(
+            f"{host.title} has no ROCm of its own that is known here; set rocm_userspace to none, or rocm_source to "
+            "vendor"
+        )
+    return [Package(name) for name in names[userspace]]
+
+
+def driver_repository(host: Host, release: Release, mirror: str) -> Repository:
+    """Return the repository of the driver, which has this release only.
+
+    That of the release before stays beside it: an upgrade that fails goes back to what is in there.
+    """
+    base = mirror.rstrip("/") or RADEON
+    name, system = f"baremetal-amdgpu-{release.driver}", system_of(host, release)
+    if host.manager == APT:
+        url = f"{base}/amdgpu/{release.driver}/ubuntu"
+        key = _radeon_key(base, "/etc/apt/keyrings/baremetal-radeon.asc")
+        return Repository(name, url, key, (system.codename,), ("main",))
+    url = f"{base}/amdgpu/{release.driver}/el/{el_directory(host, release)}/main/x86_64/"
+    return Repository(name, url, _radeon_key(base, "/etc/pki/rpm-gpg/RPM-GPG-KEY-baremetal-radeon"))
+
+
+def userspace_repository(host: Host, release: Release, mirror: str) -> Repository:
+    """Return the repository of ROCm in user space, in the layout of its day."""
+    name, tag = "baremetal-rocm", system_of(host, release).tag
+    if release.layout == CLASSIC:
+        base = mirror.rstrip("/") or RADEON
+        # Directories of first releases have two numbers.
+        version = release.short if release.rocm.endswith(".0") else release.rocm
+        if host.manager == APT:
+            key = _radeon_key(base, "/etc/apt/keyrings/baremetal-radeon.asc")
+            suites = (system_of(host, release).codename,)
+            return Repository(name, f"{base}/rocm/apt/{version}", key, suites, ("main",))
+        key = _radeon_key(base, "/etc/pki/rpm-gpg/RPM-GPG-KEY-baremetal-radeon")
+        return Repository(name, f"{base}/rocm/el{host.major}/{version}/main", key)
+    if release.layout == CORE:
+        base = mirror.rstrip("/") or CORE_HOST
+        path, key_url = "rocm/core/packages", f"{base}/rocm/gpg/packages.gpg"
+    else:
+        base = mirror.rstrip("/") or THEROCK_HOST
+        path = "rocm/packages-multi-arch"
+        key_url = f"{base}/{path}/gpg/rocm.gpg"
+    if host.manager == APT:
+        key = Key(key_url, f"/etc/apt/keyrings/baremetal-amdrocm-{release.layout}.asc", "")
+        return Repository(name, f"{base}/{path}/{tag}/", key, ("stable",), ("main",))
+    key = Key(key_url, f"/etc/pki/rpm-gpg/RPM-GPG-KEY-baremetal-amdrocm-{release.layout}", "")
+    return Repository(name, f"{base}/{path}/{tag}/x86_64/", key)
+
+
+def _radeon_key(base: str, path: str) -> Key:
+    """Return the driver's key. It is ASCII-armoured, which apt tells by the suffix of its file."""
+    return Key(f"{base}/rocm/rocm.gpg.key", path, RADEON_KEY_ID)

@@ -1,0 +1,261 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether AMD's driver on a host is whole: what was recorded there in, findings out. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
+    GpuAnswer,
+    parse_amd_smi,
+    parse_rocm_smi,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import DRIVER, is_driver
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    NOT_FOUND,
+    NOT_INSTALLED,
+    TIMED_OUT,
+    Answer,
+    parse_module_info,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+    Finding,
+    Kind,
+    loaded_version,
+    prove_holds,
+    prove_kernels,
+    prove_minimum,
+    prove_modules,
+)
+
+KIND = Kind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
+KFD = "/dev/kfd"
+GROUP = "render"
+
+# What amd-smi and rocm-smi say where they fail, what that means, and what to do. rocm-smi ends with 0 even then.
+TOOL_ERRORS = (
+    (
+        r"[Dd]rivers? not (initialized|loaded)|amdgpu not found in modules|ROCk module is NOT loaded",
+        "it finds no driver loaded",
+        "run 'modprobe amdgpu' and read what the kernel says with 'dmesg | grep -i amdgpu'",
+    ),
+    (
+        r"NO_PERM|[Pp]ermission denied",
+        "it may not open the chips",
+        "run it as root, or put the user into the groups render and video",
+    ),
+    (
+        r"Unable to detect any GPU|No (AMD )?GPUs? (were )?(found|detected)",
+        "the driver is loaded and has taken no chip",
+        "read why with 'dmesg | grep -i amdgpu'; a chip may need a newer driver or its firmware",
+    ),
+)
+# What the kernel says where a chip is of no use. UNCONFIRMED on hardware: from the driver's source and public reports.
+LOG_ERRORS = (
+    (
+        r"VGACON disables amdgpu|amdgpu.*nomodeset",
+        "amdgpu gives up because the kernel was started with nomodeset",
+        "take nomodeset out of /etc/default/grub, make GRUB's configuration anew and reboot",
+    ),
+    (
+        r"Direct firmware load for amdgpu/\S+ failed",
+        "firmware of a chip is missing",
+        "install amdgpu-dkms-firmware, or the distribution's firmware for AMD's chips, then reboot",
+    ),
+    (
+        r"hw_init of IP block <[^>]+> failed|Fatal error during GPU init",
+        "the driver could not start a chip",
+        "upgrade driver and the card's firmware; if it stays, switch the machine off and on",
+    ),
+    (
+        r"GPU reset.*failed",
+        "a chip did not come back from its reset",
+        "reboot; if it comes back, look at power, seat and temperature of the card",
+    ),
+    (
+        r"[Uu]ncorrectable (hardware )?error",
+        "memory or logic of a chip has failed beyond correction",
+        "reset the chip with 'amd-smi reset --gpureset', and replace it if that comes back",
+    ),
+    (
+        r"GPU (is )?lost from the bus|device lost from bus",
+        "a chip has fallen off the bus",
+        "switch the machine off and on; look at power, seat and temperature of the card",
+    ),
+)
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A device node: the name of its group and its permissions."""
+
+    path: str
+    group: str
+    mode: int
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was read on a host, as texts.
+
+    ``chips`` are the PCI addresses of AMD's chips, ``bound`` by address the driver that has each. ``disk`` is what
+    modinfo says by kernel, ``build_log`` the end of the log of a build that failed. ``wants_tools`` says whether the
+    site has ROCm in user space there: without it no tool is missed.
+    """
+
+    host: Host
+    chips: tuple[str, ...]
+    shown: Shown = field(default_factory=Shown)
+    kfd: tuple[GpuAnswer, ...] = ()
+    amd_smi: Answer = NOT_INSTALLED
+    rocm_smi: Answer = NOT_INSTALLED
+    bound: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[Node, ...] = ()
+    disk: Mapping[str, str] = field(default_factory=dict)
+    kernel_log: str = ""
+    build_log: str = ""
+    wants_tools: bool = False
+
+
+def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Finding]:
+    """Return what is wrong with the driver, nothing where all is proven.
+
+    ``minimum`` is the oldest driver that the release and the chips work with, empty for any.
+    """
+    host, disk = recording.host, _of_amds(recording)
+    return [
+        *prove_modules(KIND, host, disk, recording.build_log),
+        *prove_kernels(KIND, host, disk, recording.build_log),
+        *prove_minimum(KIND, host, minimum),
+        *_own_driver(host, minimum),
+        *(prove_holds(KIND, host) if hold else ()),
+        *_blacklists(recording.shown),
+        *_tools(recording),
+        *_chips(recording),
+        *_nodes(recording),
+        *_log(recording.kernel_log),
+    ]
+
+
+def listed(recording: Recording) -> tuple[str, list[GpuAnswer]]:
+    """Return the chips that can be used and who says so: amd-smi, else rocm-smi, else the kernel itself."""
+    for tool, answer, found in (
+        ("amd-smi", recording.amd_smi, parse_amd_smi(recording.amd_smi.out)),
+        ("rocm-smi", recording.rocm_smi, parse_rocm_smi(recording.rocm_smi.out)),
+    ):
+        if answer.rc == 0 and found:
+            return tool, found
+    return "the kernel (KFD)", list(recording.kfd)
+
+
+def _of_amds(recording: Recording) -> Mapping[str, str]:
+    """Return what modinfo says by kernel; where AMD's driver is installed, the kernel's own modules do not count.
+
+    A kernel that AMD's module was not built for would come up with its own one, which has no version.
+    """
+    if DRIVER not in (*recording.host.packages, *recording.host.unfinished):
+        return recording.disk
+    infos = ((kernel, text, parse_module_info(text)) for kernel, text in recording.disk.items())
+    return {kernel: text for kernel, text, info in infos if info and info.version}
+
+
+def _own_driver(host: Host, minimum: str) -> Iterator[Finding]:
+    """Yield that the kernel's own driver cannot be compared with what the release needs."""
+    if minimum and KIND.module in host.modules and not loaded_version(KIND, host):
+        yield Finding(
+            f"the kernel's own amdgpu is loaded, which has no version: that it is as new as {minimum} is not proven",
+            KIND.where,
+            "let the role rocm install AMD's driver (rocm_source vendor), or set rocm_source to distro to do with it",
+        )
+
+
+def _blacklists(shown: Shown) -> Iterator[Finding]:
+    for entry in shown.blacklists:
+        yield Finding(
+            f"amdgpu is kept from loading at boot: {entry.text}",
+            entry.where,
+            "take that out, make the initial file system anew and reboot; rocm_blacklist_remove does so for files",
+        )
+
+
+def _tools(recording: Recording) -> Iterator[Finding]:
+    """Yield what amd-smi says is wrong, or rocm-smi where there is no amd-smi."""
+    tool, answer = "amd-smi", recording.amd_smi
+    if answer.rc == NOT_FOUND and recording.rocm_smi.rc != NOT_FOUND:
+        tool, answer = "rocm-smi", recording.rocm_smi
+    if answer.rc == NOT_FOUND:
+        if recording.wants_tools:
+            yield Finding("neither amd-smi nor rocm-smi is installed", "amd-smi", "install ROCm's tools")
+        return
+    words = f"{answer.out}\n{answer.err}"
+    known = [(what, action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words)]
+    # The others follow from the first.
+    for what, action in known[:1]:
+        yield Finding(f"{tool} fails: {what}", tool, action)
+    if known:
+        return
+    if answer.rc == TIMED_OUT:
+        action = "look for a chip in the kernel's log with 'dmesg | grep -i amdgpu'; a reboot may be needed"
+        yield Finding(f"{tool} does not come to an end", tool, action)
+    elif answer.rc != 0:
+        said = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
+        yield Finding(f"{tool} ends with {answer.rc} and says: {said}", tool, "see to what it says")
+
+
+def _chips(recording: Recording) -> Iterator[Finding]:
+    """Yield the chips on PCI that cannot be used. Without a driver none can, which is said once, elsewhere."""
+    if KIND.module not in recording.host.modules:
+        return
+    who, found = listed(recording)
+    usable = {gpu.address for gpu in found}
+    driven = {gpu.address for gpu in recording.kfd}
+    ours = [address for address in recording.chips if address in usable]
+    for address in sorted(set(recording.chips) - usable):
+        why, action = "the driver has not taken it", f"read why with 'dmesg | grep {address}'"
+        other = recording.bound.get(address, "")
+        if other not in ("", KIND.module):
+            why = f"the driver {other} has taken it"
+            action = f"see what binds it there (a virtual machine?), or unbind it from {other} and reboot"
+        elif address in driven:
+            why = "the driver has it"
+        yield Finding(
+            f"{who} lists {len(ours)} of {len(recording.chips)} chips on PCI; {why}", f"chip {address}", action
+        )
+
+
+def _nodes(recording: Recording) -> Iterator[Finding]:
+    """Yield device nodes that are missing, and those that the group render may not open."""
+    if KIND.module not in recording.host.modules or not recording.kfd:
+        return
+    nodes = {node.path: node for node in recording.nodes}
+    if KFD not in nodes:
+        action = "run 'udevadm trigger', then look at 'dmesg | grep -i kfd'"
+        yield Finding("the driver has chips and there is no device to open them by", KFD, action)
+    renders = [path for path in nodes if path.startswith("/dev/dri/renderD")]
+    if len(renders) < len(recording.kfd):
+        what = f"there are {len(renders)} render nodes for {len(recording.kfd)} chips"
+        yield Finding(what, "/dev/dri/renderD*", "run 'udevadm trigger', then look at 'dmesg | grep -i drm'")
+    for path, node in sorted(nodes.items()):
+        if node.mode & 0o006 != 0o006 and not (node.group == GROUP and node.mode & 0o060 == 0o060):
+            yield Finding(
+                f"its group is {node.group} with mode {node.mode:04o}: containers and services come in by the group "
+                f"{GROUP}",
+                path,
+                f"see that the group {GROUP} exists, then run 'udevadm control --reload' and 'udevadm trigger'",
+            )
+
+
+def _log(text: str) -> Iterator[Finding]:
+    """Yield what the kernel says of chips that are of no use, of each kind the last."""
+    for pattern, what, action in LOG_ERRORS:
+        lines = [line for line in text.splitlines() if re.search(pattern, line)]
+        if lines:
+            address = _ADDRESS.search(lines[-1])
+            yield Finding(what, f"chip {address.group()}" if address else "kernel log", action)

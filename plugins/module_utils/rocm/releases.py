@@ -1,0 +1,200 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which releases of ROCm and of AMD's driver belong together, and which chips and systems each knows. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import RHEL_LIKE, Host, StackError
+
+# How the repositories of user space are laid out.
+CLASSIC = "classic"
+THEROCK = "therock"
+CORE = "core"
+
+ARCHITECTURE = "x86_64"
+
+
+@dataclass(frozen=True)
+class System:
+    """An operating system in AMD's words: ``tag`` in the newer repositories, ``codename`` in those of Ubuntu's form.
+
+    Debian takes the packages of the Ubuntu of its age. ``tag`` is that of the major version for RHEL.
+    """
+
+    tag: str
+    codename: str = ""
+
+
+SYSTEMS = {
+    ("debian", "12"): System("debian12", "jammy"),
+    ("debian", "13"): System("debian13", "noble"),
+    ("ubuntu", "22.04"): System("ubuntu2204", "jammy"),
+    ("ubuntu", "24.04"): System("ubuntu2404", "noble"),
+    ("ubuntu", "26.04"): System("ubuntu2604", "resolute"),
+    ("rhel", "9"): System("rhel9"),
+    ("rhel", "10"): System("rhel10"),
+}
+TITLES = {
+    "debian12": "Debian 12",
+    "debian13": "Debian 13",
+    "ubuntu2204": "Ubuntu 22.04",
+    "ubuntu2404": "Ubuntu 24.04",
+    "ubuntu2604": "Ubuntu 26.04",
+    "rhel9": "RHEL, AlmaLinux, Rocky Linux, CentOS Stream and Oracle Linux 9",
+    "rhel10": "RHEL and its clones 10",
+}
+_FIRST = ("debian12", "ubuntu2204", "ubuntu2404", "rhel9")
+_SECOND = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "rhel9", "rhel10")
+_ALL = tuple(TITLES)
+# Minor versions of RHEL that the driver's repository has a directory for, newest first. AMD's own pages name them.
+_EL_70 = ("9.6", "9.4")
+_EL_72 = ("10.1", "10", "9.7", "9.6", "9.4")
+_EL_714 = ("10.2", "10", "9.8", "9.6", "9.4")
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release of ROCm with the driver of its day.
+
+    ``driver`` is the driver's own release, which its repository is called after, ``module`` what the versions of its
+    kernel module begin with (empty where nobody knows), ``oldest`` the oldest module that this ROCm works with,
+    ``systems`` are tags, ``el`` the directories of RHEL in the driver's repository.
+    """
+
+    rocm: str
+    driver: str
+    module: str
+    oldest: str
+    systems: tuple[str, ...]
+    el: tuple[str, ...]
+
+    @property
+    def layout(self) -> str:
+        """How the repository of its user space is laid out."""
+        version = version_key(self.rocm)
+        return CORE if version >= (10,) else THEROCK if version >= (7, 13) else CLASSIC
+
+    @property
+    def short(self) -> str:
+        """ROCm's first two numbers, which the names of the newer packages have in them: 10.0 of 10.0.0."""
+        return ".".join(self.rocm.split(".")[:2])
+
+    @property
+    def code(self) -> str:
+        """What stands for the driver's release in the versions of its Debian packages: 31500000 for 31.50."""
+        return code_of(self.driver)
+
+
+# UNCONFIRMED: every `oldest`, by AMD's rule that driver and user space work together within a year of each other; and
+# the systems and directories of 10.0.0, taken from 7.14.0. The repository of driver 30.30.2 was announced with ROCm
+# 7.2.2 and never filled, so that has the next one. Modules of 31.20 to 31.40 were seen as 6.19.
+_KNOWN = (
+    Release("6.4.0", "6.4", "6.12.12", "6.8.5", _FIRST, ("9.5", "9.4")),
+    Release("6.4.1", "6.4.1", "6.12.12", "6.8.5", _FIRST, ("9.6", "9.5", "9.4")),
+    Release("6.4.2", "6.4.2", "6.12.12", "6.8.5", _FIRST, ("9.6", "9.4")),
+    Release("6.4.3", "6.4.3", "6.12.12", "6.8.5", _FIRST, ("9.6", "9.4")),
+    Release("6.4.4", "6.4.4", "6.12.12", "6.8.5", _FIRST, ("9.6", "9.4")),
+    Release("7.0.0", "30.10", "6.14.14", "6.10.5", _FIRST, _EL_70),
+    Release("7.0.1", "30.10.1", "6.14.14", "6.10.5", _FIRST, _EL_70),
+    Release("7.0.2", "30.10.2", "6.14.14", "6.10.5", _SECOND, ("10", *_EL_70)),
+    Release("7.1.0", "30.20", "6.16.6", "6.12.12", _SECOND, ("10.1", "10", "9.7", *_EL_70)),
+    Release("7.1.1", "30.20.1", "6.16.6", "6.12.12", _SECOND, ("10.1", "10", "9.7", *_EL_70)),
+    Release("7.2.0", "30.30", "6.16.13", "6.12.12", _SECOND, _EL_72),
+    Release("7.2.1", "30.30.1", "6.16.13", "6.12.12", _SECOND, _EL_72),
+    Release("7.2.2", "30.30.3", "6.16.13", "6.12.12", _SECOND, _EL_72),
+    Release("7.2.3", "30.30.3", "6.16.13", "6.12.12", _SECOND, _EL_72),
+    Release("7.2.4", "30.30.4", "6.16.13", "6.12.12", _SECOND, _EL_72),
+    Release("7.13.0", "31.30", "6.19", "6.14.14", _ALL, _EL_72),
+    Release("7.14.0", "31.40.1", "6.19", "6.14.14", _ALL, _EL_714),
+    Release("10.0.0", "31.50", "7.1.3", "6.14.14", _ALL, _EL_714),
+)
+RELEASES = {release.rocm: release for release in _KNOWN}
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a generation of chips needs at least: ROCm, the driver's module, a kernel whose own driver knows it."""
+
+    rocm: str
+    module: str
+    kernel: str
+
+
+# The first two columns of gfx950 and gfx115x are the vendor's (MI350 from ROCm 7.0, Ryzen AI from 7.0.2). UNCONFIRMED:
+# gfx120x, every kernel, and modules by the driver of ROCm's day. Chips that are not here are older than all of these.
+NEEDS = {
+    "gfx950": Need("7.0.0", "6.14.14", "6.14"),
+    "gfx1150": Need("7.0.2", "6.14.14", "6.11"),
+    "gfx1151": Need("7.0.2", "6.14.14", "6.14"),
+    "gfx1200": Need("6.4.1", "6.12.12", "6.12"),
+    "gfx1201": Need("6.4.1", "6.12.12", "6.12"),
+}
+
+
+def release_of(rocm: str, driver: str = "") -> Release:
+    """Return what is known of a release of ROCm (10.0.0, or 7.2 for 7.2.0).
+
+    ``driver`` is what the release file names for it and counts more than the table. Raises StackError for a release
+    that neither knows.
+    """
+    full = f"{rocm}.0" if re.fullmatch(r"\d+\.\d+", rocm) else rocm
+    known = RELEASES.get(full)
+    if known is not None and driver in ("", known.driver):
+        return known
+    if driver:
+        same = [release for release in _KNOWN if release.driver == driver]
+        module = same[0].module if same else ""
+        older = [release for release in _KNOWN if version_key(release.rocm) <= version_key(full)] or [_KNOWN[0]]
+        return Release(full, driver, module, older[-1].oldest, older[-1].systems, older[-1].el)
+    raise StackError(
+        f"which driver belongs to ROCm {rocm} is not known here; known are {', '.join(RELEASES)}; correct "
+        "rocm_version, or name the driver as amdgpu in the release file"
+    )
+
+
+def code_of(driver: str) -> str:
+    """Return what stands for a driver's release in the versions of its Debian packages.
+
+    Releases that share ROCm's number have five digits there (60404), the others eight (30200100).
+    """
+    numbers = [*version_key(driver), 0, 0, 0]
+    return f"{numbers[0]}{numbers[1]:02d}{numbers[2]:02d}{'00' if numbers[0] >= 30 else ''}"
+
+
+def system_of(host: Host, release: Release) -> System:
+    """Return an operating system in AMD's words. Raises StackError where the release does not support it."""
+    like = host.distribution in RHEL_LIKE
+    system = SYSTEMS.get(("rhel", host.major) if like else (host.distribution, host.version))
+    if system is None or system.tag not in release.systems:
+        supported = ", ".join(TITLES[tag] for tag in release.systems)
+        raise StackError(
+            f"{host.title} is not supported by AMD's driver {release.driver} (ROCm {release.rocm}); supported are "
+            f"{supported}" + ("; choose a newer rocm_version" if system else "")
+        )
+    if host.architecture != ARCHITECTURE:
+        raise StackError(f"AMD has no driver for {host.architecture}; expected {ARCHITECTURE}")
+    return system
+
+
+def el_directory(host: Host, release: Release) -> str:
+    """Return the driver's directory for a RHEL: of its version, else of the newest that is not newer than it.
+
+    A system that names no minor version (CentOS Stream) has the newest. Of 10.0 the directory is called 10.
+    """
+    asked = "10" if host.version == "10.0" else host.version
+    of_major = [name for name in release.el if name.split(".")[0] == host.major]
+    if not of_major:
+        raise StackError(
+            f"AMD's driver {release.driver} has no repository for {host.title}; choose another rocm_version"
+        )
+    if host.version == host.major:
+        return of_major[0]
+    if asked in of_major:
+        return asked
+    older = [name for name in of_major if version_key(name) <= version_key(host.version)]
+    return older[0] if older else of_major[-1]

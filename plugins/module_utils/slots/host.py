@@ -1,0 +1,389 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an instance is made of on this host, and the slots in which its states are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import time
+from typing import Any, Callable, Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
+    DIGEST,
+    GOOD,
+    PREVIOUS,
+    Entry,
+    Image,
+    Slot,
+    SlotError,
+    State,
+    document,
+    files_of_kind,
+    launch_of,
+    link_of,
+    parse,
+    slots_of,
+    surplus,
+    utc,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
+    CONFIG_DIR,
+    QUADLET,
+    STATE_DIR,
+    TEMPLATE,
+    UNIT,
+    quadlet_path,
+    unit_path,
+)
+
+# What the id of an image is, by the engine's command and the image's name; empty where it is not in the store.
+ImageId = Callable[[str, str], str]
+
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
+
+class Host:
+    """The files of this host below ``root``."""
+
+    def __init__(self, root: str, image_id: ImageId) -> None:
+        self.root, self.image_id = root.rstrip("/"), image_id
+
+    def at(self, path: str) -> str:
+        """Return where a path of the host lies."""
+        return self.root + path
+
+    def names(self) -> list[str]:
+        """Return the instances that have files or slots here, sorted."""
+        config = [name[: -len(".yaml")] for name in listed(self.at(CONFIG_DIR)) if name.endswith(".yaml")]
+        kept = [name for name in listed(self.at(STATE_DIR)) if os.path.isdir(self.at(slots_of(name)))]
+        return sorted({*config, *kept})
+
+    def kind(self, name: str) -> str:
+        """Return the kind of unit that systemd has: an instance's own file there goes before that of all."""
+        if os.path.exists(self.at(unit_path(name))):
+            return UNIT
+        return QUADLET if os.path.exists(self.at(quadlet_path(name))) else TEMPLATE
+
+    def is_installed(self, name: str) -> bool:
+        """Return whether the instance is there: by this file the role knows."""
+        return os.path.exists(self.at(f"{CONFIG_DIR}/{name}.yaml"))
+
+    def state(self, name: str) -> State:
+        """Return what is installed, as far as it is there."""
+        kind = self.kind(name)
+        found = {entry["path"]: self._read(entry["path"]) for entry in files_of_kind(name, kind)}
+        texts = {path: read[1].decode(errors="replace") for path, read in found.items() if read}
+        launch = launch_of(name, kind, texts)
+        image = None
+        if launch.ref:
+            image = Image(launch.ref, self.image_id(launch.engine, launch.ref), launch.engine)
+        files = tuple(read[0] for _path, read in sorted(found.items()) if read)
+        return State(kind, files, readlink(self.at(link_of(name))), image, launch.venv)
+
+    def missing(self, name: str, state: State) -> list[str]:
+        """Return the paths that a whole instance has and this one has not."""
+        there = {entry.path for entry in state.files}
+        gone = [entry["path"] for entry in files_of_kind(name, state.kind) if entry["path"] not in there]
+        return gone + ([] if state.model else [link_of(name)])
+
+    def changed(self, name: str, state: State) -> tuple[float, str]:
+        """Return when the newest file or link of an installed state was last touched, and which that is."""
+        newest = (0.0, "")
+        for path in [*(entry.path for entry in state.files), link_of(name)]:
+            with contextlib.suppress(OSError):
+                newest = max(newest, (os.lstat(self.at(path)).st_ctime, path))
+        return newest
+
+    def entry(self, path: str) -> Entry | None:
+        """Return what lies at a path, None where nothing does."""
+        read = self._read(path)
+        return read[0] if read else None
+
+    def _read(self, path: str) -> tuple[Entry, bytes] | None:
+        try:
+            with open(self.at(path), "rb") as file:
+                content, seen = file.read(), os.fstat(file.fileno())
+        except FileNotFoundError:
+            return None
+        mode = f"{stat.S_IMODE(seen.st_mode):04o}"
+        return Entry(path, hashlib.sha256(content).hexdigest(), mode, seen.st_uid, seen.st_gid), content
+
+
+class Slots:
+    """The kept states of one instance."""
+
+    def __init__(self, host: Host, name: str) -> None:
+        self.host, self.name = host, name
+        self.directory = host.at(slots_of(name))
+
+    def link(self, which: str) -> str:
+        """Return the digest to which ``good`` or ``previous`` leads, empty where it leads to no slot."""
+        digest = readlink(os.path.join(self.directory, which))
+        return digest if DIGEST.match(digest) and os.path.isdir(os.path.join(self.directory, digest)) else ""
+
+    @property
+    def good(self) -> str:
+        """The digest of the last good state, empty where none was kept."""
+        return self.link(GOOD)
+
+    @property
+    def previous(self) -> str:
+        """The digest of the good state before, empty where there is none."""
+        digest = self.link(PREVIOUS)
+        return "" if digest == self.good else digest
+
+    def digests(self) -> list[str]:
+        """Return the names of all slots. What has another name is not finished."""
+        return [name for name in listed(self.directory) if DIGEST.match(name)]
+
+    def read(self, digest: str) -> Slot:
+        """Return a slot. Raises SlotError where slot.json cannot be used."""
+        try:
+            with open(os.path.join(self.directory, digest, "slot.json"), encoding="utf-8") as file:
+                return parse(file.read(), self.name, digest)
+        except FileNotFoundError as exc:
+            raise SlotError("slot.json is not there") from exc
+
+    def damage(self, slot: Slot) -> list[str]:
+        """Return what of a slot is not as it was kept."""
+        top = os.path.join(self.directory, slot.digest)
+        found = []
+        for entry in slot.state.files:
+            copy = f"{top}/files{entry.path}"
+            try:
+                with open(copy, "rb") as file:
+                    if hashlib.sha256(file.read()).hexdigest() != entry.sha256:
+                        found.append(f"{copy} has another sha256 than when it was kept")
+            except OSError as exc:
+                found.append(f"{copy}: {exc.strerror}")
+        if readlink(f"{top}/model") != slot.state.model:
+            found.append(f"{top}/model does not lead to {slot.state.model}")
+        return found
+
+    def whole(self, digest: str) -> Slot:
+        """Return a slot of which everything is as it was kept. Raises SlotError that names what is not."""
+        try:
+            slot = self.read(digest)
+            problems = self.damage(slot)
+        except SlotError as exc:
+            slot, problems = None, [f"{os.path.join(self.directory, digest)}: {exc}"]
+        if slot is None or problems:
+            raise SlotError(f"the slot {digest} is damaged: {'; '.join(problems)}")
+        return slot
+
+    def all(self) -> list[tuple[str, Slot | None, list[str]]]:
+        """Return every slot by its digest with what is wrong with it; no Slot where slot.json cannot be used."""
+        found: list[tuple[str, Slot | None, list[str]]] = []
+        for digest in self.digests():
+            try:
+                slot = self.read(digest)
+                found.append((digest, slot, self.damage(slot)))
+            except SlotError as exc:
+                found.append((digest, None, [str(exc)]))
+        return found
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Have the slots alone: two runs would mix up good and previous. Raises SlotError where another has them."""
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        os.chmod(self.directory, 0o700)
+        handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError as exc:
+            raise SlotError(f"another run is at work in {self.directory}; wait until it has ended") from exc
+        finally:
+            os.close(handle)
+
+    def keep(self, state: State, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> None:
+        """Make the installed state the good one, to be called with the lock. Raises SlotError, OSError."""
+        digest, good = state.digest, self.good
+        known = self._known(digest)
+        slot = Slot(
+            digest,
+            state,
+            plan or (known.plan if known else {}),
+            (known.record if known else {}) if record is None else record,
+            known.kept_at if known and good == digest else utc(time.time()),
+            # What was so when it was kept does not change with the weights' fate; what was only prepared was never
+            # looked at.
+            known.stamped if known and known.kept_at else self._is_stamped(state),
+        )
+        self._clear()
+        if known is None:
+            self._build(slot)
+        elif document(known) != document(slot):
+            self._write_document(slot)
+        if good != digest:
+            # In this order a run that ends in between leaves the old state as the good one.
+            if good:
+                self._point(PREVIOUS, good)
+            self._point(GOOD, digest)
+        for old in self._superfluous(most):
+            self._remove(old)
+
+    def add(self, slot: Slot, contents: Mapping[str, bytes]) -> None:
+        """Have a slot of a state that is not installed, to be called with the lock; neither good nor previous changes.
+
+        Raises SlotError, OSError.
+        """
+        self._clear()
+        if self._known(slot.digest) is None:
+            self._build(slot, contents)
+
+    def would_change(self, state: State, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> bool:
+        """Return whether keep would change a slot or a link."""
+        known = self._known(state.digest)
+        if known is None or self.good != state.digest or self._superfluous(most):
+            return True
+        return (plan or known.plan) != known.plan or (known.record if record is None else record) != known.record
+
+    def _superfluous(self, most: int) -> list[str]:
+        ages = {digest: slot.kept_at if slot else "" for digest, slot, _damage in self.all()}
+        return surplus(ages, self.good, self.previous, most)
+
+    def _known(self, digest: str) -> Slot | None:
+        try:
+            return self.whole(digest)
+        except SlotError:
+            return None
+
+    def _is_stamped(self, state: State) -> bool:
+        return os.path.exists(os.path.join(self.host.at(state.model), ".verified.json"))
+
+    def _clear(self) -> None:
+        """Remove what a run that was killed has left."""
+        for name in listed(self.directory):
+            if name.startswith("."):
+                path = os.path.join(self.directory, name)
+                if os.path.isdir(path) and not os.path.islink(path):
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
+
+    def _build(self, slot: Slot, contents: Mapping[str, bytes] | None = None) -> None:
+        """Make the slot beside the others; it has its name when all of it is on the disk.
+
+        ``contents`` are the files of a state that is not installed, by path.
+        """
+        partial, final = (os.path.join(self.directory, name) for name in (f".{slot.digest}.partial", slot.digest))
+        try:
+            os.mkdir(partial, 0o700)
+            for entry in slot.state.files:
+                copy = f"{partial}/files{entry.path}"
+                os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
+                content = self._installed(entry.path) if contents is None else contents[entry.path]
+                if hashlib.sha256(content).hexdigest() != entry.sha256:
+                    raise SlotError(f"{entry.path} has been changed by somebody meanwhile; run again")
+                write(copy, content, 0o600)
+            os.symlink(slot.state.model, f"{partial}/model")
+            write(f"{partial}/slot.json", document(slot).encode(), 0o600)
+            for parent, _directories, _names in os.walk(partial):
+                os.chmod(parent, 0o700)
+                sync(parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        if os.path.lexists(final):
+            # A damaged one of this name: a directory cannot be put in the place of another that is not empty.
+            os.rename(final, os.path.join(self.directory, f".{slot.digest}.damaged"))
+        os.rename(partial, final)
+        sync(self.directory)
+        self._clear()
+
+    def _installed(self, path: str) -> bytes:
+        with open(self.host.at(path), "rb") as file:
+            return file.read()
+
+    def _write_document(self, slot: Slot) -> None:
+        top = os.path.join(self.directory, slot.digest)
+        temporary = os.path.join(top, ".slot.json")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        try:
+            write(temporary, document(slot).encode(), 0o600)
+            os.rename(temporary, os.path.join(top, "slot.json"))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        sync(top)
+
+    def _point(self, which: str, digest: str) -> None:
+        put_link(digest, os.path.join(self.directory, which))
+
+    def _remove(self, digest: str) -> None:
+        doomed = os.path.join(self.directory, f".{digest}.removed")
+        os.rename(os.path.join(self.directory, digest), doomed)
+        shutil.rmtree(doomed)
+
+
+def put_link(target: str, path: str) -> None:
+    """Have a symlink at path, in one step."""
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f".{name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    os.symlink(target, temporary)
+    os.rename(temporary, path)
+    sync(directory)
+
+
+def write(path: str, content: bytes, mode: int) -> None:
+    """Write a new file that is on the disk when this returns."""
+    handle = os.open(path, _WRITE, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    # The umask may have taken bits away.
+    os.chmod(path, mode)
+
+
+def sync(directory: str) -> None:
+    """Have the names in a directory on the disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def readlink(path: str) -> str:
+    """Return where a symlink leads, empty where there is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def listed(directory: str) -> list[str]:
+    """Return the names in a directory, none where there is no such directory."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def turn_of(host: Host) -> dict[str, Any] | None:
+    """Return what a rollout has noted on this host, None where there is no note that can be read."""
+    try:
+        with open(host.at(f"{STATE_DIR}/rollout.json"), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def is_full(exc: OSError) -> bool:
+    """Return whether a disk or a quota is full."""
+    return exc.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,0 +1,307 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Going back to a kept state of an instance, with what is on this host alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from functools import partial
+from typing import Any, Callable, Iterable, Tuple
+
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import (
+    Host,
+    Slots,
+    is_full,
+    put_link,
+    readlink,
+    sync,
+    write,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
+    Image,
+    Slot,
+    SlotError,
+    State,
+    bare_id,
+    differences,
+    foreign_paths,
+    is_stale,
+    link_of,
+    seconds_of,
+    timestamp,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import QUADLET
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, stamped
+
+# Exit status, output and error output of a command.
+Answer = Tuple[int, str, str]
+
+_PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ExecMainStartTimestamp"
+
+
+class Engine:
+    """The container engines of this host, as far as slots ask them."""
+
+    def __init__(self, run: Callable[..., Answer]) -> None:
+        # Without this Ansible ends the module where the command is not there.
+        self._run = partial(run, handle_exceptions=False)
+        self.trouble = ""
+
+    def image_id(self, command: str, ref: str) -> str:
+        """Return the id of an image, empty where the store has none or cannot be asked (``trouble`` says why)."""
+        try:
+            rc, out, err = self._run([command, "image", "inspect", ref])
+        except OSError as exc:
+            self.trouble = f"{command} cannot be run: {exc.strerror}"
+            return ""
+        if rc:
+            self.trouble = f"{command} said: {err.strip()[-200:]}"
+            return ""
+        return str(json.loads(out)[0]["Id"])
+
+    def running(self, command: str, name: str) -> str:
+        """Return the id of the image that an instance's container was made from, empty where that cannot be told."""
+        try:
+            rc, out, _err = self._run([command, "inspect", "--format", "{{.Image}}", f"vllm-{name}"])
+        except OSError:
+            return ""
+        # By the same way as the other ids: a store may call one image by several.
+        return self.image_id(command, out.strip()) if rc == 0 and out.strip() else ""
+
+    def tag(self, image: Image) -> None:
+        """Give the image its name again. Raises SlotError."""
+        rc, out, err = self._run([image.engine, "tag", bare_id(image.id), image.ref])
+        if rc:
+            raise SlotError(f"{image.engine} tag {bare_id(image.id)} {image.ref}: {(err or out).strip()[-300:]}")
+
+
+class Service:
+    """The unit of an instance."""
+
+    def __init__(self, name: str, run: Callable[..., Answer]) -> None:
+        self.unit, self._run = f"vllm@{name}.service", partial(run, handle_exceptions=False)
+        show = ["systemctl", "show", "--no-pager", "--timestamp=us+utc", f"--property={_PROPERTIES}", "--", self.unit]
+        try:
+            rc, out, err = self._run(show)
+        except OSError:
+            # No systemd, no process of it.
+            rc, out, err = 0, "", ""
+        if rc:
+            raise SlotError(f"systemctl show {self.unit}: {(err or out).strip()}")
+        self._seen = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs or is on its way up."""
+        return self._seen.get("ActiveState") in ("active", "activating", "reloading") and not self._between()
+
+    @property
+    def words(self) -> str:
+        """Its state in words."""
+        return f"{self._seen.get('ActiveState') or 'unknown'} ({self._seen.get('SubState') or 'unknown'})"
+
+    @property
+    def started(self) -> float | None:
+        """When its process was started, None where there is none."""
+        return timestamp(self._seen.get("ExecMainStartTimestamp", "")) if self._has_process() else None
+
+    def stop(self) -> None:
+        """Stop it with the unit that started it, which lets requests finish. Raises SlotError where that fails."""
+        if self._seen.get("LoadState") == "loaded":
+            self._do("stop", self.unit)
+
+    def disable(self) -> None:
+        """Take it from the boot; nothing where its unit is not there."""
+        self._run(["systemctl", "disable", "--quiet", self.unit])
+
+    def reload(self) -> None:
+        """Have systemd read its units."""
+        self._do("daemon-reload")
+
+    def start(self, enable: bool) -> None:
+        """Start it, now and at boot, however often it has failed before; its readiness is not waited for."""
+        if enable:
+            self._do("enable", "--quiet", self.unit)
+        self._run(["systemctl", "reset-failed", self.unit])
+        self._do("start", "--no-block", self.unit)
+
+    def _do(self, *words: str) -> None:
+        rc, out, err = self._run(["systemctl", *words])
+        if rc:
+            raise SlotError(f"systemctl {' '.join(words)}: {(err or out).strip()[-300:]}")
+
+    def _between(self) -> bool:
+        return self._seen.get("SubState") == "auto-restart"
+
+    def _has_process(self) -> bool:
+        return self._seen.get("MainPID", "0") != "0"
+
+
+def stale(host: Host, slots: Slots, state: State, service: Service, engine: Engine) -> bool:
+    """Return whether the unit runs with something else than what is installed."""
+    kept = next((slot for digest, slot, _damage in slots.all() if slot and digest == state.digest), None)
+    verified = seconds_of(kept.kept_at) if kept else None
+    if is_stale(service.started, host.changed(slots.name, state)[0], verified):
+        return True
+    if service.started is None or state.image is None or not state.image.id:
+        return False
+    running = engine.running(state.image.engine, slots.name)
+    return bool(running) and running != state.image.id
+
+
+def stale_ones(run: Callable[..., Answer], names: Iterable[str], root: str = "/") -> list[str]:
+    """Return the instances of this host that run with something else than what is installed. Raises SlotError."""
+    engine = Engine(run)
+    host = Host(root, engine.image_id)
+    return [name for name in names if stale(host, Slots(host, name), host.state(name), Service(name, run), engine)]
+
+
+def lacking(host: Host, slot: Slot) -> list[str]:
+    """Return what a slot needs and this host has not, each as a clause; nothing of it can be had without a download."""
+    state = slot.state
+    return [
+        *_weights_trouble(host, slot),
+        *_venv_trouble(host, state),
+        *_image_trouble(host, state),
+    ]
+
+
+def _weights_trouble(host: Host, slot: Slot) -> list[str]:
+    directory = host.at(slot.state.model)
+    advice = "let the role weights bring that revision"
+    for name in ["config.json", *([STAMP_NAME] if slot.stamped else [])]:
+        if not os.path.exists(os.path.join(directory, name)):
+            return [f"weights: {os.path.join(directory, name)} is not there; {advice}"]
+    if not slot.stamped:
+        return []
+    try:
+        with open(os.path.join(directory, STAMP_NAME), encoding="utf-8") as file:
+            files = stamped(json.load(file))
+    except (OSError, ValueError) as exc:
+        return [f"weights: {os.path.join(directory, STAMP_NAME)} cannot be read ({exc}); {advice}"]
+    wrong = [name for name, (seen, _sha256) in files.items() if _size(os.path.join(directory, name)) != seen.size]
+    return [f"weights: {', '.join(sorted(wrong))} of {directory} not there or incomplete; {advice}"] if wrong else []
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def _venv_trouble(host: Host, state: State) -> list[str]:
+    if not state.venv:
+        return []
+    python = f"{host.at(state.venv)}/bin/python"
+    if os.access(python, os.X_OK):
+        return []
+    return [f"environment: {python} is not there; set vllm_release back and run site.yml, which makes it again"]
+
+
+def _image_trouble(host: Host, state: State) -> list[str]:
+    image = state.image
+    if image is None or host.image_id(image.engine, image.ref) == image.id:
+        return []
+    if "@" not in image.ref and image.id and host.image_id(image.engine, image.id):
+        return []
+    return [
+        f"image: the store of {image.engine} has no {image.ref} with the id {image.id or '(none)'}; "
+        "pull or load it with the engine"
+    ]
+
+
+class Restore:
+    """The way back to a slot; ``plan`` says what it would change, ``run`` does it."""
+
+    def __init__(self, host: Host, slots: Slots, slot: Slot, service: Service, engine: Engine) -> None:
+        self.host, self.slots, self.slot, self.service, self.engine = host, slots, slot, service, engine
+        self.name = slots.name
+        self.before = host.state(self.name)
+        self.foreign = [path for path in foreign_paths(self.name, slot.state.kind) if os.path.lexists(host.at(path))]
+        # What several instances have may be right already, though this one had no part in it: a new copy would make the
+        # others look stale.
+        self.wrong = [entry for entry in slot.state.files if host.entry(entry.path) != entry]
+        right = {entry.path for entry in slot.state.files} - {entry.path for entry in self.wrong}
+        found = differences(self.name, self.before, slot.state)
+        self.differences = [path for path in found if path not in right]
+        # Remains of another kind of unit that systemd passes over, and that a state does not list.
+        self.differences += [path for path in self.foreign if path not in self.differences]
+        self.is_stale = stale(host, slots, self.before, service, engine)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to do: files to bring back, or a unit that does not run with them."""
+        return bool(self.differences) or self.is_stale or not self.service.is_up
+
+    def run(self) -> None:
+        """Go back. Raises SlotError and OSError; what fails before the stop has changed nothing."""
+        staged = self._stage()
+        try:
+            self.service.stop()
+            self._switch(staged)
+        finally:
+            self._forget(staged)
+        self.service.reload()
+        self.service.start(enable=self.slot.state.kind != QUADLET)
+
+    def _stage(self) -> dict[str, str]:
+        """Write what differs beside its place, so that a full disk is met before anything stops."""
+        staged: dict[str, str] = {}
+        try:
+            for entry in self.slot.state.files:
+                final = self.host.at(entry.path)
+                directory, name = os.path.split(final)
+                temporary = os.path.join(directory, f".{name}.restored")
+                # Of a run that was killed.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+                if entry not in self.wrong:
+                    continue
+                os.makedirs(directory, mode=0o755, exist_ok=True)
+                staged[final] = temporary
+                with open(f"{self.slots.directory}/{self.slot.digest}/files{entry.path}", "rb") as file:
+                    write(temporary, file.read(), 0o600)
+                os.chown(temporary, entry.uid, entry.gid)
+                os.chmod(temporary, int(entry.mode, 8))
+        except OSError as exc:
+            self._forget(staged)
+            what = "the disk is full; make room there" if is_full(exc) else "see what is wrong there"
+            raise SlotError(f"{exc.filename or ''}: {exc.strerror}: {what}. Nothing was changed") from exc
+        return staged
+
+    def _switch(self, staged: dict[str, str]) -> None:
+        state = self.slot.state
+        if self.before.kind not in (state.kind, QUADLET):
+            self.service.disable()
+        # Every unit is in its place before another kind's is gone: what is interrupted here is never without one.
+        for final, temporary in staged.items():
+            os.rename(temporary, final)
+            sync(os.path.dirname(final))
+        link = self.host.at(link_of(self.name))
+        if readlink(link) != state.model:
+            put_link(state.model, link)
+        for path in self.foreign:
+            os.unlink(self.host.at(path))
+            sync(os.path.dirname(self.host.at(path)))
+        if state.image and self.host.image_id(state.image.engine, state.image.ref) != state.image.id:
+            self.engine.tag(state.image)
+
+    def _forget(self, staged: dict[str, str]) -> None:
+        for temporary in staged.values():
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def describe(name: str, before: str, after: str, paths: list[str]) -> dict[str, Any]:
+    """Return a diff that names files and shows nothing of them."""
+    lines = "".join(f"differs: {path}\n" for path in paths)
+    return {
+        "before_header": name,
+        "after_header": name,
+        "before": f"{before or '(none)'}\n{lines}",
+        "after": f"{after}\n",
+    }

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A state that is to come, prepared on its host as a slot: to change to it takes as long as to go back to one."""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import pwd
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
+    Entry,
+    Image,
+    Slot,
+    SlotError,
+    State,
+    launch_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
+    QUADLET,
+    TEMPLATE,
+    UNIT,
+    quadlet_path,
+    unit_path,
+)
+
+
+def stage(
+    host: Host,
+    name: str,
+    files: Sequence[Mapping[str, Any]],
+    contents: Mapping[str, str],
+    model: str,
+    make: bool = True,
+) -> str:
+    """Return the digest of the slot of an instance's wanted files, which is there afterwards where ``make`` says so.
+
+    ``files`` have ``path``, ``mode``, ``owner`` and ``group``, ``contents`` their texts by path; ``model`` is where the
+    link to the weights is to lead. Raises SlotError, OSError.
+    """
+    entries = tuple(sorted((_entry(file, contents[file["path"]]) for file in files), key=lambda entry: entry.path))
+    kind = _kind(name, {entry.path for entry in entries})
+    launch = launch_of(name, kind, contents)
+    image = Image(launch.ref, host.image_id(launch.engine, launch.ref), launch.engine) if launch.ref else None
+    slot = Slot("", State(kind, entries, model, image, launch.venv))
+    slots = Slots(host, name)
+    digest = slot.state.digest
+    if make:
+        with slots.locked():
+            slots.add(Slot(digest, slot.state), {path: text.encode() for path, text in contents.items()})
+    return digest
+
+
+def _entry(file: Mapping[str, Any], text: str) -> Entry:
+    try:
+        uid, gid = pwd.getpwnam(file["owner"]).pw_uid, grp.getgrnam(file["group"]).gr_gid
+    except KeyError as exc:
+        raise SlotError(f"{file['path']} is to belong to {file['owner']}:{file['group']}: {exc.args[0]}") from exc
+    return Entry(file["path"], hashlib.sha256(text.encode()).hexdigest(), f"{int(file['mode'], 8):04o}", uid, gid)
+
+
+def _kind(name: str, paths: set[str]) -> str:
+    if quadlet_path(name) in paths:
+        return QUADLET
+    return UNIT if unit_path(name) in paths else TEMPLATE

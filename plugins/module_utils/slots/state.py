@@ -1,0 +1,273 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What makes up the state of an instance, what it is called when it is kept, and which states stay. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Iterable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
+    QUADLET,
+    STATE_DIR,
+    TEMPLATE,
+    UNIT,
+    instance_files,
+)
+
+SCHEMA = 1
+GOOD, PREVIOUS = "good", "previous"
+DIGEST = re.compile(r"[0-9a-f]{16}\Z", re.ASCII)
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z", re.ASCII)
+
+# What of a plan is shown beside its arguments and environment.
+SHOWN = ("release", "vllm_version", "model", "revision", "image", "runtime")
+
+# A plan and settings that give each kind of unit: the list of files has one author.
+_KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    TEMPLATE: ("venv", {}),
+    UNIT: ("container", {"engine": "docker"}),
+    QUADLET: ("container", {"engine": "podman", "quadlet": True}),
+}
+# Words of an engine's `run` that have no value after them, see run_words.
+_BARE = {"--rm", "--init", "--replace", "--read-only"}
+
+
+class SlotError(ValueError):
+    """A state cannot be kept or brought back; the message is the whole sentence but for host and instance."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of a state: its path on the host, what is in it, and whose it is."""
+
+    path: str
+    sha256: str
+    mode: str
+    uid: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Image:
+    """The image of an instance: the name that its files have, its id in the store (empty: not there), the command."""
+
+    ref: str
+    id: str
+    engine: str
+
+
+@dataclass(frozen=True)
+class State:
+    """All that decides what an instance serves: its files, its link to the weights, the image behind a name."""
+
+    kind: str
+    files: tuple[Entry, ...]
+    model: str
+    image: Image | None = None
+    venv: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The name of this state; the same state has the same name on every host with the same numbers of users."""
+        parts = [[entry.path, entry.sha256, entry.mode, entry.uid, entry.gid] for entry in self.files]
+        image = bare_id(self.image.id) if self.image else ""
+        return hashlib.sha256(json.dumps([sorted(parts), self.model, image]).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A state that was kept, with what is known of it."""
+
+    digest: str
+    state: State
+    plan: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    kept_at: str = ""
+    # Whether the weights had the stamp of the role weights.
+    stamped: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what people are shown of it."""
+        return {"digest": self.digest, "plan": self.plan, "record": self.record, "kept_at": self.kept_at}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the files of an instance say of how vLLM is reached: an environment, or an image and the engine."""
+
+    venv: str = ""
+    ref: str = ""
+    engine: str = ""
+
+
+def shown(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return of a plan what is kept with a slot and compared in reports; no secrets are in a plan."""
+    return {**{key: plan.get(key) for key in SHOWN}, "args": plan.get("args") or {}, "env": plan.get("env") or {}}
+
+
+def files_of_kind(name: str, kind: str) -> list[dict[str, Any]]:
+    """Return the files of an instance with this kind of unit, as instance_files does."""
+    runtime, settings = _KINDS[kind]
+    return instance_files({"instance": name, "runtime": runtime}, {"user": "", **settings})
+
+
+def foreign_paths(name: str, kind: str) -> list[str]:
+    """Return the paths of the instance's own files that an instance with this kind of unit does not have."""
+    own = {entry["path"] for entry in files_of_kind(name, kind)}
+    others = [entry for other in _KINDS for entry in files_of_kind(name, other)]
+    return sorted({entry["path"] for entry in others if not entry["shared"]} - own)
+
+
+def link_of(name: str) -> str:
+    """Return the place of an instance's symlink to its weights."""
+    return f"{STATE_DIR}/{name}/model"
+
+
+def slots_of(name: str) -> str:
+    """Return the directory of an instance's slots."""
+    return f"{STATE_DIR}/{name}/slots"
+
+
+def launch_of(name: str, kind: str, texts: Mapping[str, str]) -> Launch:
+    """Return how vLLM is reached, read from the texts of an instance's files by their paths."""
+    if kind == QUADLET:
+        text = next((text for path, text in texts.items() if path.endswith(".container")), "")
+        found = re.search(r"^Image=(.+)$", text, re.MULTILINE)
+        return Launch(ref=found[1].strip() if found else "", engine="podman")
+    words = _words(texts.get(f"{STATE_DIR}/{name}/serve", ""))
+    if not words:
+        return Launch()
+    if kind == TEMPLATE:
+        return Launch(venv=words[0].rpartition("/bin/")[0])
+    position = 2
+    while position < len(words) and words[position].startswith("--"):
+        position += 1 if words[position] in _BARE else 2
+    return Launch(ref=words[position] if position < len(words) else "", engine=words[0])
+
+
+def _words(script: str) -> list[str]:
+    """Return the words after `exec` of a script that the role has written."""
+    _before, found, command = script.replace("\\\n", " ").partition("\nexec ")
+    try:
+        return shlex.split(command) if found else []
+    except ValueError:
+        return []
+
+
+def bare_id(identity: str) -> str:
+    """Return an image's id as podman writes it; docker puts the algorithm before it."""
+    return identity.rpartition(":")[2]
+
+
+def document(slot: Slot) -> str:
+    """Return the text of slot.json."""
+    state = slot.state
+    content = {
+        "schema": SCHEMA,
+        **slot.as_dict(),
+        "kind": state.kind,
+        "model": state.model,
+        "stamped": slot.stamped,
+        "venv": state.venv,
+        "image": asdict(state.image) if state.image else None,
+        "files": {entry.path: {k: v for k, v in asdict(entry).items() if k != "path"} for entry in state.files},
+    }
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def parse(text: str, name: str, digest: str) -> Slot:
+    """Return the slot of an instance that a slot.json describes. Raises SlotError where it describes none."""
+    try:
+        found = json.loads(text)
+        if found["schema"] != SCHEMA:
+            raise SlotError(f"slot.json has the form {found['schema']}, expected {SCHEMA}")
+        files = tuple(Entry(path, **entry) for path, entry in sorted(found["files"].items()))
+        image = Image(**found["image"]) if found["image"] else None
+        state = State(found["kind"], files, found["model"], image, found["venv"])
+        known = {entry["path"] for entry in files_of_kind(name, state.kind)}
+        slot = Slot(
+            digest, state, dict(found["plan"]), dict(found["record"]), str(found["kept_at"]), bool(found["stamped"])
+        )
+    except SlotError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise SlotError(f"slot.json cannot be read ({exc})") from exc
+    if state.digest != digest or {entry.path for entry in files} - known:
+        raise SlotError("slot.json is not what was written when it was kept")
+    return slot
+
+
+def choose(wanted: str, good: str, previous: str, there: Iterable[str]) -> str:
+    """Return the digest of the state to go back to. Raises SlotError where there is none."""
+    known = sorted(there)
+    if wanted in (GOOD, PREVIOUS):
+        found = good if wanted == GOOD else previous
+        if found:
+            return found
+        kept = f"kept is only the good one, {good}" if good else "nothing was kept yet"
+        raise SlotError(
+            f"there is no {wanted} slot to go back to: {kept}. A state is kept when it has served in a run of "
+            "site.yml or of a rollout"
+        )
+    if wanted in known:
+        return wanted
+    raise SlotError(f"there is no slot {wanted}; there are: {', '.join(known) or 'none'}")
+
+
+def surplus(kept_at: Mapping[str, str], good: str, previous: str, keep: int) -> list[str]:
+    """Return the digests of the slots that go: the oldest beyond ``keep``, never the good one or the one before."""
+    ranked = sorted(kept_at, key=lambda digest: (digest in (good, previous), kept_at[digest], digest), reverse=True)
+    return sorted(digest for digest in ranked[max(keep, 1) :] if digest not in (good, previous))
+
+
+def is_stale(started: float | None, changed: float, verified: float | None) -> bool:
+    """Return whether a process runs with other files than lie there.
+
+    ``started``: when it was started, None where nothing runs. ``changed``: when the newest of the files was last
+    touched. ``verified``: when the very state that is installed was kept, None where another one or none was: what
+    ran then has run with these files, whoever has touched them since.
+    """
+    if started is None or started >= changed:
+        return False
+    return verified is None or started >= verified
+
+
+def differences(name: str, before: State, after: State) -> list[str]:
+    """Return the paths, and the image, in which two states of an instance differ; nothing of their contents."""
+    old, new = ({entry.path: entry for entry in state.files} for state in (before, after))
+    found = sorted(path for path in {*old, *new} if old.get(path) != new.get(path))
+    if before.model != after.model:
+        found.append(link_of(name))
+    ids = [bare_id(state.image.id) if state.image else "" for state in (before, after)]
+    if ids[0] != ids[1]:
+        found += sorted({f"image {state.image.ref}" for state in (before, after) if state.image})
+    return found
+
+
+def timestamp(text: str) -> float | None:
+    """Return the seconds since 1970 of systemd's ``us+utc`` form, None where it names no time."""
+    found = re.search(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC", text)
+    if found is None:
+        return None
+    form = "%Y-%m-%d %H:%M:%S.%f" if "." in found[1] else "%Y-%m-%d %H:%M:%S"
+    return datetime.strptime(found[1], form).replace(tzinfo=timezone.utc).timestamp()
+
+
+def utc(seconds: float) -> str:
+    """Return a time as people and slot.json have it."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the seconds since 1970 of what ``utc`` wrote, None for anything else."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,249 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A file on its way: the partial file beside it, hashed while it grows and published by rename once it is right."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import io
+import os
+import stat
+from typing import NamedTuple
+
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, shown
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Job
+
+CHUNK = 1024 * 1024
+# Bytes after which the kernel is told to write them to the disk.
+WRITE_OUT = 32 * CHUNK
+# linux/fs.h
+SYNC_FILE_RANGE_WRITE = 2
+_LIBC = ctypes.CDLL(None)
+
+
+class TargetError(FetchError):
+    """A file cannot be written here, wherever it comes from: no other source would do better."""
+
+
+class Wanted(NamedTuple):
+    """A file to fetch: from where, to where, its bytes and its sha256 in hex."""
+
+    location: str
+    dest: str
+    size: int
+    sha256: str
+
+
+class Growing:
+    """A file on its way: its partial file, opened when its turn comes and published as soon as it is right."""
+
+    def __init__(self, file: Wanted) -> None:
+        self.file = file
+        self._path = file.dest + ".partial"
+        found = _length_of(self._path)
+        # One that is too long is of another file.
+        self._found = found if found <= file.size else 0
+        self._partial: _Partial | None = None
+        self._ended = False
+        self.job = Job(file.location, file.size, self, done=self.end)
+
+    def __enter__(self) -> Growing:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._partial:
+            self._partial.close()
+
+    @property
+    def length(self) -> int:
+        """The bytes that are there."""
+        return self._partial.length if self._partial else self._found
+
+    def append(self, chunk: memoryview) -> None:
+        """Write and hash. Raises TargetError."""
+        self._opened().append(chunk)
+
+    def restart(self) -> None:
+        """Forget what is there."""
+        self._opened().restart()
+
+    def end(self) -> None:
+        """Publish a file that is right. Raises FetchError for a wrong one, unless an earlier run had begun it."""
+        if self._ended or self.length < self.file.size:
+            return
+        partial = self._opened()
+        found, expected = partial.sha256, self.file.sha256
+        if found == expected:
+            self._ended = True
+            partial.publish(self.file.dest)
+        elif not self._found:
+            partial.discard()
+            raise FetchError(
+                f"{shown(self.file.location)}: found sha256 {found}, expected {expected}: "
+                "it is not the file that is wanted"
+            )
+
+    def begin_again(self) -> bool:
+        """Return whether the file is wrong because of what lay there before; then that is forgotten."""
+        if self._ended:
+            return False
+        self.restart()
+        self._found = 0
+        self.job = Job(self.file.location, self.file.size, self, done=self.end)
+        return True
+
+    def _opened(self) -> _Partial:
+        if self._partial is None:
+            self._partial = _Partial(self._path)
+            if not self._found:
+                self._partial.restart()
+            if self._partial.length != self._found:
+                if not self._partial.length:
+                    # The other one has published its file; this is a new one.
+                    self._partial.discard()
+                raise TargetError(f"{self._path}: another process has written it; run again")
+        return self._partial
+
+
+def _length_of(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0
+    except OSError as exc:
+        raise TargetError(f"{path}: cannot be written: {exc.strerror}") from exc
+
+
+class _Partial:
+    """The partial file beside a destination, locked for this process, with the hash of what it holds."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.length = 0
+        self._hash = hashlib.sha256()
+        try:
+            self._file = self._open_locked()
+            for chunk in iter(lambda: self._file.read(CHUNK), b""):
+                self._count(chunk)
+            # Up to where the disk has been told to write.
+            self._begun = self.length
+        except OSError as exc:
+            raise self._error(exc) from exc
+
+    def close(self) -> None:
+        """Close the file and let go of its lock. Raises FetchError."""
+        try:
+            self._file.close()
+        except OSError as exc:
+            raise self._error(exc) from exc
+
+    @property
+    def sha256(self) -> str:
+        """Of the bytes written so far, in hex."""
+        return self._hash.hexdigest()
+
+    def append(self, chunk: memoryview) -> None:
+        """Write and hash. Raises TargetError when the file system refuses."""
+        while chunk:
+            try:
+                # A disk that fills up takes less than all of it before it refuses.
+                written = self._file.write(chunk)
+            except OSError as exc:
+                raise self._error(exc) from exc
+            self._count(chunk[:written])
+            chunk = chunk[written:]
+        if self.length - self._begun >= WRITE_OUT:
+            _begin_to_write(self._file.fileno(), self._begun, self.length - self._begun)
+            self._begun = self.length
+
+    def restart(self) -> None:
+        """Forget what is there."""
+        if not self.length:
+            return
+        self._file.seek(0)
+        self._file.truncate()
+        self.length = self._begun = 0
+        self._hash = hashlib.sha256()
+
+    def discard(self) -> None:
+        """Remove the file."""
+        os.unlink(self.path)
+
+    def publish(self, dest: str) -> None:
+        """Rename the file to ``dest``, complete and readable for all, and close it. Raises TargetError."""
+        try:
+            os.fchmod(self._file.fileno(), 0o644)
+            os.fsync(self._file.fileno())
+            os.replace(self.path, dest)
+            self._file.close()
+        except OSError as exc:
+            raise self._error(exc) from exc
+
+    def _open_locked(self) -> io.FileIO:
+        while True:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(self.path, flags, 0o600)
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+                os.close(descriptor)
+                raise OSError(errno.ELOOP, "")
+            # Without a buffer: what is written here is large, or a whole file.
+            file = io.FileIO(descriptor, "r+")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Another process may have published or removed it between the two calls.
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(found, os.stat(self.path)):
+                        return file
+            except OSError:
+                file.close()
+                raise
+            file.close()
+
+    def _count(self, chunk: bytes | memoryview) -> None:
+        self._hash.update(chunk)
+        self.length += len(chunk)
+
+    def _error(self, exc: OSError) -> TargetError:
+        if exc.errno == errno.EWOULDBLOCK:
+            return TargetError(f"{self.path}: another process is writing it; wait for that one, then run again")
+        if exc.errno in (errno.ELOOP, errno.EISDIR):
+            return TargetError(
+                f"{self.path}: it is not a regular file with one name; see who put it there and remove it"
+            )
+        return TargetError(f"{self.path}: cannot be written: {exc.strerror or exc}")
+
+
+def _begin_to_write(descriptor: int, first: int, length: int) -> None:
+    """Let the kernel write what was appended while more comes, so that fsync has little left to wait for."""
+    with contextlib.suppress(AttributeError):
+        # Best effort, without a look at its result: fsync is what says whether the bytes are on the disk.
+        _LIBC.sync_file_range(descriptor, ctypes.c_int64(first), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
+
+
+def sync_directory(path: str) -> None:
+    """Make the renames within a directory last."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(path: str, top: str) -> None:
+    """Make a directory and those between it and ``top``, which is there. Raises TargetError, for links too."""
+    place = top
+    for name in os.path.relpath(path, top).split(os.sep):
+        place = os.path.join(place, name)
+        try:
+            os.mkdir(place)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(place).st_mode):
+                raise TargetError(f"{place}: it is not a directory; see who put it there and remove it") from None
+        except OSError as exc:
+            raise TargetError(f"{place}: cannot be made: {exc.strerror}") from exc

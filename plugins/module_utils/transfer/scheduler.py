@@ -1,0 +1,367 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fetch many files at once, each in ranged parts over several connections, hashed while they are written.
+
+A part is fetched into memory. What is next in its file is hashed and appended as it comes, so that a partial file is
+always the true beginning of its file, an interruption loses the parts in flight at most, and nothing is read twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Callable, Protocol, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
+    FetchError,
+    TransferError,
+    shown,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.cpu_headroom import STEP, Load, processors
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.publishers import Ends
+
+MEBIBYTE = 1024 * 1024
+# Files that are ended at once: the disk takes what they wait for together.
+ENDS = 8
+# Bytes for which a connection is begun at once: what is less is over sooner than threads that get in each other's way.
+WORTH = 64 * MEBIBYTE
+
+
+class Target(Protocol):
+    """A file that grows: how long it is, and what comes next."""
+
+    @property
+    def length(self) -> int: ...
+
+    def append(self, chunk: memoryview) -> None: ...
+
+    def restart(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fetching is spread: connections, bytes of a part, attempts without progress, seconds between them, a limit.
+
+    Memory is taken for ``2 * connections`` parts at most. ``limit`` is in bytes per second for all, 0 for none.
+    With ``elsewhere`` there is another source, so that one that stalls on all connections is left at once.
+    """
+
+    connections: int = 8
+    part: int = 8 * MEBIBYTE
+    attempts: int = 4
+    backoff: float = 1.0
+    limit: int = 0
+    elsewhere: bool = False
+
+
+class Stream(Protocol):
+    """What one thread reads from: an opened server or disk."""
+
+    def fill(self, part: Part, came: Callable[[int], None]) -> None:
+        """Fill the buffer of a part from ``part.got`` on, tell of each piece. Raises FetchError or TransferError."""
+
+    def pour(self, part: Part, came: Callable[[int], None]) -> None:
+        """Append the whole file, which its source cannot give in parts. Raises FetchError or TransferError."""
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Job:
+    """One file: its address, its whole size, and where it grows. The rest is kept by the fetch."""
+
+    location: str
+    size: int
+    target: Target
+    done: Callable[[], None] = lambda: None
+    # What its source has said: where it really is, which version it has, whether it gives parts.
+    resolved: str = ""
+    version: str = ""
+    whole: bool = False
+    handed: int = 0
+    active: int = 0
+    # Those that are handed out or wait to be appended, in their order.
+    parts: deque[Part] = field(default_factory=deque)
+    writing: bool = False
+    # Whether the threads were told that others may ask for parts of it.
+    shared: bool = False
+
+
+@dataclass
+class Part:
+    """A piece of a job: where it begins, its bytes, and how many of them have come and how many were appended."""
+
+    job: Job
+    offset: int
+    length: int
+    buffer: mmap.mmap
+    got: int = 0
+    written: int = 0
+
+
+class Fetch:
+    """Several threads over a list of jobs. ``open_stream`` makes each thread's own stream.
+
+    How far it is can be read at any time: ``files`` and ``size`` (bytes) of all, ``had`` bytes that lay there before,
+    ``transferred`` bytes since, ``files_done``.
+    """
+
+    def __init__(self, jobs: Sequence[Job], open_stream: Callable[[], Stream], pace: Pace) -> None:
+        self._pace = pace
+        self._open_stream = open_stream
+        self._waiting: deque[Job] = deque(job for job in jobs if job.target.length < job.size)
+        self._open: list[Job] = []
+        self._buffers: list[mmap.mmap] = []
+        self._buffers_left = 2 * pace.connections
+        self._threads = 0
+        self._ends, self._ending = Ends(ENDS), 0
+        self._lock = threading.Condition()
+        self._failure: BaseException | None = None
+        self._limit = _Limit(pace.limit)
+        for job in jobs:
+            job.handed = job.target.length
+        self.files, self.size = len(jobs), sum(job.size for job in jobs)
+        self.had = sum(job.handed for job in jobs)
+        self.transferred = 0
+        self.files_done = len(jobs) - len(self._waiting)
+
+    def run(self) -> int:
+        """Fetch all; return the bytes that came. Raises the first error, with every partial file kept.
+
+        A file that is long enough already is not looked at: whoever made the job has to.
+        """
+        load = Load()
+        threads = [self._begin() for _number in range(self._first())]
+        # It may grow meanwhile.
+        for thread in threads:
+            # Not one long wait: a signal ends it.
+            while thread.is_alive():
+                can_grow = self._threads < self._pace.connections
+                thread.join(STEP if can_grow else 0.5)
+                if can_grow and thread.is_alive() and load.leaves_time():
+                    threads.append(self._begin())
+        self._ends.close()
+        if self._failure:
+            raise self._failure
+        return self.transferred
+
+    def _first(self) -> int:
+        """Return how many connections are begun at once: one for each processor, and few for few bytes."""
+        return min(self._pace.connections, processors(), max(2, (self.size - self.had) // WORTH))
+
+    def _begin(self) -> threading.Thread:
+        with self._lock:
+            self._threads += 1
+            self._lock.notify_all()
+        thread = threading.Thread(target=self._work, daemon=True)
+        thread.start()
+        return thread
+
+    def _work(self) -> None:
+        stream = self._open_stream()
+        try:
+            while True:
+                part = self._take()
+                if part is None:
+                    return
+                self._bring(stream, part)
+        except BaseException as exc:  # Whatever it is, the caller gets it.
+            with self._lock:
+                self._failure = self._failure or exc
+                self._lock.notify_all()
+        finally:
+            stream.close()
+
+    def _take(self) -> Part | None:
+        """Return the next part with a buffer for it, None where nothing is left or something has failed."""
+        with self._lock:
+            while True:
+                if self._failure or not (self._waiting or self._open):
+                    return None
+                # A buffer for each part that is handed out: the first of a file is never without one.
+                part = self._next() if self._buffers or self._buffers_left else None
+                if part:
+                    return part
+                self._lock.wait()
+
+    def _next(self) -> Part | None:
+        # One connection for each file as long as there are files: what comes in order needs not wait in memory.
+        if self._waiting and self._ending < ENDS and len(self._open) - self._ending < self._threads:
+            self._open.append(self._waiting.popleft())
+            return self._part_of(self._open[-1])
+        # Its first part says how the source gives a file; the others wait for that.
+        ready = [
+            job for job in self._open if job.handed < job.size and not job.whole and (job.resolved or not job.active)
+        ]
+        return self._part_of(min(ready, key=lambda job: job.active)) if ready else None
+
+    def _part_of(self, job: Job) -> Part:
+        if not self._buffers:
+            self._buffers_left -= 1
+            self._buffers.append(_buffer(self._pace.part))
+        part = Part(job, job.handed, min(self._pace.part, job.size - job.handed), self._buffers.pop())
+        job.handed += part.length
+        job.active += 1
+        job.parts.append(part)
+        return part
+
+    def _bring(self, stream: Stream, part: Part) -> None:
+        """Fetch a part, in as many attempts as it takes; its buffer stays with it, so that it never waits for one."""
+        job, tries = part.job, _Tries(self._pace)
+        while part.got < part.length and not job.whole:
+            tries.begin(self.transferred)
+            try:
+                stream.fill(part, lambda length: self._came(job, length))
+            except TransferError as exc:
+                self._pause(tries.wait(job, exc, part.offset + part.got, self.transferred))
+            except WholeOnlyError:
+                self._pour(stream, part)
+        self._leave(job)
+
+    def _pour(self, stream: Stream, part: Part) -> None:
+        """Fetch a file in one piece, from its beginning, as often as there are attempts."""
+        job, tries = part.job, _Tries(self._pace)
+        with self._lock:
+            if len(job.parts) > 1:
+                raise FetchError(f"{shown(job.location)}: it was given in parts before and is not any more")
+            job.whole, job.handed = True, job.size
+            job.parts.clear()
+        job.target.restart()
+        while job.target.length < job.size:
+            try:
+                stream.pour(part, self._count)
+            except TransferError as exc:
+                # It begins anew, so that what came is no progress.
+                self._pause(tries.wait(job, exc, job.target.length, 0))
+                job.target.restart()
+        with self._lock:
+            self._buffers.append(part.buffer)
+
+    def _came(self, job: Job, length: int) -> None:
+        """Take note of bytes that came for a part of a file, and append what is next of it."""
+        self._count(length)
+        with self._lock:
+            if job.resolved and not job.shared:
+                job.shared = True
+                self._lock.notify_all()
+            if job.writing:
+                return
+            job.writing = True
+        while True:
+            with self._lock:
+                head = self._head(job)
+                until = head.got if head else 0
+                if head is None or until == head.written:
+                    job.writing = False
+                    return
+            with memoryview(head.buffer) as view:
+                job.target.append(view[head.written : until])
+            head.written = until
+
+    def _head(self, job: Job) -> Part | None:
+        """Return the part whose bytes are next in a file, and have the buffers of those that are appended back."""
+        while job.parts and job.parts[0].written == job.parts[0].length:
+            self._buffers.append(job.parts.popleft().buffer)
+            self._lock.notify_all()
+        return job.parts[0] if job.parts else None
+
+    def _leave(self, job: Job) -> None:
+        """End with a part; the last one of a file ends the file."""
+        with self._lock:
+            job.active -= 1
+            last = job in self._open and job.target.length >= job.size and not job.active
+            self._ending += last
+            self._lock.notify_all()
+        if last:
+            self._ends.add(lambda: self._end(job))
+
+    def _end(self, job: Job) -> None:
+        failure = None
+        try:
+            job.done()
+        except BaseException as exc:  # Whatever it is, the caller gets it.
+            failure = exc
+        with self._lock:
+            self._failure = self._failure or failure
+            self._ending -= 1
+            self._open.remove(job)
+            self.files_done += failure is None
+            self._lock.notify_all()
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        with self._lock:
+            while not self._failure and time.monotonic() < end:
+                self._lock.wait(end - time.monotonic())
+
+    def _count(self, length: int) -> None:
+        with self._lock:
+            self.transferred += length
+            failed = self._failure
+        if failed:
+            raise FetchError("another file has failed")
+        self._limit.wait(length)
+
+
+def _buffer(size: int) -> mmap.mmap:
+    """Return memory that is taken as it is written to."""
+    buffer = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            buffer.madvise(mmap.MADV_HUGEPAGE)
+    return buffer
+
+
+class _Tries:
+    """The attempts at one part. Those during which other parts came do not count: a server may give few at once."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._failures = 0
+        self._transferred = -1
+        self._begun_at = 0
+
+    def begin(self, transferred: int) -> None:
+        """Note how many bytes have come before an attempt."""
+        self._begun_at = transferred
+
+    def wait(self, job: Job, exc: TransferError, come: int, transferred: int) -> float:
+        """Return the seconds before the next attempt. Raises FetchError where there were enough without progress."""
+        self._failures = self._failures + 1 if transferred == self._transferred else 1
+        self._transferred = transferred
+        in_vain = exc.stalled and self._pace.elsewhere and transferred == self._begun_at
+        if in_vain or self._failures >= self._pace.attempts:
+            raise FetchError(
+                f"{shown(job.location)}: {exc} (attempt {self._failures} without progress; "
+                f"{come} of {job.size} bytes came)"
+            ) from exc
+        return max(exc.wait, self._pace.backoff * 2.0 ** (self._failures - 1))
+
+
+class WholeOnlyError(Exception):
+    """A source gives a file in one piece only."""
+
+
+class _Limit:
+    """Lets so many bytes pass in a second."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._free_at = time.monotonic()
+
+    def wait(self, length: int) -> None:
+        """Wait until these bytes may pass."""
+        if not self._rate:
+            return
+        with self._lock:
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now - 1) + length / self._rate
+            delay = self._free_at - now
+        if delay > 0:
+            time.sleep(delay)

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where parts of files come from: a server over HTTP, or a disk."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+import urllib.request
+from typing import Callable
+
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
+    Answer,
+    Connections,
+    FetchError,
+    Site,
+    TransferError,
+    shown,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
+    Job,
+    Part,
+    WholeOnlyError,
+)
+
+# Read at once, then hashed and written: file systems take a large piece with less work than many small ones.
+PIECE = 1024 * 1024
+Came = Callable[[int], None]
+
+
+class HttpStream:
+    """Parts of files from servers, over connections that stay open."""
+
+    def __init__(self, site: Site) -> None:
+        self._connections = Connections(site)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._connections.close()
+
+    def fill(self, part: Part, came: Came) -> None:
+        """Fill the buffer of a part from ``part.got`` on."""
+        job, first = part.job, part.offset + part.got
+        # A small file needs no part, and not every server gives them.
+        is_all = first == 0 and part.length == job.size
+        answer = self._ask(job, first, None if is_all else part.offset + part.length - 1)
+        try:
+            if answer.offset != first or (not is_all and answer.response.status == 200):
+                if job.resolved and not part.got:
+                    raise FetchError(
+                        f"{shown(job.location)}: {shown(answer.url)} has given parts of it before and does not any more"
+                    )
+                raise WholeOnlyError
+            job.resolved = answer.url
+            with memoryview(part.buffer) as view:
+                while part.got < part.length:
+                    length = answer.read_into(view[part.got : _piece_end(part)])
+                    if not length:
+                        raise TransferError(f"broke off after {part.offset + part.got} of {job.size} bytes")
+                    part.got += length
+                    came(length)
+            if is_all:
+                _see_end(job, answer)
+        except BaseException:
+            self._connections.discard(answer.url)
+            raise
+
+    def pour(self, part: Part, came: Came) -> None:
+        """Append the whole file, with the buffer of the part."""
+        job = part.job
+        answer = self._ask(job, 0, None)
+        try:
+            with memoryview(part.buffer) as view:
+                while job.target.length < job.size:
+                    length = answer.read_into(view[: min(PIECE, len(view), job.size - job.target.length)])
+                    if not length:
+                        raise TransferError(f"broke off after {job.target.length} of {job.size} bytes")
+                    job.target.append(view[:length])
+                    came(length)
+            _see_end(job, answer)
+        except BaseException:
+            self._connections.discard(answer.url)
+            raise
+
+    def _ask(self, job: Job, first: int, last: int | None) -> Answer:
+        """Ask where the file was found last; where that does not answer any more, at its own address again."""
+        origin = job.location
+        try:
+            answer = self._connections.ask(job.resolved or origin, first, last, origin)
+        except TransferError:
+            job.resolved = job.resolved and origin
+            raise
+        except FetchError:
+            # An address that was signed for some minutes.
+            if job.resolved in ("", origin):
+                raise
+            answer = self._connections.ask(origin, first, last, origin)
+        if answer.size is not None and answer.size != job.size:
+            self._connections.discard(answer.url)
+            raise FetchError(f"{shown(origin)}: found {answer.size} bytes, expected {job.size}")
+        if job.version and answer.version and answer.version != job.version:
+            self._connections.discard(answer.url)
+            raise FetchError(f"{shown(origin)}: it was changed on the server while it was fetched")
+        job.version = answer.version
+        return answer
+
+
+def _piece_end(part: Part) -> int:
+    """Return where in a part the piece that comes next ends: after a slow one, the others end where they would."""
+    return min(part.got // PIECE * PIECE + PIECE, part.length)
+
+
+def _see_end(job: Job, answer: Answer) -> None:
+    """Raise FetchError where more comes than the file has."""
+    if answer.read_into(memoryview(bytearray(1))):
+        raise FetchError(f"{shown(job.location)}: it goes on after {job.size} bytes, the expected size")
+
+
+class DiskStream:
+    """Parts of files from a path or a file:// address."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._descriptor = -1
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def fill(self, part: Part, came: Came) -> None:
+        """Fill the buffer of a part."""
+        job = part.job
+        try:
+            self._open(path_of(job.location))
+            size = os.fstat(self._descriptor).st_size
+            if size != job.size:
+                raise FetchError(f"{shown(job.location)}: found {size} bytes, expected {job.size}")
+            job.resolved = job.location
+            with memoryview(part.buffer) as view:
+                while part.got < part.length:
+                    piece = view[part.got : _piece_end(part)]
+                    length = os.preadv(self._descriptor, [piece], part.offset + part.got)
+                    if not length:
+                        raise FetchError(f"{shown(job.location)}: it has become shorter than {job.size} bytes")
+                    part.got += length
+                    came(length)
+        except OSError as exc:
+            raise FetchError(f"{shown(job.location)}: {exc.strerror}") from exc
+
+    def pour(self, part: Part, came: Came) -> None:
+        """Never: a disk gives parts."""
+        raise NotImplementedError
+
+    def _open(self, path: str) -> None:
+        if path != self._path or self._descriptor < 0:
+            self.close()
+            self._descriptor, self._path = os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
+
+
+def path_of(location: str) -> str:
+    """Return the path that a file:// address means; a path is one already."""
+    if "://" not in location:
+        return location
+    return urllib.request.url2pathname(urllib.parse.urlsplit(location).path)

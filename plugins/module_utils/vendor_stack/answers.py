@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What commands answer that all vendors' drivers have in common: modinfo and DKMS, taken apart. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild
+
+NOT_FOUND = 127
+TIMED_OUT = 124
+
+# "nvidia/580.95.05, 6.1.0-28-amd64, x86_64: installed"; before version 3 "nvidia, 580.95.05, ..."; "added" has no
+# kernel. Warnings may follow the state.
+_DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)?\s*: (added|built|installed)")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered; ``rc`` is 127 where it is not installed and 124 where it did not come to an end."""
+
+    rc: int
+    out: str = ""
+    err: str = ""
+
+
+NOT_INSTALLED = Answer(NOT_FOUND)
+
+
+@dataclass(frozen=True)
+class ModuleInfo:
+    """A module on disk, by modinfo; ``kernel`` is the one that it was built for. What it does not say is empty."""
+
+    version: str
+    srcversion: str
+    kernel: str
+
+
+def parse_module_info(text: str) -> ModuleInfo | None:
+    """Return what modinfo says of a module, None where it found none."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+    if "filename" not in fields:
+        return None
+    kernel = (fields.get("vermagic") or " ").split(" ")[0]
+    return ModuleInfo(fields.get("version", ""), fields.get("srcversion", ""), kernel)
+
+
+def parse_dkms(text: str) -> tuple[DkmsBuild, ...]:
+    """Return the builds of ``dkms status``."""
+    return tuple(DkmsBuild(name, version, kernel or "", state) for name, version, kernel, state in _DKMS.findall(text))

@@ -1,0 +1,326 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the vendor stacks share: what is known of a host, what is to be done there, and by which policy. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies
+
+# What a policy makes of a host that has something already.
+RETAIN = "retain"
+INSTALL = "install"
+HALT = "halt"
+POLICIES = (RETAIN, INSTALL, HALT)
+
+# Where packages come from.
+VENDOR = "vendor"
+DISTRO = "distro"
+MIRROR = "mirror"
+NONE = "none"
+SOURCES = (VENDOR, DISTRO, MIRROR, NONE)
+
+# Clones by the names that /etc/os-release gives them: they take RHEL's packages.
+RHEL_LIKE = ("rhel", "almalinux", "rocky", "centos", "ol")
+# Systems with dnf that take packages of their own.
+OPENEULER_LIKE = ("openeuler", "kylin", "uos", "bclinux", "ctyunos", "euleros")
+APT = "apt"
+DNF = "dnf"
+
+
+class StackError(ValueError):
+    """A host cannot get what was asked for; the message is the whole sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel module that is loaded, as /sys/module shows it; None for what it does not say."""
+
+    version: str | None = None
+    srcversion: str | None = None
+
+
+@dataclass(frozen=True)
+class DkmsBuild:
+    """One line of ``dkms status``: ``state`` is added, built or installed; ``kernel`` is empty for added."""
+
+    module: str
+    version: str
+    kernel: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is known of a host.
+
+    ``distribution`` and ``version`` are ID and VERSION_ID of /etc/os-release (ubuntu, 24.04), ``architecture`` is that
+    of uname. ``next_kernel`` is the release that boots next. ``secure_boot`` is None where the firmware does not say,
+    ``signing_key_enrolled`` where nobody can tell. ``packages`` are those of kernels, drivers and what they need, with
+    their full versions, ``holds`` the names of those that no upgrade touches. ``groups`` are those that the stack needs
+    and that are there, with their members, ``users`` the like with the names of their groups. ``unfinished`` are
+    packages whose installation was cut off.
+    """
+
+    distribution: str
+    version: str
+    codename: str
+    architecture: str
+    kernel: str
+    next_kernel: str
+    secure_boot: bool | None = None
+    signing_key_enrolled: bool | None = None
+    packages: Mapping[str, str] = field(default_factory=dict)
+    modules: Mapping[str, Module] = field(default_factory=dict)
+    dkms: tuple[DkmsBuild, ...] = ()
+    holds: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    users: Mapping[str, str] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+
+    @property
+    def major(self) -> str:
+        """The first number of the version: 24 of Ubuntu 24.04."""
+        return self.version.split(".")[0]
+
+    @property
+    def manager(self) -> str:
+        """The package manager, apt or dnf."""
+        return manager_of(self.distribution)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The running kernel and, where it is another, the one that boots next."""
+        return tuple(dict.fromkeys((self.kernel, self.next_kernel)))
+
+    @property
+    def title(self) -> str:
+        """The operating system in words for messages."""
+        return f"{self.distribution} {self.version}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts as plain data, JSON-serialisable."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Host:
+        """Return the facts that as_dict made plain."""
+        modules = {name: Module(**module) for name, module in data["modules"].items()}
+        dkms = tuple(DkmsBuild(**build) for build in data["dkms"])
+        return cls(
+            **{
+                **data,
+                "modules": modules,
+                "dkms": dkms,
+                "holds": tuple(data["holds"]),
+                "unfinished": tuple(data["unfinished"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Key:
+    """A signing key: where it is had from, the file that keeps it, the end of its fingerprint.
+
+    A ``url`` that ends in .deb is that of a package which has the file in it.
+    """
+
+    url: str
+    path: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository with its key. ``suites`` and ``components`` are apt's; a flat one has the suite ``/``."""
+
+    name: str
+    url: str
+    key: Key
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+
+    def file(self, manager: str) -> File:
+        """Return the file that names the repository to a package manager; no package of it is taken unsigned."""
+        if manager == DNF:
+            signed = f"gpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file://{self.key.path}\n"
+            text = f"[{self.name}]\nname={self.name}\nbaseurl={self.url}\nenabled=1\n{signed}"
+            return File(f"/etc/yum.repos.d/{self.name}.repo", text)
+        words = {"Types": "deb", "URIs": self.url, "Suites": " ".join(self.suites)}
+        if self.components:
+            words["Components"] = " ".join(self.components)
+        text = "".join(f"{key}: {value}\n" for key, value in {**words, "Signed-By": self.key.path}.items())
+        return File(f"/etc/apt/sources.list.d/{self.name}.sources", text)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package to install; ``version`` is exact or ends in ``*``, None for whatever is offered.
+
+    One that is ``ahead`` decides which versions of others there are to have: it is installed before them.
+    """
+
+    name: str
+    version: str | None = None
+    ahead: bool = False
+
+    def spec(self, manager: str) -> str:
+        """Return the word by which a package manager means it."""
+        if self.version is None:
+            return self.name
+        return f"{self.name}{'-' if manager == DNF else '='}{self.version}"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any.
+
+    One that is ``in_initramfs`` counts before the root file system is there, so that its initial ones are made anew.
+    """
+
+    path: str
+    content: str
+    restarts: str = ""
+    in_initramfs: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and why it has to be run."""
+
+    argv: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of the host; ``gid`` None for the next free one."""
+
+    name: str
+    gid: int | None = None
+    system: bool = True
+
+
+@dataclass(frozen=True)
+class User:
+    """A user of the host, with its primary group, and groups that it is in besides."""
+
+    name: str
+    group: str
+    groups: tuple[str, ...] = ()
+    home: str = ""
+    shell: str = ""
+
+
+@dataclass(frozen=True)
+class Installer:
+    """A vendor's .run file: fetched from ``url`` to ``path``, and run as ``argv`` once its sha256 is the given one.
+
+    Status 0 means installed, 2 installed and a reboot is needed; ``log`` is the file whose end says why it failed.
+    ``stdin`` is what it is answered where it asks.
+    """
+
+    name: str
+    url: str
+    path: str
+    sha256: str
+    argv: tuple[str, ...]
+    why: str
+    log: str = ""
+    stdin: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done on a host, in the order of the fields.
+
+    ``replaces`` is the version of the loaded driver that another one replaces: what uses the chips is stopped first, in
+    order, and started again. ``unload`` are its modules, those first that others need.
+    ``remove_first`` are packages in the way of the repositories, ``remove`` those that nothing needs once the others
+    are there: a host is never without a driver that it had. ``prepare`` runs between repositories and packages,
+    ``finish`` after the files. ``hold`` are packages that no upgrade shall touch. ``reboot`` says why one is needed,
+    empty where none is. ``in_order`` says that packages are installed one after the other. ``halt`` is why nothing may
+    be done, and then nothing else is in the plan. ``notes`` are what the user should know. ``pins`` are packages on the
+    host that decide on versions as those that are ahead will.
+    """
+
+    groups: tuple[Group, ...] = ()
+    users: tuple[User, ...] = ()
+    replaces: str = ""
+    unload: tuple[str, ...] = ()
+    remove_first: tuple[str, ...] = ()
+    repositories: tuple[Repository, ...] = ()
+    prepare: tuple[Command, ...] = ()
+    packages: tuple[Package, ...] = ()
+    in_order: bool = False
+    installers: tuple[Installer, ...] = ()
+    remove: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    finish: tuple[Command, ...] = ()
+    services: tuple[str, ...] = ()
+    reboot: tuple[str, ...] = ()
+    halt: str | None = None
+    notes: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain data, JSON-serialisable."""
+        return asdict(self)
+
+
+def manager_of(distribution: str) -> str:
+    """Return the package manager of a distribution, by its ID in /etc/os-release; apt where none is known."""
+    return DNF if distribution in (*RHEL_LIKE, *OPENEULER_LIKE) else APT
+
+
+def boot_mark(boot: str, reasons: Sequence[str]) -> str:
+    """Return what is kept on a host that is rebooted: which boot that was, and why it was ended."""
+    return "\n".join([boot, *reasons, ""])
+
+
+def no_reboot(
+    reasons: Sequence[str], allowed: bool, boot: str, controllers_boot: str, mark: str, stack: str
+) -> str | None:
+    """Return why a host that needs a reboot for ``reasons`` must not get one, None where it may.
+
+    ``boot`` is the kernel's boot_id there, ``controllers_boot`` that of the controller: a host that runs on the same
+    kernel is the controller or a container on it. ``mark`` is what boot_mark left there, empty for nothing.
+    """
+    why = "; ".join(reasons)
+    if boot == controllers_boot:
+        return f"a reboot is needed ({why}), and this host is the controller or runs on its kernel: reboot it by hand"
+    if not allowed:
+        advice = "allow it, or reboot by hand and run again"
+        return f"a reboot is needed ({why}), and {stack}_reboot_allowed is false: {advice}"
+    before, _newline, then = mark.partition("\n")
+    if then and before != boot and then == boot_mark("", reasons)[1:]:
+        return f"the host was rebooted for it already, and still: {why}; read 'journalctl --boot' there"
+    return None
+
+
+def upstream_version(version: str) -> str:
+    """Return the vendor's part of a package version: 580.95.05 of ``3:580.95.05-1.el9``."""
+    return re.split(r"[-+~]", version.split(":", 1)[-1])[0]
+
+
+def branch_of(version: str) -> int:
+    """Return the driver branch of a version, its first number. Raises StackError where there is none."""
+    found = re.match(r"\d+", version)
+    if found is None:
+        raise StackError(f"driver version {version!r} does not begin with a number; expected a form like 580.95.05")
+    return int(found.group())
+
+
+def at_least(version: str, minimum: str) -> bool:
+    """Return whether a version is not older than another; what is missing counts as 0."""
+    return satisfies(upstream_version(version), f">={minimum}")
+
+
+def newest(versions: list[str]) -> str:
+    """Return the newest of several versions of one kind; there must be one."""
+    return max(versions, key=lambda text: [int(number) for number in re.findall(r"\d+", text)])

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages and repositories that all vendors' drivers need: headers, DKMS, the distributions' own archives. No I/O."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+    APT,
+    DNF,
+    OPENEULER_LIKE,
+    Command,
+    Host,
+    Key,
+    Package,
+    Repository,
+    StackError,
+    upstream_version,
+)
+
+# DKMS of RHEL and its clones comes from there. UNCONFIRMED: paths are from general knowledge.
+EPEL_URL = "https://dl.fedoraproject.org/pub/epel"
+DEBIAN_URL = "http://deb.debian.org/debian"
+DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+_IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)([a-z][\w.-]*)$")
+
+
+def exact(version: str, manager: str) -> str:
+    """Return what means one upstream version, whatever revision its packages have."""
+    return version if manager == DNF else f"{version}-*"
+
+
+def debian_archive(host: Host, mirror: str, name: str, components: tuple[str, ...]) -> Repository:
+    """Return further components of Debian's own archive; ``mirror`` stands for its address."""
+    suites = (host.codename, f"{host.codename}-updates")
+    key = Key("", DEBIAN_KEYRING, "")
+    return Repository(name, mirror or DEBIAN_URL, key, suites, components)
+
+
+def debian_security(host: Host, mirror: str, name: str, components: tuple[str, ...]) -> Repository:
+    """Return the same of its security archive; a mirror has it at the same address with -security at the end."""
+    url = f"{(mirror or DEBIAN_URL).rstrip('/')}-security"
+    return Repository(name, url, Key("", DEBIAN_KEYRING, ""), (f"{host.codename}-security",), components)
+
+
+def epel(host: Host, mirror: str) -> Repository:
+    """Return the repository that RHEL and its clones get DKMS from; ``mirror`` stands for its address."""
+    base = mirror.rstrip("/") or EPEL_URL
+    name = f"RPM-GPG-KEY-EPEL-{host.major}"
+    key = Key(f"{base}/{name}", f"/etc/pki/rpm-gpg/{name}", "")
+    return Repository("epel", f"{base}/{host.major}/Everything/{host.architecture}/", key)
+
+
+def header_packages(host: Host) -> list[Package]:
+    """Return what DKMS needs: headers of the running kernel, of the next one, and those that follow upgrades."""
+    if host.manager == DNF:
+        names = [f"kernel-{'uek-' if _is_uek(kernel) else ''}devel-{kernel}" for kernel in host.kernels]
+        # What follows upgrades; Oracle's own kernels and openEuler have nothing like it.
+        if host.distribution not in OPENEULER_LIKE and not _is_uek(host.next_kernel):
+            names.append(f"kernel-devel-matched-{host.next_kernel}")
+        return [Package(name) for name in [*names, "dkms"]]
+    found = (_IMAGE.match(name) for name in sorted(host.packages))
+    names = [f"linux-headers-{kernel}" for kernel in host.kernels]
+    names += [f"linux-headers-{match.group(1)}" for match in found if match]
+    return [Package(name) for name in [*names, "dkms"]]
+
+
+def _is_uek(kernel: str) -> bool:
+    """Return whether a kernel is Oracle's own, the Unbreakable Enterprise Kernel."""
+    return "uek" in kernel
+
+
+def is_installed(host: Host, package: Package) -> bool:
+    """Return whether a package is there in the version that is wanted."""
+    found = host.packages.get(package.name)
+    if found is None or package.version is None:
+        return found is not None
+    bare = found.split(":", 1)[-1]
+    return any(fnmatch.fnmatchcase(text, package.version) for text in (bare, upstream_version(bare)))
+
+
+def check_secure_boot(host: Host) -> None:
+    """Raise StackError where the kernel would refuse the modules that DKMS builds."""
+    if host.secure_boot and not host.signing_key_enrolled:
+        key = "/var/lib/shim-signed/mok/MOK.der" if host.distribution == "ubuntu" else "/var/lib/dkms/mok.pub"
+        raise StackError(
+            f"Secure Boot is on and the key that DKMS signs modules with ({key}) is not enrolled, so that the kernel "
+            f"would refuse the driver; run 'mokutil --import {key}', reboot and confirm at the console, or switch "
+            "Secure Boot off in the firmware"
+        )
+
+
+def rebuild_initramfs(host: Host, why: str) -> Command:
+    """Return what makes the initial file systems of all kernels anew."""
+    argv = ("update-initramfs", "-u", "-k", "all") if host.manager == APT else ("dracut", "--force", "--regenerate-all")
+    return Command(argv, why)
+
+
+def build_missing(host: Host, dkms: str, package: str) -> list[Command]:
+    """Return what builds the driver's module for kernels that have none.
+
+    ``dkms`` is what the names of its DKMS modules begin with. After an upgrade that failed DKMS may not know the module
+    at all, and then does nothing for it: ``package``, the one that has its source, tells it again.
+    """
+    ours = [build for build in host.dkms if build.module.startswith(dkms)]
+    built = {build.kernel for build in ours if build.state == "installed"}
+    lacking = [kernel for kernel in host.kernels if kernel not in built]
+    if lacking and not ours:
+        argv = ("dpkg-reconfigure", "--frontend=noninteractive", package)
+        again = argv if host.manager == APT else ("dnf", "-y", "reinstall", package)
+        return [Command(again, "DKMS does not know the driver's module")]
+    return [
+        Command(("dkms", "autoinstall", "-k", kernel), f"kernel {kernel} has no module of the driver")
+        for kernel in lacking
+    ]

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a vendor's driver is whole, as far as that is the same for all of them: modules, kernels, holds. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Callable, Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    ModuleInfo,
+    parse_module_info,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import APT, Host, at_least
+
+LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, on what, and what to do about it."""
+
+    what: str
+    where: str
+    action: str
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the finding as plain data, JSON-serialisable."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A vendor's driver: the role that installs it, its kernel module, how DKMS and packages call it.
+
+    ``dkms`` is what the names of its DKMS modules begin with, ``is_package`` tells its packages, ``log`` is what its
+    lines in the kernel's log have in them.
+    """
+
+    role: str
+    module: str
+    dkms: str
+    is_package: Callable[[str], bool]
+    log: str
+
+    @property
+    def where(self) -> str:
+        """The module in the words of a finding."""
+        return f"module {self.module}"
+
+
+def loaded_version(kind: Kind, host: Host) -> str:
+    """Return the version of the module that is loaded, empty where none is or where it has none."""
+    return host.modules[kind.module].version or "" if kind.module in host.modules else ""
+
+
+def prove_modules(kind: Kind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
+    """Yield where the module that is loaded is not the one on disk for this kernel.
+
+    ``disk`` is what modinfo says by kernel, ``build_log`` the end of the log of a build that failed.
+    """
+    info = parse_module_info(disk.get(host.kernel, ""))
+    if kind.module not in host.modules:
+        yield _not_loaded(kind, host, info, build_log)
+        return
+    loaded = host.modules[kind.module]
+    if info is None:
+        yield _not_built(kind, host, host.kernel, "the next load of the driver fails: ", build_log)
+    elif loaded.version and info.version != loaded.version:
+        what = f"driver {loaded.version} is loaded, {info.version or 'one without a version'} is on disk"
+        yield Finding(what, kind.where, LOAD_AGAIN)
+    elif loaded.srcversion and info.srcversion != loaded.srcversion:
+        yield Finding(
+            f"the driver that is loaded (srcversion {loaded.srcversion}) is another build of "
+            f"{info.version or 'it'} than the one on disk (srcversion {info.srcversion})",
+            kind.where,
+            LOAD_AGAIN,
+        )
+
+
+def _not_loaded(kind: Kind, host: Host, info: ModuleInfo | None, build_log: str) -> Finding:
+    if info is None:
+        return _not_built(kind, host, host.kernel, "no driver is loaded: ", build_log)
+    driver = f"driver {info.version} is" if info.version else "the driver is"
+    if host.secure_boot and not host.signing_key_enrolled:
+        return Finding(
+            f"{driver} on disk and not loaded: Secure Boot is on and the key that DKMS signs with is not enrolled",
+            kind.where,
+            "enrol the key with 'mokutil --import' and confirm at the console, or switch Secure Boot off",
+        )
+    action = f"run 'modprobe {kind.module}' and read what the kernel says with 'dmesg | grep -i {kind.log}'"
+    return Finding(f"{driver} on disk and not loaded", kind.where, action)
+
+
+def _not_built(kind: Kind, host: Host, kernel: str, before: str, build_log: str) -> Finding:
+    headers = f"{'linux-headers' if host.manager == APT else 'kernel-devel'}-{kernel}"
+    builds = [build for build in host.dkms if build.module.startswith(kind.dkms)]
+    lacks = "" if headers in host.packages else f"install {headers}, then "
+    action = f"{lacks}run 'dkms autoinstall -k {kernel}'" if builds else "install the driver for this kernel"
+    if build_log:
+        action += f"; the last build ended with: {build_log}"
+    elif builds:
+        action += f"; if that fails, read /var/lib/dkms/{builds[0].module}/{builds[0].version}/build/make.log"
+    return Finding(f"{before}there is no module for kernel {kernel}", f"kernel {kernel}", action)
+
+
+def prove_kernels(kind: Kind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
+    """Yield kernels, of the running one and the one that boots next, without a module that was built for them."""
+    for kernel in host.kernels:
+        info = parse_module_info(disk.get(kernel, ""))
+        if info is None:
+            if kernel != host.kernel:
+                yield _not_built(kind, host, kernel, "the machine boots next without a driver: ", build_log)
+        elif info.kernel != kernel:
+            yield Finding(
+                f"the module for kernel {kernel} was built for {info.kernel or 'an unknown one'}",
+                f"kernel {kernel}",
+                f"run 'dkms autoinstall --force -k {kernel}'",
+            )
+
+
+def prove_minimum(kind: Kind, host: Host, minimum: str) -> Iterator[Finding]:
+    """Yield a driver that is older than the release works with; ``minimum`` is empty for any."""
+    loaded = loaded_version(kind, host)
+    if loaded and minimum and not at_least(loaded, minimum):
+        yield Finding(
+            f"driver {loaded} is loaded, the release needs {minimum} or newer",
+            kind.where,
+            f"set {kind.role}_policy to install, or choose a release that does with it",
+        )
+
+
+def prove_holds(kind: Kind, host: Host) -> Iterator[Finding]:
+    """Yield the driver's packages that an upgrade of the host may replace."""
+    free = sorted(name for name in host.packages if kind.is_package(name) and name not in host.holds)
+    if free:
+        how = "apt-mark hold" if host.manager == APT else "dnf versionlock add"
+        yield Finding("an upgrade may replace parts of the driver", ", ".join(free), f"run '{how} {' '.join(free)}'")

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the files of an instance on this host say of it: where it listens, which models it serves, its secrets."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
+    API_KEY,
+    InstanceError,
+    endpoint_of,
+    read_secrets,
+)
+
+
+class InstalledError(Exception):
+    """A file of an instance cannot be used; the message is the whole sentence."""
+
+
+class NotInstalledError(InstalledError):
+    """The host has no such instance yet; the message is the whole sentence."""
+
+
+def endpoint_in(config_dir: str, instance: str) -> tuple[str, tuple[str, ...]]:
+    """Return the URL of an instance and the names of its models. Raises InstalledError."""
+    path = os.path.join(config_dir, f"{instance}.yaml")
+    text = read_text(path)
+    if text is None:
+        raise NotInstalledError(f"instance {instance} is not installed on this host: {path} is not there")
+    try:
+        return endpoint_of(text)
+    except InstanceError as exc:
+        raise InstalledError(f"{path}: {exc}") from exc
+
+
+def secrets_in(config_dir: str, instance: str) -> dict[str, str]:
+    """Return names and values of an instance's secrets, none where it has none. Raises InstalledError."""
+    return read_secrets(read_text(os.path.join(config_dir, f"{instance}.secrets")) or "")
+
+
+def worth_masking(secrets: dict[str, str]) -> list[str]:
+    """Return the values that are masked wherever they turn up.
+
+    Masking what is shorter, a switch such as 1 or true, would spoil the messages and hide nothing.
+    """
+    return [value for name, value in secrets.items() if name == API_KEY or len(value) > 5]
+
+
+def read_text(path: str) -> str | None:
+    """Return the text of a file, None where there is none. Raises InstalledError."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+    except PermissionError as exc:
+        raise InstalledError(f"{path} is for root only; run the task with become: true") from exc
+    except (OSError, ValueError) as exc:
+        raise InstalledError(f"{path} cannot be read: {exc}") from exc

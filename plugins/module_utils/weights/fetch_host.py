@@ -1,0 +1,335 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The weights of a host: look at them, and bring them from a source into directories that are published whole."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    Settings,
+    check_size,
+    fetch_all,
+    probe_all,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
+    TargetError,
+    Wanted,
+    make_directory,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Fetch
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
+    State,
+    is_right,
+    link_right_files,
+    observe,
+    publish,
+    read_stamp,
+    sweep,
+    write_stamp,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest, WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import listing, make_stamp, plan
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import (
+    Access,
+    Source,
+    address,
+    headers,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.space_host import check_place, check_room
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where weights lie on the host, where they come from, and where the instances that use them are known.
+
+    ``access`` has an entry for each source. ``lock_timeout`` is in seconds. ``pushed`` is the source of the controller
+    that files may have come from already, into the directory in which a model grows; empty for none.
+    """
+
+    root: str
+    sources: tuple[Source, ...]
+    access: tuple[Access, ...]
+    state_dir: str
+    is_active: Callable[[str], bool]
+    settings: Settings
+    lock_timeout: float = float("inf")
+    pushed: str = ""
+
+    def reach(self, number: int) -> Settings:
+        """Return how a source is spoken to."""
+        source, access = self.sources[number], self.access[number]
+        return replace(
+            self.settings,
+            headers=headers(source, access),
+            probe_with_get=source.kind == "s3",
+            elsewhere=number + 1 < len(self.sources),
+        )
+
+
+@dataclass
+class Outcome:
+    """What was done for a model, or would be: the source, the ones passed over with the reason, bytes and seconds."""
+
+    state: State
+    source: str = ""
+    skipped: tuple[str, ...] = ()
+    transferred: int = 0
+    seconds: float = 0.0
+    # The source's place in the list.
+    number: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for a module's result."""
+        manifest = self.state.manifest
+        return {
+            "repository": manifest.repository,
+            "revision": manifest.revision,
+            "path": self.state.directory,
+            "changed": self.state.changed,
+            "files_fetched": [file.name for file in self.state.missing],
+            "bytes": self.transferred,
+            "seconds": round(self.seconds, 1),
+            "source": self.source,
+            "skipped_sources": list(self.skipped),
+        }
+
+    def diff(self) -> dict[str, str]:
+        """Return both sides of Ansible's diff: the files that are right, before and after."""
+        return {
+            "before_header": self.state.directory,
+            "after_header": self.state.directory,
+            "before": listing(self.state.right),
+            "after": listing(self.state.manifest.files),
+        }
+
+
+@dataclass
+class Track:
+    """What a progress report is made of; bytes and files are those of all models of a run."""
+
+    total: int = 0
+    files: int = 0
+    model: str = ""
+    source: str = ""
+    waits_for: str = ""
+    ended: int = 0
+    files_ended: int = 0
+    fetch: Fetch | None = None
+    # Of the model at hand: what has come before the fetch that runs now.
+    before: int = 0
+    files_before: int = 0
+
+    def report(self) -> Progress:
+        """Return how far it is."""
+        done, files = self.ended + self.before, self.files_ended + self.files_before
+        if self.fetch:
+            done += min(self.fetch.had + self.fetch.transferred, self.fetch.size)
+            files += self.fetch.files_done
+        return Progress(self.model, self.source, done, self.total, files, self.files, waits_for=self.waits_for)
+
+    def begin(self, state: State, source: str, wanted: Sequence[Wanted]) -> None:
+        """Note that a model is fetched from a source, all but what is there already."""
+        self.model, self.source, self.waits_for, self.fetch = state.manifest.repository, source, "", None
+        self.before = sum(file.size for file in state.missing) - sum(file.size for file in wanted)
+        self.files_before = len(state.missing) - len(wanted)
+
+    def end(self, state: State) -> None:
+        """Note that a model is complete."""
+        self.fetch, self.before, self.files_before = None, 0, 0
+        self.ended += sum(file.size for file in state.missing)
+        self.files_ended += len(state.missing)
+
+    def follow(self, fetch: Fetch) -> None:
+        """Note the fetch that begins."""
+        self.fetch = fetch
+
+
+def look(root: str, manifest: Manifest, full: bool = False) -> State:
+    """Return what the host has of a manifest. Files that the stamp does not vouch for are read, with ``full`` all."""
+    directory = os.path.join(root, manifest.path)
+    seen, stamp = observe(directory, manifest), read_stamp(directory)
+    todo = plan(manifest, seen, stamp, full)
+    wrong = {file for file in todo.check if not is_right(os.path.join(directory, file.name), file)}
+    missing = tuple(file for file in manifest.files if file in wrong or file in todo.fetch)
+    right = tuple(file for file in manifest.files if file not in missing)
+    return State(manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen)
+
+
+def check(states: Sequence[State], site: Site) -> None:
+    """Raise WeightsError for what would stop the fetch: a directory in use, too little space."""
+    todo = [state for state in states if state.missing]
+    for state in todo:
+        check_place(state)
+        _check_unused(state, site)
+    check_room(todo)
+
+
+class NoSourceError(WeightsError):
+    """No source gives the missing files of a model."""
+
+    def __init__(self, state: State, reasons: Sequence[str]) -> None:
+        count = len(state.missing)
+        super().__init__(
+            f"{state.manifest.repository} revision {state.manifest.revision}: no source gives its {count} missing "
+            f"file{'s' if count > 1 else ''}: {'; '.join(reasons) or 'weights_sources is empty'}"
+        )
+        self.state = state
+
+
+def choose(state: State, site: Site) -> Outcome:
+    """Return the first source that has every missing file with its size. Raises NoSourceError when none has."""
+    if not state.missing:
+        return Outcome(state)
+    if site.pushed and _is_pushed(state):
+        return Outcome(state, site.pushed)
+    skipped: list[str] = []
+    for number, source in enumerate(site.sources):
+        try:
+            places = [address(source, state.manifest, file, site.access[number]) for file in state.missing]
+            for place, found, file in zip(places, probe_all(places, site.reach(number)), state.missing):
+                check_size(place, found, file.size)
+        except FetchError as exc:
+            skipped.append(str(exc))
+        else:
+            return Outcome(state, source.text, tuple(skipped), number=number)
+    raise NoSourceError(state, skipped)
+
+
+def _is_pushed(state: State) -> bool:
+    """Whether every missing file lies where it grows, by its size; what it holds is looked at when it is published."""
+    paths = {os.path.join(state.partial, file.name): file.size for file in state.missing}
+    return all(os.path.isfile(path) and os.path.getsize(path) == size for path, size in paths.items())
+
+
+def bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+    """Make the directory what its manifest says; start with the chosen source, go on with those after it.
+
+    Where another run, of this host or of one that shares the file system, has made it so meanwhile, that is enough.
+    Raises WeightsError when no source is left; what was fetched is kept for the next run.
+    """
+    started = time.monotonic()
+    parent = os.path.dirname(chosen.state.directory)
+    os.makedirs(parent, exist_ok=True)
+    track.model = chosen.state.manifest.repository
+
+    def waiting(holder: str) -> None:
+        if not track.waits_for:
+            log(f"{parent}: waiting for {holder}")
+        track.waits_for = holder
+
+    with locked(parent, waiting, site.lock_timeout):
+        state = chosen.state
+        # Another run was here since it was looked at.
+        if observe(state.directory, state.manifest) != state.seen:
+            state = look(site.root, state.manifest)
+        try:
+            result = _bring(replace(chosen, state=state), site, log, track)
+        except TargetError as exc:
+            raise WeightsError(str(exc)) from exc
+    track.end(chosen.state)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+    state = chosen.state
+    if not state.changed:
+        return replace(chosen, source="")
+    if not state.missing:
+        write_stamp(state.directory, state.manifest)
+        return chosen
+    link_right_files(state)
+    result = _fetch_all(chosen, site, log, track)
+    sweep(state)
+    write_stamp(state.partial, state.manifest)
+    publish(state)
+    return result
+
+
+def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+    """Fetch what is not there from the chosen source and those after it, until one has brought the last file."""
+    state, skipped, transferred = chosen.state, list(chosen.skipped), 0
+    missing = _not_there(state)
+    if not missing:
+        pushed = sum(file.size for file in state.missing) if chosen.source == site.pushed else 0
+        return replace(chosen, transferred=pushed)
+    if site.pushed and chosen.source == site.pushed:
+        skipped.append(
+            f"{site.pushed}: {', '.join(file.name for file in missing)}: the sha256 is not that of the manifest"
+        )
+    for number in range(chosen.number, len(site.sources)):
+        source, access = site.sources[number], site.access[number]
+        wanted = [_wanted(state, file, address(source, state.manifest, file, access)) for file in missing]
+        track.begin(state, source.text, wanted)
+        log(f"fetching {len(wanted)} files of {state.manifest.path} from {source.text}")
+        try:
+            transferred += fetch_all(wanted, site.reach(number), track.follow)
+        except TargetError:
+            # The host's own disk: no other source can help.
+            raise
+        except FetchError as exc:
+            skipped.append(str(exc))
+            transferred += track.fetch.transferred if track.fetch else 0
+            # What this source has brought was hashed as it came.
+            missing = [file for file in missing if not os.path.exists(os.path.join(state.partial, file.name))]
+        else:
+            return replace(chosen, source=source.text, skipped=tuple(skipped), transferred=transferred)
+    raise NoSourceError(state, skipped)
+
+
+def _not_there(state: State) -> list[File]:
+    """Return the files that an earlier run has not brought; what it has brought is read and, if wrong, removed."""
+    found = []
+    for file in state.missing:
+        path = os.path.join(state.partial, file.name)
+        if os.path.lexists(path):
+            if not os.path.islink(path) and os.path.getsize(path) == file.size and is_right(path, file):
+                _settle(path)
+                continue
+            os.unlink(path)
+        found.append(file)
+    return found
+
+
+def _settle(path: str) -> None:
+    """Have a file that somebody else has written on the disk, readable for all."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchmod(descriptor, 0o644)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _wanted(state: State, file: File, location: str) -> Wanted:
+    dest = os.path.join(state.partial, file.name)
+    make_directory(os.path.dirname(dest), os.path.dirname(state.partial))
+    return Wanted(location, dest, file.size, file.sha256)
+
+
+def _check_unused(state: State, site: Site) -> None:
+    if not os.path.isdir(state.directory):
+        return
+    for name in _users(state.directory, site.state_dir):
+        if site.is_active(f"vllm@{name}.service"):
+            raise WeightsError(
+                f"{state.directory}: {', '.join(file.name for file in state.missing)} must be fetched again, but "
+                f"vllm@{name}.service runs from this directory; stop it (systemctl stop vllm@{name}) and run again"
+            )
+
+
+def _users(directory: str, state_dir: str) -> list[str]:
+    """Return the instances whose symlink ``model`` leads to the directory."""
+    if not os.path.isdir(state_dir):
+        return []
+    wanted = os.path.realpath(directory)
+    names = sorted(os.listdir(state_dir))
+    return [name for name in names if os.path.realpath(os.path.join(state_dir, name, "model")) == wanted]

@@ -1,0 +1,137 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The directories of a model on a host: their stamps, the one in which it grows, and its publication."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
+    make_directory,
+    sync_directory,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, Seen, make_stamp
+
+CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class State:
+    """A model on the host: its directory, the files that are right and those that are not, whether its stamp is.
+
+    ``seen`` is what stat said of the files at that moment.
+    """
+
+    manifest: Manifest
+    directory: str
+    right: tuple[File, ...]
+    missing: tuple[File, ...]
+    stamp_current: bool
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+
+    @property
+    def partial(self) -> str:
+        """The directory beside it in which it grows."""
+        parent, revision = os.path.split(self.directory)
+        return os.path.join(parent, f".{revision}.partial")
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is to be done."""
+        return bool(self.missing) or not self.stamp_current
+
+
+def link_right_files(state: State) -> None:
+    """Let the partial directory share the files that are right with the published one."""
+    parent = os.path.dirname(state.partial)
+    make_directory(state.partial, parent)
+    for file in state.right:
+        dest = os.path.join(state.partial, file.name)
+        make_directory(os.path.dirname(dest), parent)
+        if os.path.lexists(dest):
+            os.unlink(dest)
+        os.link(os.path.join(state.directory, file.name), dest)
+
+
+def sweep(state: State) -> None:
+    """Remove what the manifest does not name, such as the rest of another manifest's file."""
+    wanted = {os.path.join(state.partial, file.name) for file in state.manifest.files}
+    for parent, _directories, names in os.walk(state.partial):
+        for name in names:
+            path = os.path.join(parent, name)
+            if path not in wanted:
+                os.unlink(path)
+
+
+def publish(state: State) -> None:
+    """Put the partial directory in the place of the published one, which nothing uses."""
+    parent, revision = os.path.split(state.directory)
+    old = os.path.join(parent, f".{revision}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    sync_directory(state.partial)
+    if os.path.isdir(state.directory):
+        os.rename(state.directory, old)
+    os.rename(state.partial, state.directory)
+    sync_directory(parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def observe(directory: str, manifest: Manifest) -> dict[str, Seen]:
+    seen = {}
+    for file in manifest.files:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            found = os.stat(os.path.join(directory, file.name))
+            seen[file.name] = Seen(found.st_size, found.st_mtime_ns, found.st_ino)
+    return seen
+
+
+def is_right(path: str, file: File) -> bool:
+    """Whether a file holds what its manifest says; one that the disk cannot read any more does not."""
+    try:
+        return sha256_of(path) == file.sha256
+    except OSError as exc:
+        if exc.errno != errno.EIO:
+            raise
+        return False
+
+
+def sha256_of(path: str) -> str:
+    """Return the sha256 of a file in hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(CHUNK), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_stamp(directory: str) -> dict[str, Any]:
+    """Return the stamp of a directory; empty when there is none that can be read."""
+    try:
+        with open(os.path.join(directory, STAMP_NAME), encoding="utf-8") as file:
+            stamp = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def write_stamp(directory: str, manifest: Manifest) -> None:
+    path = os.path.join(directory, STAMP_NAME)
+    partial = f"{path}.partial"
+    # Never through a link that somebody has put there.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(partial)
+    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
+        json.dump(make_stamp(manifest, observe(directory, manifest)), file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(partial, 0o644)
+    os.replace(partial, path)

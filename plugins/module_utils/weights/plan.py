@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A pinned manifest x what lies on a host -> what has to be fetched. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest, WeightsError
+
+# Written into each directory; its form. A stamp of another version is as good as none.
+STAMP_NAME = ".verified.json"
+STAMP_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What stat says of a file: bytes, time of the last change in nanoseconds, inode."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files that are known to be right, those to be hashed before they can be, and those to be fetched."""
+
+    keep: tuple[File, ...]
+    check: tuple[File, ...]
+    fetch: tuple[File, ...]
+
+
+def plan(manifest: Manifest, seen: Mapping[str, Seen], stamp: Mapping[str, Any], full: bool = False) -> Plan:
+    """Return what to do for a directory of which ``seen`` (by file name) and its stamp are known.
+
+    A file that is as the stamp says is trusted without being read, unless ``full``.
+    """
+    trusted = {} if full else stamped(stamp)
+    keep: list[File] = []
+    check: list[File] = []
+    fetch: list[File] = []
+    for file in manifest.files:
+        found = seen.get(file.name)
+        if found is None or found.size != file.size:
+            fetch.append(file)
+        elif trusted.get(file.name) == (found, file.sha256):
+            keep.append(file)
+        else:
+            check.append(file)
+    return Plan(tuple(keep), tuple(check), tuple(fetch))
+
+
+def stamped(stamp: Mapping[str, Any]) -> dict[str, tuple[Seen, str]]:
+    """Return stat and sha256 of each file that a stamp vouches for; none for a stamp that is not one."""
+    if stamp.get("version") != STAMP_VERSION:
+        return {}
+    try:
+        return {
+            name: (Seen(entry["size"], entry["mtime_ns"], entry["inode"]), entry["sha256"])
+            for name, entry in stamp["files"].items()
+        }
+    except (AttributeError, KeyError, TypeError):
+        return {}
+
+
+def make_stamp(manifest: Manifest, seen: Mapping[str, Seen]) -> dict[str, Any]:
+    """Return the stamp of a directory whose files have just been verified."""
+    return {
+        "version": STAMP_VERSION,
+        "files": {
+            file.name: {
+                "size": seen[file.name].size,
+                "mtime_ns": seen[file.name].mtime_ns,
+                "inode": seen[file.name].inode,
+                "sha256": file.sha256,
+            }
+            for file in manifest.files
+        },
+    }
+
+
+def check_space(file_system: str, needed: int, free: int, models: Iterable[str]) -> None:
+    """Raise WeightsError when a file system (by its mount point) has fewer bytes free than needed."""
+    if needed > free:
+        raise WeightsError(
+            f"{file_system}: {needed} bytes ({gib(needed)}) are needed for {', '.join(models)}, "
+            f"{free} bytes ({gib(free)}) are free; make room or let weights_root name a larger file system"
+        )
+
+
+def check_inodes(file_system: str, needed: int, free: int, models: Iterable[str]) -> None:
+    """Raise WeightsError when a file system (by its mount point) has fewer inodes free than needed."""
+    if needed > free:
+        raise WeightsError(
+            f"{file_system}: {needed} inodes are needed for {', '.join(models)}, {free} are free (df -i); remove files "
+            "there or let weights_root name another file system"
+        )
+
+
+def gib(count: int) -> str:
+    """Return bytes as GiB for people."""
+    return f"{count / 1024**3:.2f} GiB"
+
+
+def blocks(size: int, block: int) -> int:
+    """Return the bytes that a file of ``size`` bytes takes in blocks of ``block`` bytes."""
+    return -(-size // block) * block
+
+
+def listing(files: Iterable[File]) -> str:
+    """Return files as sha256sum prints them: a side of a diff."""
+    return "".join(f"{file.sha256}  {file.name}\n" for file in files)

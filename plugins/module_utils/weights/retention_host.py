@@ -1,0 +1,231 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which old revisions and abandoned fetches of a model go, and how: nothing that anybody may still use."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import Iterable, Iterator, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME
+
+REVISION, ABANDONED = "revision", "abandoned"
+
+_NAME = re.compile(r"(?P<revision>[0-9a-f]{40})|\.(?P<left>[0-9a-f]{40})\.(?P<state>partial|old|removed)", re.ASCII)
+_REVISIONS = re.compile(rb"[0-9a-f]{40}")
+
+# File systems of one host. Any other may have users that cannot be seen from here.
+_LOCAL = re.compile("bcachefs|btrfs|exfat|ext[234]|f2fs|jfs|nilfs2|ntfs3|overlay|ramfs|reiserfs|tmpfs|vfat|xfs|zfs")
+
+
+@dataclass(frozen=True)
+class Old:
+    """What may go: a directory, why (``revision`` or ``abandoned``), the bytes that its removal gives back."""
+
+    path: str
+    kind: str
+    size: int
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Return it as plain data for a module's result."""
+        return {"path": self.path, "kind": self.kind, "bytes": self.size}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A directory beside the wanted one: its name, and when its stamp was written or last in service (0: no stamp)."""
+
+    name: str
+    stamped_ns: int = 0
+
+
+def superfluous(found: Iterable[Found], wanted: set[str], used: set[str], keep: int) -> dict[str, str]:
+    """Return the names of a repository that may go, each with why. No I/O.
+
+    ``wanted`` and ``used`` are revisions. The ``keep`` newest others stay, those in use counted first; what has no
+    stamp was not published by the collection and stays; an unfinished fetch stays while its revision is wanted.
+    """
+    entries = list(found)
+    published = {entry.name for entry in entries if entry.stamped_ns}
+    gone: dict[str, str] = {}
+    others = []
+    for entry in entries:
+        match = _NAME.fullmatch(entry.name)
+        if match is None:
+            continue
+        revision, state = match["revision"] or match["left"], match["state"]
+        if not state:
+            others += [entry] if entry.stamped_ns and revision not in wanted else []
+        elif state == "removed" or (state == "old" and revision in published) or revision not in wanted | used:
+            gone[entry.name] = ABANDONED
+    others.sort(key=lambda entry: (entry.name in used, entry.stamped_ns, entry.name), reverse=True)
+    gone.update({entry.name: REVISION for entry in others[keep:] if entry.name not in used})
+    return gone
+
+
+def prunable(
+    root: str,
+    manifests: Sequence[Manifest],
+    keep: int,
+    state_dir: str,
+    shared: bool | None = None,
+    proc: str = "/proc",
+) -> list[Old]:
+    """Return what ``remove`` may take of the repositories of ``manifests``, sorted by path.
+
+    A negative ``keep`` keeps all. ``shared``: whether other hosts use ``root``; None asks the kernel. Raises OSError.
+    """
+    if keep < 0 or shared:
+        return []
+    found: list[Old] = []
+    for repository, wanted in sorted(_wanted(manifests).items()):
+        directory = os.path.join(root, repository)
+        entries = _look(directory)
+        linked = linked_revisions(directory, state_dir)
+        gone = superfluous(entries, wanted, linked, keep)
+        if gone and (shared is False or not is_shared(directory, proc)):
+            gone = superfluous(entries, wanted, linked | running_revisions(proc), keep)
+            found += [Old(os.path.join(directory, name), kind, _size(directory, name)) for name, kind in gone.items()]
+    return sorted(found, key=lambda old: old.path)
+
+
+def mark_served(root: str, manifests: Sequence[Manifest], state_dir: str) -> None:
+    """Give each revision that an instance is about to leave the time of now: it is the one to go back to."""
+    for repository, wanted in _wanted(manifests).items():
+        directory = os.path.join(root, repository)
+        for revision in _revisions_of(directory, _links(state_dir)) - wanted:
+            # A store that may not be written to is not pruned either.
+            with contextlib.suppress(OSError):
+                os.utime(os.path.join(directory, revision, STAMP_NAME))
+
+
+def remove(old: Old) -> bool:
+    """Remove it; from the first moment on it has no name that anybody asks for. Returns False where it stays or is
+    gone because another run is at work there. To be called without that model's lock. Raises OSError."""
+    directory, name = os.path.split(old.path)
+    try:
+        with locked(directory, patience=0):
+            doomed = old.path
+            if old.kind == REVISION:
+                doomed = os.path.join(directory, f".{name}.removed")
+                shutil.rmtree(doomed, ignore_errors=True)
+                os.rename(old.path, doomed)
+            shutil.rmtree(doomed)
+    except (WeightsError, FileNotFoundError):
+        return False
+    return True
+
+
+def is_shared(path: str, proc: str = "/proc") -> bool:
+    """Whether other hosts may use the file system of ``path``: it is none of those known to belong to one host."""
+    path = os.path.realpath(path)
+    kind, longest = "", -1
+    try:
+        with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return True
+    for line in lines:
+        fields, _dash, rest = line.partition(" - ")
+        mount = _unescape(fields.split()[4])
+        # Of two mounts on one place, the later one is seen.
+        if len(mount) >= longest and (path + "/").startswith(mount.rstrip("/") + "/"):
+            kind, longest = rest.split()[0], len(mount)
+    return _LOCAL.fullmatch(kind) is None
+
+
+def linked_revisions(directory: str, state_dir: str) -> set[str]:
+    """Return the revisions of a repository's directory to which any instance's symlink leads, running or not, or that
+    of a state that an instance can go back to."""
+    return _revisions_of(directory, [*_links(state_dir), *_kept_links(state_dir)])
+
+
+def _links(state_dir: str) -> list[str]:
+    return [os.path.join(state_dir, name, "model") for name in _names(state_dir)]
+
+
+def _kept_links(state_dir: str) -> list[str]:
+    slots = [os.path.join(state_dir, name, "slots") for name in _names(state_dir)]
+    # One that is still being made counts too.
+    return [os.path.join(top, name, "model") for top in slots for name in _names(top)]
+
+
+def _revisions_of(directory: str, links: Iterable[str]) -> set[str]:
+    found = set()
+    top = os.path.realpath(directory) + "/"
+    for link in links:
+        target = os.path.realpath(link)
+        if target.startswith(top):
+            found.add(target[len(top) :].split("/")[0])
+    return found
+
+
+def running_revisions(proc: str = "/proc") -> set[str]:
+    """Return every revision that a process names: in its command line, as its directory, as an open or mapped file.
+
+    An instance that has not been started again runs from where its symlink led before; others have no symlink.
+    """
+    found: set[bytes] = set()
+    for name in _names(proc):
+        if name.isdigit():
+            for text in _process(f"{proc}/{name}"):
+                found.update(_REVISIONS.findall(text))
+    return {revision.decode() for revision in found}
+
+
+def _process(directory: str) -> Iterator[bytes]:
+    for name in ("cmdline", "maps"):
+        # A process may end, or belong to somebody whom this one may not look at.
+        with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
+            yield file.read()
+    for link in ["cwd", *(f"fd/{name}" for name in _names(f"{directory}/fd"))]:
+        with contextlib.suppress(OSError):
+            yield os.fsencode(os.readlink(f"{directory}/{link}"))
+
+
+def _wanted(manifests: Iterable[Manifest]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for manifest in manifests:
+        found.setdefault(manifest.repository, set()).add(manifest.revision)
+    return found
+
+
+def _look(directory: str) -> list[Found]:
+    """Return the directories of a repository. A symlink is somebody else's and is left out."""
+    found = []
+    for name in _names(directory):
+        path = os.path.join(directory, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            stamped = 0
+            with contextlib.suppress(OSError):
+                stamped = os.lstat(os.path.join(path, STAMP_NAME)).st_mtime_ns
+            found.append(Found(name, stamped))
+    return found
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _size(directory: str, name: str) -> int:
+    """Return the bytes on disk that have no second name elsewhere, as those of a half-fetched repair have."""
+    total = 0
+    for parent, _directories, names in os.walk(os.path.join(directory, name)):
+        for found in (os.lstat(os.path.join(parent, name)) for name in names):
+            total += found.st_blocks * 512 if found.st_nlink == 1 else 0
+    return total
+
+
+def _unescape(field: str) -> str:
+    """Return a path of mountinfo, where spaces and the like are octal."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the scrub of a host's weights (the role's files/weights-scrub.py) has found, as far as it still holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME
+
+REPORT = "/var/lib/baremetal-inference/weights-scrub.json"
+VERSION = 1
+_KEYS = {"directory", "name", "expected", "found", "when", "withdrawn"}
+
+
+def damaged(root: str, report: str = REPORT) -> list[str]:
+    """Return a sentence for each file below ``root`` that the scrub found damaged and that nobody has fetched again.
+
+    Empty without a scrub, without damage, and where the report cannot be read.
+    """
+    data = _read(report)
+    entries = data.get("damaged") if data.get("version") == VERSION else None
+    if not isinstance(entries, dict):
+        return []
+    below = os.path.join(root, "")
+    return [
+        _sentence(path, entry)
+        for path, entry in sorted(entries.items())
+        if path.startswith(below) and isinstance(entry, dict) and set(entry) >= _KEYS and _stands(entry)
+    ]
+
+
+def _stands(entry: dict[str, Any]) -> bool:
+    """Whether the model is there and nobody has verified the file since: then the stamp would vouch for it again."""
+    path = os.path.join(entry["directory"], STAMP_NAME)
+    if not os.path.exists(path):
+        return False
+    files = _read(path).get("files")
+    return not entry["withdrawn"] or not isinstance(files, dict) or entry["name"] not in files
+
+
+def _sentence(path: str, entry: dict[str, Any]) -> str:
+    day = time.strftime("%Y-%m-%d", time.gmtime(entry["when"]))
+    return (
+        f"{path}: damaged when the scrub read it on {day}: found {entry['found']}, expected sha256 "
+        f"{entry['expected']}; the role weights fetches it again while a manifest names its revision, else remove "
+        f"{entry['directory']}"
+    )
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}

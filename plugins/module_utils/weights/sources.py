@@ -1,0 +1,134 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where weights come from, as people write it, and the address of each file there. No I/O."""
+
+from __future__ import annotations
+
+import urllib.parse
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import check_location, is_url, join
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import (
+    HUB,
+    MODELSCOPE,
+    hub_file,
+    hub_headers,
+    modelscope_file,
+    modelscope_headers,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest, WeightsError
+
+# The environment variable of the controller that holds the token of each kind, where the entry names none.
+TOKEN_VARIABLES = {"hub": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
+EXPECTED = (
+    "an absolute path, file://, http://, https://, hub, hub:URL, modelscope, modelscope:URL, s3://BUCKET/PREFIX or "
+    "controller:/PATH"
+)
+_TOKEN_KEYS = ("token_file", "token_env")
+_KEYS = {
+    "tree": _TOKEN_KEYS,
+    "hub": _TOKEN_KEYS,
+    "modelscope": _TOKEN_KEYS,
+    "s3": ("endpoint", "region", "credentials_file", "profile"),
+    "controller": (),
+}
+_ENDPOINTS = {"hub": HUB, "modelscope": MODELSCOPE}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One entry of weights_sources.
+
+    ``kind`` is tree (a directory or web server with the layout of a mirror), hub, modelscope, s3 or controller;
+    ``base`` the address or path that its files are found by; ``options`` the other keys of the entry.
+    """
+
+    text: str
+    kind: str
+    base: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the controller hands a host for a source: a token, or the signed address of each file by its path."""
+
+    token: str = ""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_sources(entries: Sequence[Any]) -> tuple[Source, ...]:
+    """Return what people wrote. Raises WeightsError that names the entry."""
+    return tuple(_parse(entry) for entry in entries)
+
+
+def _parse(entry: Any) -> Source:
+    options: dict[str, str] = {}
+    text = entry
+    if isinstance(entry, Mapping):
+        if not isinstance(entry.get("source"), str):
+            raise WeightsError(f"weights_sources: found {_shown(entry)}, expected a text or a mapping with 'source'")
+        text = entry["source"]
+        options = {key: value for key, value in entry.items() if key != "source"}
+    if not isinstance(text, str):
+        raise WeightsError(f"weights_sources: found {text!r}, expected {EXPECTED}")
+    kind, base = _kind(text)
+    for key, value in options.items():
+        if key not in _KEYS[kind]:
+            known = ("source", *_KEYS[kind])
+            raise WeightsError(f"weights_sources: {text}: unknown key {key!r}; {nearest(str(key), known)}")
+        if not isinstance(value, str) or not value:
+            raise WeightsError(f"weights_sources: {text}: {key}: found {value!r}, expected a text")
+    return Source(text, kind, base, options)
+
+
+def _shown(entry: Mapping[Any, Any]) -> str:
+    """Return the keys of an entry: a value may be what nobody should read."""
+    return f"a mapping with {', '.join(sorted(map(str, entry))) or 'nothing'}"
+
+
+def _kind(text: str) -> tuple[str, str]:
+    word, _colon, rest = text.partition(":")
+    if word in _ENDPOINTS and (text == word or rest):
+        return word, _checked(rest).rstrip("/") if rest else _ENDPOINTS[word]
+    if word == "controller":
+        if not rest.startswith("/"):
+            raise WeightsError(f"weights_sources: {text}: found {rest!r}, expected an absolute path on the controller")
+        return word, rest
+    if text.startswith("s3://"):
+        if not urllib.parse.urlsplit(text).netloc:
+            raise WeightsError(f"weights_sources: {text}: found no bucket, expected s3://BUCKET/PREFIX")
+        return "s3", text
+    if not is_url(text) and not text.startswith("/"):
+        guess = nearest(text, ("hub", "modelscope")) if ":" not in text and "/" not in text else ""
+        raise WeightsError(f"weights_sources: found {text!r}, expected {EXPECTED}{'; ' if guess else ''}{guess}")
+    return "tree", _checked(text)
+
+
+def _checked(location: str) -> str:
+    try:
+        check_location(location)
+    except FetchError as exc:
+        raise WeightsError(f"weights_sources: {exc}") from exc
+    return location
+
+
+def address(source: Source, manifest: Manifest, file: File, access: Access) -> str:
+    """Return where a source has a file of a manifest."""
+    if source.kind == "hub":
+        return hub_file(source.base, manifest.repository, manifest.revision, file.name)
+    if source.kind == "modelscope":
+        revision = manifest.modelscope_revision
+        return modelscope_file(source.base, manifest.modelscope_repository, revision, file.name)
+    if source.kind == "s3":
+        return access.addresses[f"{manifest.path}/{file.name}"]
+    return join(source.base, *manifest.path.split("/"), *file.name.split("/"))
+
+
+def headers(source: Source, access: Access) -> dict[str, str]:
+    """Return what each request to a source carries."""
+    return modelscope_headers(access.token) if source.kind == "modelscope" else hub_headers(access.token)

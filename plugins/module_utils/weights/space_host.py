@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a host has room for weights, and a place: bytes, inodes, a file system that can be written."""
+
+from __future__ import annotations
+
+import os
+from typing import Iterable
+
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import State
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import blocks, check_inodes, check_space
+
+
+def check_room(states: Iterable[State]) -> None:
+    """Raise WeightsError where a file system that models are to be fetched to has no room, or cannot be written."""
+    by_device: dict[int, list[State]] = {}
+    for state in states:
+        by_device.setdefault(os.stat(_existing(state.directory)).st_dev, []).append(state)
+    for together in by_device.values():
+        place = _existing(together[0].directory)
+        _check_writable(place)
+        figures, names = os.statvfs(place), [state.manifest.repository for state in together]
+        needed = sum(_needed(state, figures.f_frsize) for state in together)
+        check_space(_mount_point(place), needed, figures.f_bavail * figures.f_frsize, names)
+        # A file system without a table of inodes says that it has none.
+        if figures.f_files:
+            check_inodes(_mount_point(place), sum(_inodes(state) for state in together), figures.f_favail, names)
+
+
+def check_place(state: State) -> None:
+    """Raise WeightsError where a model cannot be published by a rename: a mount point, or a symbolic link."""
+    for path in (state.directory, state.partial):
+        if os.path.islink(path):
+            raise WeightsError(f"{path}: found a symbolic link, expected a plain directory; remove the link")
+        if os.path.ismount(path):
+            raise WeightsError(
+                f"{path}: found a mount point, expected a plain directory, since a model is published by a rename; "
+                "unmount it, or let weights_root name a directory of that file system"
+            )
+
+
+def _check_writable(place: str) -> None:
+    if os.statvfs(place).f_flag & os.ST_RDONLY:
+        raise WeightsError(
+            f"{_mount_point(place)}: it is mounted read-only; mount it for writing (mount -o remount,rw), "
+            "or let weights_root name another file system"
+        )
+    if not os.path.isdir(place):
+        raise WeightsError(f"{place}: found a file, expected a directory; let weights_root name a directory")
+
+
+def _inodes(state: State) -> int:
+    """Return how many files and directories are still to be made: the files, their directories, stamp and lock."""
+    directories = {os.path.dirname(file.name) for file in state.missing}
+    return len(state.missing) + len(directories) + 6
+
+
+def _needed(state: State, block: int) -> int:
+    """Return the bytes that the missing files still take, those of an earlier run's partial files left out."""
+    needed = sum(blocks(file.size, block) for file in state.missing)
+    for parent, _directories, names in os.walk(state.partial):
+        needed -= sum(_taken(os.path.join(parent, name)) for name in names)
+    return max(needed, 0)
+
+
+def _taken(path: str) -> int:
+    """Return the bytes of a partial file; none of one that another run has just renamed."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return 0
+    # A file with a second link is one that the published directory has too.
+    return found.st_blocks * 512 if found.st_nlink == 1 else 0
+
+
+def _existing(path: str) -> str:
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _mount_point(path: str) -> str:
+    path = os.path.realpath(path)
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path

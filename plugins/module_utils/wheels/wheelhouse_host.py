@@ -1,0 +1,251 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fill a directory with exactly the wheels of a lock, by the pip of a machine that reaches a wheel index.
+
+pip asks as it is configured to (its index, find-links, CA, proxy). Every file is checked against the lock before it
+gets its name. Nothing is removed; what an earlier run has brought is not asked for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import WheelError, parse_name
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
+    Lock,
+    Pin,
+    Target,
+    VenvError,
+    parse_lock,
+)
+
+# Where PyTorch itself publishes the +cpu builds, asked only when the configured index has none.
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+# One pip for many files is faster than one for each; what a batch has fetched stays when the next one fails.
+BATCH = 16
+# Beside the wheels, so that a rename publishes; hidden, so that the index and the web server do not see it.
+SCRATCH = ".fetch-"
+# Names of the platforms that a lock's wheels can be for; the lock's hashes decide which file it is.
+GLIBC_MINORS = range(5, 51)
+CHUNK = 1024 * 1024
+
+Say = Callable[[str], None]
+
+
+class File(NamedTuple):
+    """A wheel: its name, its bytes, its sha256 in hex."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class House:
+    """A directory of wheels and a lock: the files that are there, by project, and the pins that lack theirs."""
+
+    wheels: str
+    name: str
+    digest: str
+    lock: Lock
+    files: Mapping[str, File]
+
+    @property
+    def target(self) -> Target:
+        """What the wheels are for. Raises VenvError for a lock that does not say."""
+        if self.lock.target is None:
+            raise VenvError(
+                "it does not say which Python and machine it is for; expected a line like '# target: cp311-x86_64'"
+            )
+        return self.lock.target
+
+    @property
+    def missing(self) -> list[Pin]:
+        """The pins without a file, sorted."""
+        return [pin for name, pin in sorted(self.lock.pins.items()) if name not in self.files]
+
+    @property
+    def stamp(self) -> str:
+        """Where it is noted that the lock is complete."""
+        return os.path.join(self.wheels, f".{os.path.splitext(self.name)[0]}.fetched.json")
+
+
+def look(path: str, wheels: str, full: bool = False) -> House:
+    """Return what a directory has of the lock at ``path``. Raises VenvError or OSError for a lock that cannot be read.
+
+    A lock that an earlier run has completed is trusted by size and time of its files, unless ``full``; else every file
+    is hashed.
+    """
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    empty = House(wheels, os.path.basename(path), hashlib.sha256(text.encode()).hexdigest(), parse_lock(text), {})
+    empty.target  # noqa: B018 (a lock without one is refused before anything is fetched)
+    files = (None if full else _stamped(empty)) or present(empty.lock.pins.values(), wheels)
+    return House(wheels, empty.name, empty.digest, empty.lock, files)
+
+
+def fill(house: House, say: Say) -> House:
+    """Fetch what is missing and note that the lock is complete. Raises VenvError; what was fetched stays."""
+    os.makedirs(house.wheels, exist_ok=True)
+    for name in os.listdir(house.wheels):
+        if name.startswith(SCRATCH):  # of a run that was killed
+            shutil.rmtree(os.path.join(house.wheels, name))
+    files, missing = dict(house.files), house.missing
+    for start in range(0, len(missing), BATCH):
+        files.update(_download(missing[start : start + BATCH], house, Counter(say, start, len(missing))))
+    full = House(house.wheels, house.name, house.digest, house.lock, files)
+    if not is_noted(full):
+        _write_stamp(full)
+    return full
+
+
+def is_noted(house: House) -> bool:
+    """Whether it is noted already that the lock is complete."""
+    return not house.missing and _stamped(house) is not None
+
+
+def _stamped(house: House) -> dict[str, File] | None:
+    """Return what an earlier run has completed of this very lock, None where its files are not there in full."""
+    try:
+        with open(house.stamp, encoding="utf-8") as stream:
+            known = json.load(stream)
+        files = {project: File(*entry) for project, entry in known["wheels"].items()}
+        same = known["lock"] == house.digest and set(files) == set(house.lock.pins)
+        return files if same and known["seen"] == _seen(house, files) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _seen(house: House, files: Mapping[str, File]) -> dict[str, list[int]]:
+    """Return bytes and time of the last change, in nanoseconds, of each file."""
+    found = {project: os.stat(os.path.join(house.wheels, file.name)) for project, file in sorted(files.items())}
+    return {project: [status.st_size, status.st_mtime_ns] for project, status in found.items()}
+
+
+def _write_stamp(house: House) -> None:
+    partial = f"{house.stamp}.partial"
+    known = {"lock": house.digest, "wheels": dict(sorted(house.files.items())), "seen": _seen(house, house.files)}
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump(known, file, indent=0)
+    os.replace(partial, house.stamp)
+
+
+def present(pins: Iterable[Pin], wheels: str) -> dict[str, File]:
+    """Return by project the wheels of pins that are in a directory and have one of their sha256."""
+    wanted = {(pin.name, pin.version): pin for pin in pins}
+    found = {}
+    for filename in sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []:
+        try:
+            name = parse_name(filename)
+        except WheelError:  # the role mirror will say so
+            continue
+        pin = wanted.get((name.project, name.version))
+        path = os.path.join(wheels, filename)
+        digest = sha256_of(path) if pin else ""
+        if pin and digest in pin.hashes:
+            found[pin.name] = File(filename, os.path.getsize(path), digest)
+    return found
+
+
+class Counter:
+    """Says which file of how many pip turns to."""
+
+    def __init__(self, say: Say, done: int, total: int) -> None:
+        self._say = say
+        self._done = done
+        self._total = total
+
+    def read(self, line: str) -> None:
+        """Say what a line of pip's output tells of."""
+        found = re.search(r"(?:Downloading|Using cached|Processing) \S*?([^/\s]+\.whl)(?:\s+\((\d[^)]*)\)|\s|$)", line)
+        if found:
+            self._done += 1
+            self._say(f"[{self._done:3}/{self._total}] {found[1]} {found[2] or ''}".rstrip())
+
+    def note(self, text: str) -> None:
+        """Say something else."""
+        self._say(text)
+
+
+def _download(pins: Sequence[Pin], house: House, counter: Counter) -> dict[str, File]:
+    """Fetch the wheels of pins into the directory and return them by project."""
+    with tempfile.TemporaryDirectory(dir=house.wheels, prefix=SCRATCH) as scratch:
+        requirements = os.path.join(scratch, "requirements.txt")
+        with open(requirements, "w", encoding="utf-8") as file:
+            file.write("".join(f"{pin.text()}\n" for pin in pins))
+        _fetch([*pip_command(), "--requirement", requirements, "--dest", scratch, *_options(house.target)], counter)
+        fetched = present(pins, scratch)
+        lacking = sorted({pin.name for pin in pins} - set(fetched))
+        if lacking:
+            raise VenvError(f"pip fetched files for {', '.join(lacking)} that are not those of the lock")
+        for entry in fetched.values():
+            # pip's own files are for their owner alone; a web server reads these.
+            os.chmod(os.path.join(scratch, entry.name), 0o644)
+            os.replace(os.path.join(scratch, entry.name), os.path.join(house.wheels, entry.name))
+    return fetched
+
+
+def _fetch(command: Sequence[str], counter: Counter) -> None:
+    output, rc = _run(command, counter)
+    if rc and re.search(r"No matching distribution found for torch==\S+\+cpu", output):
+        counter.note(f"the configured index has no +cpu build of torch; asking {TORCH_INDEX} too")
+        output, rc = _run([*command, "--extra-index-url", TORCH_INDEX], counter)
+    if rc:
+        raise VenvError(f"pip could not fetch it; run again to go on from here:\n{_errors_of(output)}")
+
+
+def pip_command() -> list[str]:
+    """Return the words of ``pip download``: this Python's pip, else the one on the path. Raises VenvError for none."""
+    own = subprocess.run([sys.executable, "-m", "pip", "--version"], check=False, capture_output=True)
+    found = [sys.executable, "-m", "pip"] if own.returncode == 0 else [shutil.which("pip3") or ""]
+    if not found[0]:
+        raise VenvError(f"{sys.executable} has no pip, nor is pip3 on the path; install one (Debian: python3-pip)")
+    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--no-input", "--no-color"]
+    return [*found, "download", *options, "--progress-bar", "off", "--disable-pip-version-check"]
+
+
+def _options(target: Target) -> list[str]:
+    """Return pip's options for wheels of another Python or machine than the one it runs on."""
+    interpreter = "cp" + target.python.replace(".", "")
+    platforms = [f"manylinux_2_{minor}_{target.machine}" for minor in GLIBC_MINORS]
+    platforms += [f"{name}_{target.machine}" for name in ("manylinux1", "manylinux2010", "manylinux2014", "linux")]
+    options = ["--implementation", "cp", "--python-version", target.python]
+    options += [word for abi in (interpreter, "abi3", "none") for word in ("--abi", abi)]
+    return options + [word for platform in platforms for word in ("--platform", platform)]
+
+
+def _run(command: Sequence[str], counter: Counter) -> tuple[str, int]:
+    """Run pip, tell of each file that it turns to, and return its output and exit status."""
+    lines = []
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, **streams) as process:
+        for line in process.stdout or ():
+            lines.append(line)
+            counter.read(line)
+    return "".join(lines), process.returncode
+
+
+def _errors_of(output: str) -> str:
+    """Return what pip says is wrong, or its last lines; addresses without what may be a password in them."""
+    lines = output.splitlines()
+    text = "\n".join([line for line in lines if line.startswith("ERROR")] or lines[-5:])
+    return re.sub(r"://[^/@\s]+@", "://", text)
+
+
+def sha256_of(path: str | os.PathLike[str]) -> str:
+    """Return the sha256 of a file in hex."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(CHUNK), b""):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,325 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the catalogue of accelerators: files on the controller, a site's own laid over the bundled ones."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple
+
+import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    CPU,
+    UNKNOWN,
+    AcceleratorError,
+    Catalogue,
+    Chip,
+    Model,
+    PciVendor,
+    check_declared,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml, yaml_problem
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+BUNDLED = Path(__file__).resolve().parents[3] / "catalog" / "accelerators"
+
+NAME = r"[a-z][a-z0-9_]*"
+HEX4 = r"[0-9a-f]{4}"
+PCI_ID = rf"{HEX4}:{HEX4}"
+
+# One check: whether a value is good, and in words what was expected.
+Check = Tuple[Callable[[Any], bool], str]
+
+
+def _text(pattern: str, words: str) -> Check:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None, words
+
+
+def _list_of(pattern: str, words: str) -> Check:
+    good, _words = _text(pattern, words)
+    return lambda value: isinstance(value, list) and all(good(entry) for entry in value), f"a list of {words}"
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0)
+
+
+MAPPING: Check = (lambda value: isinstance(value, dict), "a mapping")
+BOOLEAN: Check = (lambda value: isinstance(value, bool), "true or false")
+COUNT: Check = (lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0, "a number from 1")
+SIZE: Check = (_is_size, "a number of GiB above 0, or null")
+ANY_TEXT = _text(r"(?s).+", "a text")
+A_NAME = _text(NAME, "a name in lower case, like h200")
+FORMATS: Check = (
+    lambda value: isinstance(value, dict) and all(A_NAME[0](key) and ANY_TEXT[0](why) for key, why in value.items()),
+    "a mapping of number formats, like mxfp4, to the reason why they cannot be served",
+)
+TITLES: Check = (
+    lambda value: isinstance(value, dict) and all(ANY_TEXT[0](title) for title in value.values()),
+    "a mapping of PCI ids to what they are",
+)
+
+# How the host's devices reach a process; a stack says it, a model may differ.
+HOST_KEYS: dict[str, Check] = {
+    "devices": _list_of(r".+", "device nodes or CDI names"),
+    "mounts": _list_of(r"/.+", "absolute paths"),
+    "groups": _list_of(r".+", "groups"),
+    "visible_env": _text(r"[A-Z][A-Z0-9_]*", "the name of an environment variable"),
+}
+FILE_KEYS: dict[str, Check] = {
+    "vendor": A_NAME,
+    "name": ANY_TEXT,
+    "stack": A_NAME,
+    "pci_vendors": MAPPING,
+    "stacks": MAPPING,
+    "switches": TITLES,
+    "ignored": TITLES,
+    "models": MAPPING,
+}
+PCI_VENDOR_KEYS: dict[str, Check] = {
+    "classes": _list_of(HEX4, 'PCI classes in quotes, like "0302"'),
+    "unknown_is_error": BOOLEAN,
+}
+MODEL_KEYS: dict[str, Check] = {
+    "title": ANY_TEXT,
+    "stack": A_NAME,
+    "generation": A_NAME,
+    "compute_capability": _text(r"\d+\.\d", 'two numbers in quotes, like "9.0"'),
+    "memory_gib": SIZE,
+    "devices_per_card": COUNT,
+    "supported": BOOLEAN,
+    "reason": ANY_TEXT,
+    "lacks": FORMATS,
+    "pci_ids": MAPPING,
+    **HOST_KEYS,
+}
+CHIP_KEYS: dict[str, Check] = {"form": ANY_TEXT, "memory_gib": SIZE}
+
+REQUIRED = {
+    "file": ("name", "stack", "pci_vendors", "stacks", "models"),
+    "pci_vendor": ("classes", "unknown_is_error"),
+    "model": ("title", "generation", "memory_gib", "pci_ids"),
+}
+
+
+def load_catalogue(directories: Sequence[str] = ()) -> Catalogue:
+    """Return the bundled catalogue with the files of ``directories`` laid over it; the first directory wins.
+
+    Read once per process. Raises AcceleratorError, which names the file and the key.
+    """
+    return _load(tuple(str(directory) for directory in directories))
+
+
+@functools.lru_cache(maxsize=None)
+def _load(directories: tuple[str, ...]) -> Catalogue:
+    vendors: dict[str, dict[str, Any]] = {}
+    origins: dict[tuple[str, ...], Path] = {}
+    for directory in (BUNDLED, *(Path(name) for name in reversed(directories))):
+        for path in _files(directory):
+            data = _read(path)
+            vendor = data["vendor"]
+            vendors[vendor] = _overlay(vendors.get(vendor, {}), data)
+            origins.update({(vendor,): path, **{(vendor, key): path for key in data.get("models") or {}}})
+    return _Builder(origins).build(vendors)
+
+
+def _files(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        raise AcceleratorError(f"accelerator_catalog_path: {directory} is no directory on the controller")
+    files = sorted(path for path in directory.iterdir() if path.suffix in (".yml", ".yaml"))
+    if not files:
+        raise AcceleratorError(f"accelerator_catalog_path: {directory} has no *.yml file")
+    return files
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return one file, every key of it checked."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise AcceleratorError(f"{path}: cannot be read: {exc}") from exc
+    try:
+        data = load_yaml(text)
+    except yaml.YAMLError as exc:
+        raise AcceleratorError(f"{path}: cannot be read: {yaml_problem(exc, text)}") from exc
+    _check(path, "", data, FILE_KEYS)
+    if "vendor" not in data:
+        raise AcceleratorError(f"{path}: 'vendor' is missing")
+    for vendor_id, entry in _entries(path, data, "pci_vendors", HEX4):
+        _check(path, f"pci_vendors.{vendor_id}", entry, PCI_VENDOR_KEYS)
+    for key, entry in _entries(path, data, "stacks", NAME):
+        _check(path, f"stacks.{key}", entry, HOST_KEYS)
+    for section in ("switches", "ignored"):
+        list(_entries(path, data, section, PCI_ID))
+    for key, entry in _entries(path, data, "models", NAME):
+        if key in (CPU, UNKNOWN):
+            raise AcceleratorError(f"{path}: models.{key}: this name means a host without a known accelerator")
+        _check(path, f"models.{key}", entry, MODEL_KEYS)
+        for pci_id, chip in _entries(path, entry, "pci_ids", PCI_ID, f"models.{key}."):
+            _check(path, f"models.{key}.pci_ids.{pci_id}", chip, CHIP_KEYS)
+    return dict(data)
+
+
+def _entries(
+    path: Path, data: Mapping[str, Any], section: str, pattern: str, prefix: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield the entries of a section, its keys checked against a pattern."""
+    for key, entry in data.get(section, {}).items():
+        if not isinstance(key, str) or not re.fullmatch(pattern, key):
+            form = {NAME: "a name in lower case", HEX4: "four hex digits", PCI_ID: "vendor:device"}[pattern]
+            raise AcceleratorError(
+                f"{path}: {prefix}{section}: found the key {key!r}, expected {form}, lower case and in quotes"
+            )
+        yield key, entry
+
+
+def _check(path: Path, where: str, value: Any, known: Mapping[str, Check]) -> None:
+    """Raise AcceleratorError for anything in a mapping that is not known or not of the expected form."""
+    if not isinstance(value, dict):
+        raise AcceleratorError(f"{path}: {where or 'the file'}: found {value!r}, expected a mapping")
+    for key, entry in value.items():
+        place = f"{where}.{key}" if where else str(key)
+        if key not in known:
+            raise AcceleratorError(f"{path}: unknown key '{place}'; {nearest(str(key), known)}")
+        good, words = known[key]
+        if not good(entry):
+            raise AcceleratorError(f"{path}: {place}: found {entry!r}, expected {words}")
+
+
+def _overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Return base with top laid over it: mappings key by key, anything else is replaced."""
+    result = dict(base)
+    for key, value in top.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        result[key] = _overlay(base[key], value) if both else value
+    return result
+
+
+class _Builder:
+    """Makes the catalogue of the merged files; ``origins`` says which file named a vendor or a model last."""
+
+    def __init__(self, origins: Mapping[tuple[str, ...], Path]) -> None:
+        self.origins = origins
+        self.models: dict[str, Model] = {}
+        self.chips: dict[str, Chip] = {}
+        self.pci_vendors: dict[str, PciVendor] = {}
+        self.titles: dict[str, dict[str, str]] = {"switches": {}, "ignored": {}}
+
+    def build(self, vendors: Mapping[str, Mapping[str, Any]]) -> Catalogue:
+        """Return the catalogue. Raises AcceleratorError for what is missing and for what is there twice."""
+        for vendor, data in vendors.items():
+            self._require(self.origins[(vendor,)], "", data, "file")
+            self._add_pci_vendors(vendor, data)
+            for section, titles in self.titles.items():
+                titles.update(data.get(section, {}))
+            for key, entry in data["models"].items():
+                self._add_model(vendor, data, key, entry)
+        return Catalogue(self.models, self.chips, self.titles["switches"], self.titles["ignored"], self.pci_vendors)
+
+    def _require(self, path: Path, where: str, data: Mapping[str, Any], kind: str) -> None:
+        for key in REQUIRED[kind]:
+            if key not in data:
+                raise AcceleratorError(f"{path}: '{where}{key}' is missing")
+
+    def _add_pci_vendors(self, vendor: str, data: Mapping[str, Any]) -> None:
+        path = self.origins[(vendor,)]
+        for vendor_id, entry in data["pci_vendors"].items():
+            self._require(path, f"pci_vendors.{vendor_id}.", entry, "pci_vendor")
+            if vendor_id in self.pci_vendors:
+                other = self.pci_vendors[vendor_id].file
+                raise AcceleratorError(f"{path}: pci_vendors.{vendor_id} is in {other} too")
+            self.pci_vendors[vendor_id] = PciVendor(
+                vendor=vendor,
+                name=data["name"],
+                classes=tuple(entry["classes"]),
+                unknown_is_error=entry["unknown_is_error"],
+                file=str(path),
+            )
+
+    def _add_model(self, vendor: str, data: Mapping[str, Any], key: str, entry: Mapping[str, Any]) -> None:
+        path = self.origins[(vendor, key)]
+        where = f"models.{key}."
+        self._require(path, where, entry, "model")
+        if key in self.models:
+            raise AcceleratorError(f"{path}: models.{key} is a model of {self.models[key].vendor} too")
+        supported = entry.get("supported", True)
+        if not supported and "reason" not in entry:
+            raise AcceleratorError(f"{path}: '{where}reason' is missing; it says why supported is false")
+        stack = entry.get("stack", data["stack"])
+        if stack not in data["stacks"]:
+            raise AcceleratorError(
+                f"{path}: {where}stack: {stack!r} is not in stacks; {nearest(stack, data['stacks'])}"
+            )
+        host = {**data["stacks"][stack], **entry}
+        self.models[key] = Model(
+            key=key,
+            title=entry["title"],
+            vendor=vendor,
+            stack=stack,
+            generation=entry["generation"],
+            compute_capability=entry.get("compute_capability"),
+            devices_per_card=entry.get("devices_per_card", 1),
+            unsupported=None if supported else entry["reason"],
+            devices=tuple(host.get("devices", ())),
+            mounts=tuple(host.get("mounts", ())),
+            groups=tuple(host.get("groups", ())),
+            visible_env=host.get("visible_env"),
+            memory_gib=entry["memory_gib"],
+            lacks=tuple(sorted(entry.get("lacks", {}).items())),
+        )
+        for pci_id, chip in entry["pci_ids"].items():
+            self._add_chip(
+                path, data, key, pci_id, Chip(key, chip.get("form"), chip.get("memory_gib", entry["memory_gib"]))
+            )
+
+    def _add_chip(self, path: Path, data: Mapping[str, Any], key: str, pci_id: str, chip: Chip) -> None:
+        where = f"models.{key}.pci_ids.{pci_id}"
+        if pci_id in self.chips:
+            raise AcceleratorError(f"{path}: {where} is an id of models.{self.chips[pci_id].model} too")
+        if pci_id[:4] not in data["pci_vendors"]:
+            raise AcceleratorError(f"{path}: {where}: {pci_id[:4]} is not in pci_vendors")
+        self.chips[pci_id] = chip
+
+
+def declared_accelerator(
+    catalogue: Catalogue,
+    model: str,
+    count: int,
+    memory_gib: float | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Accelerator:
+    """Return the accelerators that an inventory declares, with all that the catalogue knows of them.
+
+    ``memory_gib`` is one chip's (cpu: the host's) where it is known better than by the model's name. ``facts`` may hold
+    driver_version, cuda_version and mec_firmware. Raises AcceleratorError for a model that is in no file or that vLLM
+    cannot serve on.
+    """
+    check_declared(model, catalogue)
+    known = {key: value for key, value in (facts or {}).items() if value is not None}
+    if model == CPU:
+        memory_mib = None if memory_gib is None else int(memory_gib * 1024)
+        return Accelerator(CPU, CPU, CPU, CPU, count, memory_mib, **known)
+    entry = catalogue.models[model]
+    if entry.unsupported:
+        raise AcceleratorError(f"nothing can be served on {entry.title}: {entry.unsupported}")
+    memory = entry.memory_gib if memory_gib is None else memory_gib
+    return Accelerator(
+        model=entry.key,
+        stack=entry.stack,
+        generation=entry.generation,
+        vendor=entry.vendor,
+        count=count,
+        memory_mib=None if memory is None else int(memory * 1024),
+        devices_per_card=entry.devices_per_card,
+        devices=entry.devices,
+        mounts=entry.mounts,
+        groups=entry.groups,
+        visible_env=entry.visible_env,
+        compute_capability=entry.compute_capability,
+        lacks=entry.lacks,
+        **known,
+    )

@@ -1,0 +1,168 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read recipes, releases and manifests on the controller: the site's own files go before the bundled ones."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml, yaml_problem
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import RUNTIMES
+
+CATALOG = Path(__file__).resolve().parents[3] / "catalog"
+
+# What one file of each part of the catalogue is called in an error.
+WORDS = {"recipes": "recipe", "releases": "release", "weights": "manifest of weights"}
+ENTRYPOINTS = ("image", "module")
+
+
+# What the plan reads of a stack of a release.
+STACK_KEYS = (
+    "container_env", "digest", "entrypoint", "env", "image", "images", "libraries", "minimum_driver", "python",
+    "requirements", "runtime", "venv_size_gib", "wheels",
+)  # fmt: skip
+
+# Where a person names the directories of each part.
+VARIABLES = {
+    "recipes": "vllm_recipe_path",
+    "releases": "vllm_release_path",
+    "weights": "vllm_weights_manifest_path",
+}
+
+
+def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path | None:
+    """Return the file of ``name`` in the first directory that has it, None where none has."""
+    # A name that leads out of the directories is none; recipes name models by paths too, and those have no manifest.
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        return None
+    for place in _places(kind, directories):
+        for suffix in suffixes:
+            path = place / f"{name}{suffix}"
+            if path.is_file():
+                return path
+    return None
+
+
+def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
+    """Return the file of ``name`` in the first directory that has it; ``catalog/<kind>`` is searched last.
+
+    Raises PlanError with the nearest name where none has it.
+    """
+    path = lookup(kind, name, suffixes, directories)
+    if path is not None:
+        return path
+    places = _places(kind, directories)
+    # A release lies beside its locks, the others in a directory for each organisation.
+    pattern = "*" if kind == "releases" else "*/*"
+    known = {
+        str(path.relative_to(place))[: -len(suffix)]
+        for place in places
+        for suffix in suffixes
+        for path in place.glob(f"{pattern}{suffix}")
+    }
+    raise PlanError(f"no {WORDS[kind]} {name!r} in {', '.join(str(place) for place in places)}; {nearest(name, known)}")
+
+
+def _places(kind: str, directories: Sequence[str]) -> list[Path]:
+    for directory in directories:
+        if not Path(directory).is_dir():
+            raise PlanError(f"{VARIABLES[kind]}: {directory} is no directory on the controller")
+    return [*(Path(directory) for directory in directories), CATALOG / kind]
+
+
+@functools.lru_cache(maxsize=None)
+def read(path: Path) -> Mapping[str, Any]:
+    """Return the mapping in a YAML file; read once for all hosts of a run. Raises PlanError naming the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise PlanError(f"{path}: cannot be read: {exc}") from exc
+    try:
+        data = load_yaml(text)
+    except yaml.YAMLError as exc:
+        raise PlanError(f"{path}: cannot be read: {yaml_problem(exc, text)}") from exc
+    if not isinstance(data, dict):
+        raise PlanError(f"{path}: found {type(data).__name__}, expected a mapping")
+    return data
+
+
+@functools.lru_cache(maxsize=None)
+def _recipe(path: Path) -> Mapping[str, Any]:
+    recipe = read(path)
+    check_recipe(recipe, str(path))
+    return recipe
+
+
+def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Return the recipe ``<org>/<model>`` as it is written, checked for keys that nobody knows."""
+    return _recipe(find("recipes", name, (".yaml", ".yml"), directories))
+
+
+def load_manifest(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any] | None:
+    """Return the manifest that pins the weights of a repository, None where there is none."""
+    path = lookup("weights", name, (".yml", ".yaml"), directories)
+    return read(path) if path else None
+
+
+def load_release(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Return the release ``name`` with the text and the hash of each stack's lock beside the lock's name."""
+    return _release(find("releases", name, (".yml", ".yaml"), directories))
+
+
+@functools.lru_cache(maxsize=None)
+def _release(path: Path) -> Mapping[str, Any]:
+    release = dict(read(path))
+    for key in ("vllm", "stacks"):
+        if key not in release:
+            raise PlanError(f"{path}: {key!r} is missing")
+    if not isinstance(release["stacks"], dict):
+        raise PlanError(f"{path}: stacks: found {release['stacks']!r}, expected a mapping of stacks")
+    release["stacks"] = {stack: _stack(path, stack, entry) for stack, entry in release["stacks"].items()}
+    return release
+
+
+def _stack(path: Path, stack: str, entry: Any) -> dict[str, Any]:
+    if not isinstance(entry, dict) or "runtime" not in entry:
+        raise PlanError(f"{path}: stacks.{stack}: 'runtime' is missing; expected container or venv")
+    if entry["runtime"] not in RUNTIMES:
+        near = nearest(str(entry["runtime"]), RUNTIMES)
+        raise PlanError(f"{path}: stacks.{stack}.runtime: found {entry['runtime']!r}; {near}")
+    if not isinstance(entry.get("entrypoint", []), list) and entry["entrypoint"] not in ENTRYPOINTS:
+        raise PlanError(
+            f"{path}: stacks.{stack}.entrypoint: found {entry['entrypoint']!r}, expected image, module or a "
+            "list of words"
+        )
+    _check_keys(path, stack, entry)
+    if "requirements" not in entry:
+        return entry
+    lock, text = lock_text(path.parent / "requirements" / entry["requirements"])
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {**entry, "requirements": lock, "requirements_sha256": digest, "requirements_text": text}
+
+
+def _check_keys(path: Path, stack: str, entry: dict[str, Any]) -> None:
+    """Raise PlanError for a key that is a misspelt one; others are versions that belong together, as plain texts."""
+    for key, value in entry.items():
+        if key in STACK_KEYS:
+            continue
+        near = misspelt(str(key), STACK_KEYS)
+        if near or not isinstance(value, str):
+            hint = f"nearest: {near!r}" if near else "expected a version as a text in quotes"
+            raise PlanError(f"{path}: stacks.{stack}: unknown key {key!r}; {hint}")
+
+
+@functools.lru_cache(maxsize=None)
+def lock_text(path: Path) -> tuple[str, str]:
+    """Return path and text of a requirements lock."""
+    try:
+        return str(path), path.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise PlanError(f"{path}: the release names this lock of requirements, but it cannot be read: {exc}") from exc

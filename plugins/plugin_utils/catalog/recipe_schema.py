@@ -1,0 +1,303 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The schema of recipes: upstream's, and what this collection adds to it. A key that nobody knows is an error.
+
+``rules``, ``release_fixes``, ``guards``, ``known_issues``, presets of three words, ``model.kv_cache_bytes_per_token``
+and ``hardware_overrides`` for one model of the catalogue are additions; docs/recipes.md says what they mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+
+# A part of the schema: gets a value and its place, yields the problems.
+Check = Callable[[Any, str], Iterator[str]]
+
+
+def check_recipe(recipe: Any, file: str) -> None:
+    """Raise PlanError for the first key or value that the schema does not know; ``file`` names it."""
+    for problem in RECIPE(recipe, ""):
+        raise PlanError(f"{file}: {problem}")
+
+
+def _wrong(value: Any, where: str, expected: str) -> str:
+    found = repr(value)
+    if isinstance(value, dict):
+        found = "a mapping"
+    elif isinstance(value, list):
+        found = "a list"
+    elif isinstance(value, str):
+        found = f"the text {value!r}"
+    return f"{where or 'the file'}: found {found}, expected {expected}"
+
+
+def _scalar(value: Any, where: str) -> Iterator[str]:
+    if isinstance(value, (dict, list)):
+        yield _wrong(value, where, "one value")
+
+
+def _of(kind: Any, expected: str) -> Check:
+    def check(value: Any, where: str) -> Iterator[str]:
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            yield _wrong(value, where, expected)
+
+    return check
+
+
+def _anything(_value: Any, _where: str) -> Iterator[str]:
+    yield from ()
+
+
+def _list(item: Check, expected: str) -> Check:
+    def check(value: Any, where: str) -> Iterator[str]:
+        if value is None:
+            return
+        if not isinstance(value, list):
+            yield _wrong(value, where, expected)
+            return
+        for number, entry in enumerate(value):
+            if entry is None:
+                yield f"{where}[{number}]: found nothing, expected something behind the dash"
+            else:
+                yield from item(entry, f"{where}[{number}]")
+
+    return check
+
+
+def _map(value_check: Check) -> Check:
+    def check(value: Any, where: str) -> Iterator[str]:
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            yield _wrong(value, where, "a mapping")
+            return
+        for key, entry in value.items():
+            yield from value_check(entry, f"{where}.{key}" if where else str(key))
+
+    return check
+
+
+def _object(keys: Mapping[str, Check], required: tuple[str, ...] = ()) -> Check:
+    def check(value: Any, where: str) -> Iterator[str]:
+        if value is None and not required:
+            return
+        if not isinstance(value, dict):
+            yield _wrong(value, where, "a mapping")
+            return
+        prefix = f"{where}." if where else ""
+        for key, entry in value.items():
+            if key not in keys:
+                yield f"unknown key '{prefix}{key}'; {nearest(str(key), keys)}"
+            else:
+                yield from keys[key](entry, f"{prefix}{key}")
+        for key in required:
+            if not value.get(key):
+                yield f"{prefix}{key} is missing"
+
+    return check
+
+
+def _either(kind: Any, simple: Check, other: Check) -> Check:
+    """Return a check that is ``simple`` for values of a kind and ``other`` for the rest."""
+
+    def check(value: Any, where: str) -> Iterator[str]:
+        yield from (simple if isinstance(value, kind) else other)(value, where)
+
+    return check
+
+
+def _conditions(results: bool) -> Check:
+    def check(value: Any, where: str) -> Iterator[str]:
+        if not isinstance(value, dict):
+            yield _wrong(value, where, "a mapping of conditions")
+            return
+        known = (*CONDITIONS, *RESULTS) if results else CONDITIONS
+        for name, wanted in value.items():
+            if name not in known:
+                yield f"unknown condition '{where}.{name}'; {nearest(str(name), known)}"
+                continue
+            try:
+                # A number does for every kind of fact: what counts is the form of what is wanted.
+                holds(name, wanted, {name: {} if name in RESULTS else 1})
+            except ValueError as exc:
+                yield f"{where}.{name}: {exc}"
+
+    return check
+
+
+TEXT = _of(str, "a text")
+NUMBER = _of((int, float), "a number")
+INTEGER = _of(int, "a whole number")
+BOOLEAN = _of(bool, "true or false")
+NAMES = _list(_scalar, "a list of names")
+WORDS = _list(_scalar, "a list of words, each flag and each value one of them")
+ENV = _map(_scalar)
+
+_WHEN = {"when": _conditions(False), "unless": _conditions(False), "because": TEXT}
+
+
+def _block(args: str, env: str, more: Mapping[str, Check]) -> dict[str, Check]:
+    """Return the keys of a block that adds arguments and variables; ``args`` and ``env`` are their names in it."""
+    rules = _list(_object({**_WHEN, args: WORDS, env: ENV}), "a list of rules")
+    return {args: WORDS, env: ENV, "rules": rules, **more}
+
+
+# A number for all hardware, or a map by hardware.
+SIZE = _either(dict, _map(INTEGER), INTEGER)
+BY_HARDWARE = _map(_scalar)
+EXTRA = _block("extra_args", "extra_env", {})
+IMAGE = _either(dict, _map(_either(dict, _map(TEXT), TEXT)), TEXT)
+
+VARIANT_OVERRIDE = _object(
+    {
+        **EXTRA,
+        "docker_image": TEXT,
+        "docker_serve_command": TEXT,
+        "install": _map(_anything),
+        "vram_minimum_gb": NUMBER,
+        "tp": INTEGER,
+    }
+)
+VARIANT = _object(
+    {
+        **EXTRA,
+        "model_id": TEXT,
+        "label": TEXT,
+        "precision": TEXT,
+        "precision_hardware": _object({"brand": TEXT, "generation": _anything}),
+        "vram_minimum_gb": NUMBER,
+        "description": TEXT,
+        "tp": SIZE,
+        "hardware_overrides": _map(VARIANT_OVERRIDE),
+        "supported_hardware": NAMES,
+        "default_modes": _map(TEXT),
+        "min_vllm_version": _scalar,
+        "nightly_required": BOOLEAN,
+        "docker_image": IMAGE,
+    }
+)
+FEATURE_OVERRIDE = _object(_block("args", "env", {}))
+MODE = _object(
+    _block(
+        "args",
+        "env",
+        {
+            "label": TEXT,
+            "description": TEXT,
+            "hardware": BY_HARDWARE,
+            "hardware_overrides": _map(FEATURE_OVERRIDE),
+            "variants": NAMES,
+        },
+    )
+)
+FEATURE = _object(
+    _block(
+        "args",
+        "env",
+        {
+            "label": TEXT,
+            "description": TEXT,
+            "modes": _map(MODE),
+            "default_mode": TEXT,
+            "hardware": BY_HARDWARE,
+            "hardware_overrides": _map(FEATURE_OVERRIDE),
+            "strategies": NAMES,
+            "companion": _map(_anything),
+        },
+    )
+)
+STRATEGY_OVERRIDE = _object(
+    {
+        **EXTRA,
+        "vllm_args": WORDS,
+        "env": ENV,
+        "tp": SIZE,
+        "hardware_overrides": _map(_object(EXTRA)),
+        # Of pd_cluster, which is not composed.
+        "prefill": _map(_anything),
+        "decode": _map(_anything),
+        "router": _map(_anything),
+        "pool_modes": NAMES,
+    }
+)
+UPSTREAM_PRESET = (
+    "label", "hardware", "strategy", "variants", "workload", "default", "source", "image", "select", "args", "env",
+    "json_args", "remove_args", "roles", "points", "runbook",
+)  # fmt: skip
+PRESET = _object(
+    {
+        **EXTRA,
+        "description": TEXT,
+        "tp": SIZE,
+        "hardware_overrides": _map(_object({**EXTRA, "tp": INTEGER})),
+        **dict.fromkeys(UPSTREAM_PRESET, _anything),
+    }
+)
+_JUDGE = {"when": _conditions(True), "unless": _conditions(True)}
+RECIPE = _object(
+    {
+        "meta": _object(
+            {
+                **dict.fromkeys(("title", "slug", "provider", "description", "performance_headline"), TEXT),
+                **dict.fromkeys(("date_added", "date_updated"), _scalar),
+                "tasks": NAMES,
+                "hardware": BY_HARDWARE,
+                "default_hardware": TEXT,
+                "default_variant": BY_HARDWARE,
+                "related_recipes": NAMES,
+                "platforms": _list(_map(_anything), "a list of platforms"),
+            }
+        ),
+        "model": _object(
+            {
+                "model_id": TEXT,
+                "min_vllm_version": _scalar,
+                "docker_image": IMAGE,
+                "nightly_required": BOOLEAN,
+                "install": _map(_anything),
+                "architecture": TEXT,
+                "parameter_count": _scalar,
+                "active_parameters": _scalar,
+                "context_length": INTEGER,
+                "kv_cache_bytes_per_token": INTEGER,
+                "base_args": WORDS,
+                "base_env": ENV,
+                "rules": EXTRA["rules"],
+                "default_frontend": TEXT,
+                "rust_frontend": TEXT,
+                "flashinfer_autotune": BOOLEAN,
+                "supports_dcp": BOOLEAN,
+                "smg_grpc": _map(_anything),
+            },
+            required=("model_id",),
+        ),
+        "dependencies": _list(_map(_anything), "a list of steps"),
+        "features": _map(FEATURE),
+        "opt_in_features": NAMES,
+        "hardware_opt_in_features": _map(NAMES),
+        "variants": _map(VARIANT),
+        "presets": _map(PRESET),
+        "compatible_strategies": NAMES,
+        "default_strategy": TEXT,
+        "strategy_hardware": _map(BY_HARDWARE),
+        "strategy_min_gpus": _either(dict, _map(_anything), INTEGER),
+        "strategy_overrides": _map(STRATEGY_OVERRIDE),
+        "hardware_overrides": _map(_object({**EXTRA, "install_note": TEXT})),
+        "hardware_notes": _map(_anything),
+        "kv_offload_support": _map(_anything),
+        "kv_cache_strategy_hardware": _map(_anything),
+        "omni": _map(_anything),
+        "guide": TEXT,
+        "release_fixes": EXTRA["rules"],
+        "guards": _list(_object({**_JUDGE, "refuse": TEXT, "warn": TEXT}), "a list of guards"),
+        "known_issues": _list(
+            _object({**_JUDGE, "symptom": TEXT, "advice": TEXT}, required=("symptom", "advice")), "a list of issues"
+        ),
+    },
+    required=("model",),
+)

@@ -1,0 +1,345 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a look at a host showed, what the catalogue makes of it, and how answers of many hosts are kept. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Collection, Mapping, Sequence, Union
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu, CpuError, parse_cpu
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import (
+    ASCEND_VERSION,
+    NVRM_VERSION,
+    first_group,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    Catalogue,
+    Detected,
+    match,
+)
+
+# The first and the last line that the probe prints (probe.sh); a number of lines follows the last.
+BEGIN = "accelerator-probe 1 begin"
+END = "accelerator-probe 1 end"
+
+# Of the file that answers are kept in. A file of another schema is not read; the next discovery makes it anew.
+SCHEMA = 1
+
+# An observation as plain data, or the sentence that says why a host gave none.
+Answer = Union[Mapping[str, Any], str]
+
+_FUNCTION = re.compile(
+    r"(?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<vendor_id>[0-9a-f]{4}) (?P<device_id>[0-9a-f]{4}) "
+    r"(?P<class_id>[0-9a-f]{4}) (?P<subvendor_id>[0-9a-f]{4}|-) (?P<subdevice_id>[0-9a-f]{4}|-) "
+    r"(?P<numa_node>[0-9]{1,9}|-)(?P<virtual> virtual)?"
+)
+_SHORT = (
+    "model", "stack", "generation", "vendor", "count", "memory_mib", "compute_capability", "devices_per_card", "mixed",
+    "models", "unknown", "driver_version", "mec_firmware",
+)  # fmt: skip
+
+
+class DiscoveryError(ValueError):
+    """An answer or a kept one cannot be read; the message is the whole sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one host showed, as raw as it came, so that a newer catalogue can read it anew.
+
+    ``functions`` are PCI functions of the catalogue's vendors, by address. ``drivers`` is what _drivers.read_drivers
+    returns. ``memory_mib`` is the memory of a chip by its PCI address, where the kernel says.
+    """
+
+    functions: tuple[PciFunction, ...]
+    cpu: Cpu
+    drivers: Mapping[str, Mapping[str, Any]]
+    memory_mib: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the observation as plain data, JSON-serialisable; a PCI function is one text."""
+        return {
+            "functions": [_function_text(function) for function in self.functions],
+            "cpu": self.cpu.as_dict(),
+            "drivers": {vendor: dict(driver) for vendor, driver in self.drivers.items()},
+            "memory_mib": dict(self.memory_mib),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Observation:
+        """Return the observation that as_dict() wrote. Raises DiscoveryError for anything else."""
+        keys = {"functions", "cpu", "drivers", "memory_mib"}
+        if not isinstance(data, dict) or set(data) != keys:
+            raise _odd("observation", data, f"a mapping of {', '.join(sorted(keys))}")
+        if not isinstance(data["functions"], list):
+            raise _odd("functions", data["functions"], "a list of PCI functions")
+        return cls(
+            functions=tuple(_function(text) for text in data["functions"]),
+            cpu=_cpu(data["cpu"]),
+            drivers=_drivers(data["drivers"]),
+            memory_mib=_memory(data["memory_mib"]),
+        )
+
+
+def parse_probe(text: str) -> Observation:
+    """Return what the probe printed; what a login prints before or after it does not matter.
+
+    Raises DiscoveryError where the probe did not start, was cut off or says itself why it has no answer.
+    """
+    lines = _between_marks(text)
+    said: dict[str, list[str]] = {}
+    for line in lines:
+        key, _space, value = line.partition(" ")
+        said.setdefault(key, []).append(value)
+    if "error" in said:
+        raise DiscoveryError(said["error"][0])
+    functions, memory_mib = [], {}
+    for value in said.get("pci", []):
+        words, _bar, size = value.partition(" bytes ")
+        function = _function(words)
+        functions.append(function)
+        if size.isdigit() and int(size):
+            memory_mib[function.address] = int(size) // 1024**2
+    return Observation(
+        functions=tuple(sorted(functions, key=lambda function: function.address)),
+        cpu=_probed_cpu(said),
+        drivers=_probed_drivers(said),
+        memory_mib=memory_mib,
+    )
+
+
+def detected(observation: Observation, catalogue: Catalogue) -> Detected:
+    """Return what the catalogue makes of a host, with the memory that the kernel says in place of the nominal one.
+
+    A chip whose memory is a share of the host's stays without a number: what the kernel says is only a part of it.
+    """
+    found = match(observation.functions, catalogue, observation.cpu, observation.drivers)
+    if not observation.memory_mib:
+        return found
+    devices = [_measured(device, observation.memory_mib) for device in found.devices]
+    sizes = [device["memory_mib"] for device in devices if device["model"] == found.model and device["memory_mib"]]
+    return replace(found, devices=devices, memory_mib=min(sizes) if sizes else found.memory_mib)
+
+
+def summary(hardware: Detected) -> dict[str, Any]:
+    """Return the fact of a host without the lists that only matter on the host itself: devices, switches, processor."""
+    document = hardware.as_dict()
+    return {key: document[key] for key in _SHORT}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The last answer of a host.
+
+    ``at`` is when it was given, also where it was the same as before; ``observation`` is as stored, not yet looked at.
+    ``stale_since`` and ``stale_reason`` say since when, and why, the host was asked in vain; None where it answered.
+    Times are UTC, as 2026-11-21T14:40:00Z.
+    """
+
+    at: str
+    observation: Mapping[str, Any]
+    stale_since: str | None = None
+    stale_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a discovery changed, host by host, in the order of their names.
+
+    ``new`` answered for the first time, ``changed`` otherwise than before, ``back`` as before but after having been
+    asked in vain; ``stale`` were asked in vain for the first time, ``gone`` are in the inventory no more.
+    """
+
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    back: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any((self.new, self.changed, self.back, self.stale, self.gone))
+
+
+def merge(
+    entries: Mapping[str, Entry], answers: Mapping[str, Answer], now: str, known_hosts: Collection[str]
+) -> tuple[dict[str, Entry], Changes]:
+    """Return the entries after a discovery, by host in the order of names, and what is different.
+
+    A host that was asked in vain keeps its last answer; of one that never answered nothing is kept. Hosts that were not
+    asked stay as they are, those that are not among ``known_hosts`` go.
+    """
+    known = set(known_hosts)
+    merged: dict[str, Entry] = {}
+    kinds: dict[str, list[str]] = {"new": [], "changed": [], "back": [], "stale": [], "gone": []}
+    for host in sorted({*entries, *answers}):
+        before, answer = entries.get(host), answers.get(host)
+        if host not in known:
+            if before:
+                kinds["gone"].append(host)
+            continue
+        kind, after = _next(before, answer, now)
+        if after:
+            merged[host] = after
+        if kind:
+            kinds[kind].append(host)
+    return merged, Changes(**{kind: tuple(hosts) for kind, hosts in kinds.items()})
+
+
+def to_document(entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Return the entries as plain data: {"schema": 1, "hosts": {host: {"at": ..., "observation": ...}}}."""
+    hosts = {
+        host: {key: value for key, value in vars(entry).items() if value is not None} for host, entry in entries.items()
+    }
+    return {"schema": SCHEMA, "hosts": hosts}
+
+
+def from_document(document: Any) -> dict[str, Entry]:
+    """Return the entries that to_document() wrote; the observations are not looked into. Raises DiscoveryError."""
+    if not isinstance(document, dict) or not isinstance(document.get("hosts"), dict):
+        raise DiscoveryError("holds no answers of hosts, expected a mapping with 'schema' and 'hosts'")
+    if document.get("schema") != SCHEMA:
+        raise DiscoveryError(f"is of schema {document.get('schema')!r}, expected {SCHEMA}")
+    entries: dict[str, Entry] = {}
+    for host, kept in document["hosts"].items():
+        try:
+            entry = Entry(**kept)
+        except TypeError as exc:
+            raise _odd(f"hosts.{host}", kept, "a mapping of at, observation, stale_since and stale_reason") from exc
+        stale = (entry.stale_since, entry.stale_reason)
+        texts = isinstance(entry.at, str) and all(text is None or isinstance(text, str) for text in stale)
+        if not texts or not isinstance(entry.observation, dict):
+            raise _odd(f"hosts.{host}", kept, "texts, and a mapping as observation")
+        entries[host] = entry
+    return entries
+
+
+def _next(before: Entry | None, answer: Answer | None, now: str) -> tuple[str | None, Entry | None]:
+    """Return the kind of change of one host, None where there is none, and its entry from now on."""
+    if answer is None:
+        return None, before
+    if isinstance(answer, str):
+        if before is None:
+            return None, None
+        silent = replace(before, stale_since=before.stale_since or now, stale_reason=answer)
+        return (None if before.stale_since else "stale"), silent
+    after = Entry(now, answer)
+    if before is None:
+        return "new", after
+    if before.observation != answer:
+        return "changed", after
+    return ("back" if before.stale_since else None), after
+
+
+def _between_marks(text: str) -> list[str]:
+    """Return the lines that the probe printed."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    starts = [number for number, line in enumerate(lines) if line == BEGIN]
+    if not starts:
+        first = next((line.strip() for line in lines if line.strip()), "")
+        raise DiscoveryError("the probe did not start" + (f": {first[:200]}" if first else ": it printed nothing"))
+    inside = lines[starts[-1] + 1 :]
+    for number, line in enumerate(inside):
+        if line.startswith(END):
+            if line != f"{END} {number}":
+                break
+            return inside[:number]
+    raise DiscoveryError(
+        f"the answer of the probe is cut: its last line is missing, or some before it ({len(inside)} came)"
+    )
+
+
+def _probed_cpu(said: Mapping[str, Sequence[str]]) -> Cpu:
+    """Return the processors: the probe hands on the first of them and counts the others."""
+    numbers = {key: _number(key, said.get(key, ["nothing"])[0]) for key in ("threads", "cores", "nodes")}
+    machine = said.get("machine", [""])[0]
+    try:
+        cpu = parse_cpu(
+            "\n".join(said.get("cpuinfo", [])), "\n".join(said.get("meminfo", [])), numbers["nodes"], machine
+        )
+    except CpuError as exc:
+        raise DiscoveryError(str(exc)) from exc
+    return replace(cpu, threads=numbers["threads"], cores=numbers["cores"] or numbers["threads"])
+
+
+def _probed_drivers(said: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+    """Return what _drivers.read_drivers returns on the host itself."""
+    texts = {key: "\n".join(said.get(key, [])) for key in ("nvidia", "nvrm", "amdgpu", "ascend")}
+    firmware = [int(text, 0) for text in said.get("mec", []) if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
+    found: dict[str, dict[str, Any]] = {
+        "nvidia": {"version": texts["nvidia"].strip() or first_group(NVRM_VERSION, texts["nvrm"] + "\n")},
+        "amd": {"version": texts["amdgpu"].strip(), "mec_firmware": min(firmware) if firmware else None},
+        "ascend": {"version": first_group(ASCEND_VERSION, texts["ascend"])},
+    }
+    known = {vendor: {key: value for key, value in part.items() if value} for vendor, part in found.items()}
+    return {vendor: part for vendor, part in known.items() if part}
+
+
+def _measured(device: Mapping[str, Any], memory_mib: Mapping[str, int]) -> dict[str, Any]:
+    if device["memory_mib"] is None:
+        return dict(device)
+    return {**device, "memory_mib": memory_mib.get(device["address"], device["memory_mib"])}
+
+
+def _function_text(function: PciFunction) -> str:
+    """Return a function as the probe prints it: address, ids, class, ids of the board, NUMA node."""
+    numa_node = "-" if function.numa_node is None else str(function.numa_node)
+    words = [function.address, function.vendor_id, function.device_id, function.class_id]
+    words += [function.subvendor_id or "-", function.subdevice_id or "-", numa_node]
+    return " ".join([*words, "virtual"] if function.virtual else words)
+
+
+def _function(text: Any) -> PciFunction:
+    found = _FUNCTION.fullmatch(text) if isinstance(text, str) else None
+    if not found:
+        raise _odd("functions", text, "address, vendor, device, class, subsystem vendor and device, NUMA node")
+    words: dict[str, Any] = {key: None if value == "-" else value for key, value in found.groupdict().items()}
+    numa_node = words.pop("numa_node")
+    words["numa_node"] = None if numa_node is None else int(numa_node)
+    return PciFunction(**{**words, "virtual": words["virtual"] is not None})
+
+
+def _cpu(data: Any) -> Cpu:
+    expected = {"arch": str, "model": str, "instruction_sets": list, "cores": int, "threads": int, "numa_nodes": int,
+                "memory_mib": int}  # fmt: skip
+    good = isinstance(data, dict) and set(data) == set(expected)
+    if not good or not all(_is(data[key], kind) for key, kind in expected.items()):
+        raise _odd("cpu", data, f"a mapping of {', '.join(expected)}")
+    if not all(isinstance(name, str) for name in data["instruction_sets"]):
+        raise _odd("cpu.instruction_sets", data["instruction_sets"], "a list of names")
+    return Cpu(**data)
+
+
+def _drivers(data: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(data, dict):
+        raise _odd("drivers", data, "a mapping by vendor")
+    for vendor, driver in data.items():
+        kinds = {"version": str, "mec_firmware": int}
+        good = isinstance(driver, dict) and set(driver) <= set(kinds)
+        if not good or not all(_is(value, kinds[key]) for key, value in driver.items()):
+            raise _odd(f"drivers.{vendor}", driver, "a mapping of version and mec_firmware")
+    return data
+
+
+def _memory(data: Any) -> dict[str, int]:
+    if not isinstance(data, dict) or not all(_is(size, int) and size >= 0 for size in data.values()):
+        raise _odd("memory_mib", data, "a mapping of PCI addresses to MiB")
+    return data
+
+
+def _is(value: Any, kind: type) -> bool:
+    """Return whether a value is of a kind; true and false are no numbers."""
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def _number(key: str, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise _odd(key, text, "a number")
+    return int(text)
+
+
+def _odd(where: str, value: Any, expected: str) -> DiscoveryError:
+    return DiscoveryError(f"{where}: found {str(value)[:120]!r}, expected {expected}")

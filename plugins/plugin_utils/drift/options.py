@@ -1,0 +1,87 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a release's table of options says of a flag or of a key inside it, and how two tables differ. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Sequence, Tuple
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Entry, OptionTable
+
+# A flag's name, and the keys that lead to a value inside it.
+Path = Tuple[str, ...]
+
+# More values of a choice than these are counted where only a few of them change.
+FEW = 6
+
+
+def entry_of(options: OptionTable, path: Path) -> Entry | None:
+    """Return what a table says of a flag or of a key inside a JSON flag; an untyped key is ``any``."""
+    entry: Any = options.flags.get(path[0])
+    for key in path[1:]:
+        if entry is None:
+            return None
+        if entry["kind"] not in ("json", "any"):
+            return None
+        entry = entry["keys"].get(key) if "keys" in entry else {"kind": "any"}
+        entry = {"kind": entry} if isinstance(entry, str) else entry
+    found: Entry | None = entry
+    return found
+
+
+def paths_of(options: OptionTable) -> Iterator[Path]:
+    for name, entry in options.flags.items():
+        yield from _paths_below((name,), entry)
+
+
+def _paths_below(path: Path, entry: Any) -> Iterator[Path]:
+    yield path
+    for key, inner in (entry.get("keys") or {}).items() if isinstance(entry, Mapping) else ():
+        yield from _paths_below((*path, str(key)), inner)
+
+
+def _state(entry: Entry | None) -> str:
+    return "not there" if entry is None else _takes(entry)
+
+
+def states_of(before: Entry | None, after: Entry | None, details: Sequence[str]) -> tuple[str, str]:
+    if before and after and details and before["kind"] == after["kind"] == "choice" and len(before["values"]) > FEW:
+        return f"one of {len(before['values'])} values", "; ".join(details)
+    return _state(before), "; ".join(details) or _state(after)
+
+
+def differences_of(before: Entry, after: Entry) -> list[str]:
+    """Return in words what a flag takes now that it did not, and the other way round; keys have rows of their own."""
+    if before["kind"] == after["kind"] == "choice":
+        old, new = [str(value) for value in before["values"]], [str(value) for value in after["values"]]
+        gone, came = [value for value in old if value not in new], [value for value in new if value not in old]
+        return _listed("no longer takes", gone) + _listed("takes", came)
+    found = [f"now takes {_takes(after)}"] if _takes(before) != _takes(after) else []
+    if before.get("negatable") and not after.get("negatable"):
+        found.append("cannot be switched off any more")
+    gone_names = [name for name in before.get("aliases", ()) if name not in after.get("aliases", ())]
+    return found + _listed("no longer called", gone_names)
+
+
+def _listed(words: str, values: Sequence[str]) -> list[str]:
+    return [f"{words} {', '.join(values)}"] if values else []
+
+
+def _takes(entry: Entry) -> str:
+    kind = entry["kind"]
+    if kind == "choice":
+        return "one of " + ", ".join(str(value) for value in entry["values"])
+    if kind == "list" and "of" in entry:
+        return f"a list, each {_takes({**entry, 'kind': entry['of']})}"
+    words: dict[str, str] = {
+        "switch": "a switch",
+        "boolean": "true or false",
+        "integer": " or ".join(["an integer", *entry.get("words", ())]),
+        "number": "a number",
+        "text": "a text",
+        "list": "a list",
+        "json": "a mapping" + (" or a text" if entry.get("text") else ""),
+        "any": "any value",
+    }
+    return words[kind]

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a guide's command, a ``--config`` file or a recipe sets, as single settings. No I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import holds
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
+    Accelerator,
+    exact_blocks,
+    generation_blocks,
+)
+
+# Keys of a recipe that hold words of a command and variables, and the parts that hold neither.
+ARGS = ("base_args", "extra_args", "vllm_args", "args")
+ENV = ("base_env", "extra_env", "env")
+NOT_COMPOSED = ("meta", "dependencies", "guide", "guards", "known_issues", "when", "unless", "install")
+
+_SERVE = r"(?:vllm\s+serve|python3?\s+-m\s+vllm\.entrypoints\.openai\.api_server)(?=\s|$)"
+_COMMAND = re.compile(r"(?:[$>]\s+)?((?:(?:sudo|exec|nohup|env)\s+)*(?:[A-Za-z_]\w*=\S*\s+)*" + _SERVE + ".*)", re.S)
+_EXPORT = re.compile(r"(?:[$>]\s+)?(export\s+[A-Za-z_]\w*=.*)", re.S)
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
+_FLAG = re.compile(r"--?[A-Za-z]")
+# A word of these ends a command.
+_ENDS = ";&|<>"
+
+
+class DriftError(ValueError):
+    """What was given cannot be read; the message is the whole sentence for the user."""
+
+
+class Use(NamedTuple):
+    """One setting as somebody writes it: ``name`` is a flag with its dashes or a variable."""
+
+    name: str
+    value: Any
+    where: str
+    older: bool = True
+    newer: bool = True
+
+
+def command_uses(text: str, file: str) -> list[Use]:
+    """Return what a guide's shell text sets: ``export NAME=..`` lines and the words of ``vllm serve``.
+
+    Everything else is passed over, so a whole page can be given. Raises DriftError naming the line.
+    """
+    uses: list[Use] = []
+    for number, line in _joined(text):
+        where = f"{file}:{number}"
+        for pattern, read in ((_EXPORT, _exports), (_COMMAND, _serves)):
+            found = pattern.match(line)
+            if found:
+                try:
+                    words = list(_shell_words(found.group(1)))
+                except ValueError as exc:
+                    raise DriftError(f"{where}: {exc}; expected words of a shell, found {line!r}") from exc
+                uses += read(words, where)
+    return uses
+
+
+def config_uses(config: Mapping[str, Any], file: str) -> list[Use]:
+    """Return what the keys of a ``--config`` file set."""
+    return [Use(f"--{name}", value, file) for name, value in config.items()]
+
+
+def recipe_uses(recipe: Mapping[str, Any], older: str, newer: str, accelerator: Accelerator | None = None) -> list[Use]:
+    """Return what the blocks of a recipe set for two releases, for one accelerator or for all.
+
+    Rules are followed as far as release and hardware decide them; what else they ask for is taken as given.
+    """
+    found: dict[str, Use] = {}
+    for version in dict.fromkeys((older, newer)):
+        facts: dict[str, Any] = {"vllm": version}
+        if accelerator is not None:
+            facts.update(accelerator=accelerator.ids, generation=accelerator.generations, stack=accelerator.stack)
+        for use in _walk(recipe, (), facts, accelerator):
+            key = json.dumps([use.name, use.value, use.where], default=str)
+            before = found.get(key, use._replace(older=False, newer=False))
+            found[key] = before._replace(older=before.older or version == older, newer=before.newer or version == newer)
+    return list(found.values())
+
+
+# What is set: guides
+
+
+def _joined(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the statements of a shell text with the number of their first line: a backslash at the end joins lines."""
+    start, held = 0, ""
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        start = start if held else number
+        body = line.strip()
+        if body.endswith("\\"):
+            held += body[:-1] + " "
+            continue
+        if held + body:
+            yield start, (held + body).strip()
+        held = ""
+
+
+def _shell_words(line: str) -> Iterator[str]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=_ENDS)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    for word in lexer:
+        if word.startswith("#") or set(word) <= set(_ENDS):
+            return
+        yield word
+
+
+def _exports(words: Sequence[str], where: str) -> list[Use]:
+    found = [_ASSIGNMENT.fullmatch(word) for word in words[1:]]
+    return [Use(match.group(1), match.group(2), where) for match in found if match]
+
+
+def _serves(words: Sequence[str], where: str) -> list[Use]:
+    """Return the variables before the command and the flags after it."""
+    uses: list[Use] = []
+    command = next(index for index, word in enumerate(words) if word == "vllm" or word.startswith("python"))
+    for word in words[:command]:
+        found = _ASSIGNMENT.fullmatch(word)
+        if found:
+            uses.append(Use(found.group(1), found.group(2), where))
+    # `serve MODEL` or `-m MODULE`: what no flag takes as its value is no setting.
+    return uses + _flags(words[command + (2 if words[command] == "vllm" else 3) :], where)
+
+
+def _flags(words: Sequence[Any], where: str) -> list[Use]:
+    uses: list[Use] = []
+    for word in (str(word) for word in words):
+        if _FLAG.match(word):
+            short = re.fullmatch(r"(-O)=?(\w+)", word)
+            name, found, value = word.partition("=")
+            uses.append(Use(word, short.group(2), where) if short else Use(name, value if found else True, where))
+        elif uses:
+            before = uses[-1].value
+            words_before = before if isinstance(before, list) else [before]
+            uses[-1] = uses[-1]._replace(value=word if before is True else [*words_before, word])
+    return uses
+
+
+# What is set: recipes
+
+
+def _walk(node: Any, path: tuple[str, ...], facts: Mapping[str, Any], accelerator: Accelerator | None) -> Iterator[Use]:
+    if isinstance(node, list):
+        for number, entry in enumerate(node):
+            if isinstance(entry, Mapping) and _may_apply(entry, facts):
+                yield from _walk(entry, (*path[:-1], f"{path[-1]}[{number}]"), facts, accelerator)
+        return
+    if accelerator is not None and not _meant_for(node, accelerator):
+        return
+    where = ".".join(path)
+    for key, entry in node.items():
+        if key in ARGS and isinstance(entry, list):
+            yield from _flags(entry, where)
+        elif key in ENV and isinstance(entry, Mapping):
+            yield from (Use(name, None if value is None else str(value), where) for name, value in entry.items())
+        elif key == "hardware_overrides" and isinstance(entry, Mapping):
+            for name, block in _blocks(entry, accelerator):
+                yield from _walk(block or {}, (*path, key, name), facts, accelerator)
+        elif key not in NOT_COMPOSED and isinstance(entry, (Mapping, list)):
+            yield from _walk(entry, (*path, str(key)), facts, accelerator)
+
+
+def _meant_for(block: Mapping[str, Any], accelerator: Accelerator) -> bool:
+    """Return whether a variant, feature or mode of a recipe can be on for this hardware."""
+    supported = block.get("supported_hardware")
+    if supported and not {str(name) for name in supported} & set(accelerator.names):
+        return False
+    gates = block.get("hardware")
+    return not isinstance(gates, Mapping) or accelerator.pick(gates) != "unsupported"
+
+
+def _blocks(overrides: Mapping[str, Any], accelerator: Accelerator | None) -> list[tuple[str, Any]]:
+    if accelerator is None:
+        return list(overrides.items())
+    return [*generation_blocks(accelerator, overrides), *exact_blocks(accelerator, overrides)]
+
+
+def _may_apply(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Return whether a rule can be in force, given what is known: release and perhaps hardware."""
+    if any(holds(name, wanted, facts) is False for name, wanted in (rule.get("when") or {}).items()):
+        return False
+    exception = rule.get("unless") or {}
+    return not (exception and all(holds(name, wanted, facts) for name, wanted in exception.items()))

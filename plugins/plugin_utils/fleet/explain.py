@@ -1,0 +1,135 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why an instance is started with what: plans of a fleet, grouped and laid out for people. No I/O."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words, table, wrapped
+
+WIDTH = 120
+# Names of arguments and variables are not wrapped up to this width.
+WHOLE = 44
+HEADERS = ("key", "value", "from", "instead of")
+
+# What is told of a plan beside its settings, in this order.
+FACTS = (
+    "instance", "replica_of", "accelerator", "stack", "generation", "runtime", "release", "vllm_version", "image",
+    "recipe", "variant", "preset", "strategy", "features", "model", "listen", "chips", "memory_required_gib",
+    "warnings", "known_issues", "explain",
+)  # fmt: skip
+
+Plan = Mapping[str, Any]
+Group = Dict[str, Any]
+
+
+class ExplainError(ValueError):
+    """What was asked for is not there; the message is the whole sentence for the user."""
+
+
+def group(plans: Iterable[Plan]) -> list[Group]:
+    """Return plans that differ in nothing but the host once each, with ``hosts`` in place of ``host``.
+
+    A plan that has ``hosts`` already is taken as a group. The order is that of the first plan of each group.
+    """
+    groups: dict[str, Group] = {}
+    for plan in plans:
+        hosts = list(plan["hosts"]) if "hosts" in plan else [plan["host"]]
+        rest = {key: value for key, value in plan.items() if key not in ("host", "hosts")}
+        found = groups.setdefault(json.dumps(rest, sort_keys=True, default=str), {"hosts": [], **rest})
+        found["hosts"] += [host for host in hosts if host not in found["hosts"]]
+    return list(groups.values())
+
+
+def narrowed(groups: Sequence[Group], instance: str) -> list[Group]:
+    """Return the groups of one instance and of its replicas. Raises ExplainError where no host has it."""
+    found = [entry for entry in groups if instance in (entry["instance"], entry.get("replica_of"))]
+    if not found:
+        known = {entry["instance"] for entry in groups}
+        raise ExplainError(f"explain_instance: no host has an instance {instance!r}; {nearest(instance, known)}")
+    return found
+
+
+def explained(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return the groups as a document for programs: hosts, what was chosen, and each setting with its origin."""
+    return [{"hosts": entry["hosts"], **{key: entry[key] for key in FACTS if key in entry}} for entry in groups]
+
+
+def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
+    """Return what each distinct plan sets and where every setting came from, in at most ``width`` columns.
+
+    Of a replica only that is told in which it differs from the instance that it is a replica of.
+    """
+    groups = group(plans)
+    return "\n\n".join(_told(entry, _base(entry, groups), width) for entry in groups)
+
+
+def _base(entry: Group, groups: Sequence[Group]) -> Group | None:
+    """Return the plan of the same hosts that ``entry`` is a replica of."""
+    for other in groups:
+        if other["instance"] == entry.get("replica_of") != entry["instance"] and other["hosts"] == entry["hosts"]:
+            return other
+    return None
+
+
+def _told(entry: Group, base: Group | None, width: int) -> str:
+    rows = entry.get("explain") or []
+    if base is not None:
+        rows = [row for row in rows if row not in (base.get("explain") or [])]
+    parts = [wrapped(f"{entry['instance']} on {hosts_in_words(entry['hosts'])}", width, further="  ")]
+    parts += [wrapped(line, width, "  ", "  ") for line in _headlines(entry, base)]
+    if rows:
+        parts.append("\n" + table(HEADERS, [_row(row) for row in rows], width, "  ", whole=WHOLE))
+    parts += [wrapped(f"warning: {text}", width, "  ", "  ") for text in entry.get("warnings") or []]
+    return "\n".join(parts)
+
+
+def _headlines(entry: Group, base: Group | None) -> list[str]:
+    """Return what was chosen, in lines of words."""
+    listen = entry.get("listen") or {}
+    where = [f"listens on {listen['host']}:{listen['port']}" if listen else "", _chips(entry)]
+    if base is not None:
+        return [", ".join(part for part in (f"a replica of {base['instance']}", *where) if part)]
+    chosen_modes = dict(entry.get("features") or {})
+    features = ", ".join(f"{name} ({mode})" if mode else name for name, mode in chosen_modes.items())
+    chosen = [
+        f"recipe {entry['recipe']}" if entry.get("recipe") else f"model {entry.get('model')}",
+        *[f"{kind} {entry[kind]}" for kind in ("variant", "preset", "strategy") if entry.get(kind)],
+        f"features {features}" if features else "",
+    ]
+    image = entry.get("image")
+    hardware = [
+        f"{entry.get('accelerator')} ({entry.get('stack')}, {entry.get('generation')})",
+        f"vLLM {entry.get('vllm_version')}",
+        f"{entry.get('runtime')} {image}" if image else str(entry.get("runtime")),
+    ]
+    return [", ".join(part for part in line if part) for line in (chosen, [*hardware, *where])]
+
+
+def _chips(entry: Group) -> str:
+    chips = entry.get("chips") or []
+    return f"chip{'s' if len(chips) > 1 else ''} {', '.join(str(chip) for chip in chips)}" if chips else ""
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    because = row.get("because")
+    over = [f"{shown(entry.get('value'))} ({entry['layer']})" for entry in row.get("overrides") or []]
+    return [
+        str(row["key"]),
+        shown(row.get("value")),
+        f"{row['layer']}: {because}" if because else str(row["layer"]),
+        "; ".join(over),
+    ]
+
+
+def shown(value: Any) -> str:
+    """Return a value as people write it: a text as it is, what is no text as JSON, and in words that it is not set."""
+    if value is None:
+        return "(not set)"
+    if isinstance(value, str):
+        return value or '""'
+    return json.dumps(value, ensure_ascii=False, default=str)

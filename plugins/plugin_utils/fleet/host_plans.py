@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan the instances of hosts on the controller; hosts that are alike are planned once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
+    load_manifest,
+    load_recipe,
+    load_release,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_exclusive,
+    load_foreign,
+    load_replaced,
+    load_table,
+    other_tables,
+    releases,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
+    Foreign,
+    OptionTable,
+    OptionTableError,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Site
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import check_instances
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
+
+# Settings of a host that are a Site's; the rest are instances and where to look for files.
+SITE = (
+    "release", "weights_root", "encodings_dir", "cache_root", "venv_root", "drain_timeout", "config_dir", "runtime",
+    "image", "registry", "strict", "secrets",
+)  # fmt: skip
+
+# The plans of this process, by everything that they follow from.
+_PLANS: dict[str, dict[str, dict[str, Any]]] = {}
+
+
+def library(
+    recipe_path: Sequence[str] = (),
+    release_path: Sequence[str] = (),
+    weights_manifest_path: Sequence[str] = (),
+) -> Library:
+    """Return where plans take files from: the site's directories first, then the catalogue."""
+    return Library(
+        recipe=lambda name: load_recipe(name, recipe_path),
+        release=lambda name: load_release(name, release_path),
+        manifest=lambda name: load_manifest(name, weights_manifest_path),
+        table=_table,
+        others=other_tables,
+        foreign=_foreign,
+        replaced=load_replaced(),
+        exclusive=load_exclusive(),
+    )
+
+
+def _table(version: str, strict: bool) -> OptionTable:
+    try:
+        return load_table(version)
+    except OptionTableError as exc:
+        if strict:
+            raise PlanError(f"{exc}; or set vllm_strict: false to go by the newest table") from exc
+        return load_table(releases()[-1])
+
+
+def _foreign(stack: str) -> Foreign:
+    try:
+        return load_foreign(stack)
+    except OptionTableError as exc:
+        raise PlanError(str(exc)) from exc
+
+
+def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the plan of each instance of a host as plain data, by name. Raises PlanError.
+
+    ``settings`` holds ``instances``, the fields of a Site (those left out have its defaults), and ``recipe_path``,
+    ``release_path`` and ``weights_manifest_path``. Hosts with the same settings share the plans but for their name.
+    """
+    instances = settings["instances"]
+    check_instances(instances)
+    # Only an instance that spans hosts looks at whose plan it is.
+    spans = any(wishes.get("nodes") for wishes in instances.values())
+    key = json.dumps([asdict(accelerator), settings, host if spans else None], default=str)
+    if key not in _PLANS:
+        _PLANS[key] = _planned(host, accelerator, settings)
+    return {name: {**plan, "host": host} for name, plan in _PLANS[key].items()}
+
+
+def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    paths = {key: tuple(settings.get(key) or ()) for key in ("recipe_path", "release_path", "weights_manifest_path")}
+    site = Site(**{key: settings[key] for key in SITE if settings.get(key) is not None})
+    plans = plan_instances(host, accelerator, settings["instances"], site, library(**paths))
+    return {plan.instance: plan.as_dict() for plan in plans}

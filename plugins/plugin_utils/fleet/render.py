@@ -1,0 +1,216 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write what a fleet would be served with: DIR/<host>/<instance>/plan.json and, below files/, the role's own files."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
+
+from ansible.template import Templar, generate_ansible_template_vars
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import (
+    TEMPLATES,
+    Alike,
+    Fleet,
+    as_template,
+    constants,
+)
+
+# Stands for the host in texts that are made once for many hosts; no host has such a name.
+ANY_HOST = "<host of this plan>"
+PLAN = "plan.json"
+FILES = "files"
+
+# Files of one instance, by their path below its directory.
+Texts = Mapping[str, str]
+# What the role installs for a plan, as instance_files says it.
+FilesOf = Callable[[Mapping[str, Any], Mapping[str, Any]], List[Dict[str, Any]]]
+
+
+class RenderError(ValueError):
+    """The directory cannot be written as asked; the message is the whole sentence for the user."""
+
+
+class RoleTemplates:
+    """Renders the role's templates as ansible.builtin.template does, each different text once."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def render(self, template: str, item: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
+        """Return the text of a template of the role vllm for ``item``, one of its files; its ``value`` is the plan."""
+        source = TEMPLATES / template
+        given = generate_ansible_template_vars(template, str(source))
+        templar = Templar(loader=self._loader, variables={**given, **constants(), **variables, "item": item})
+        text = as_template(source.read_text(encoding="utf-8"))
+        options = {"escape_backslashes": False, "overrides": {"trim_blocks": True, "lstrip_blocks": False}}
+        # Older releases than 2.19 turn a text that looks like data into data, unless asked through this method.
+        render = templar.template if hasattr(templar, "evaluate_expression") else templar.do_template
+        return str(render(text, **options))
+
+    def container(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the role knows of a host's container engine where no host was looked at."""
+        templar = Templar(loader=self._loader, variables={**constants(), **variables})
+        return dict(templar.template(constants()["__vllm_container"]))
+
+
+def texts_of(group: Alike, templates: RoleTemplates, files_of: FilesOf = instance_files) -> dict[str, Texts]:
+    """Return the files of each instance of a group, those with secrets left out.
+
+    Where a file names the host, ANY_HOST stands for it.
+    """
+    texts: dict[str, Texts] = {}
+    container = templates.container(group.variables)
+    for name, plan in group.plans.items():
+        shared = {**plan, "host": ANY_HOST}
+        files = {
+            f"{FILES}/{entry['path'].lstrip('/')}": templates.render(
+                entry["template"], {**entry, "key": name, "value": shared}, group.variables
+            )
+            for entry in files_of(plan, container)
+            if not entry["secret"]
+        }
+        texts[name] = {PLAN: json.dumps(shared, indent=2, ensure_ascii=False) + "\n", **files}
+    return texts
+
+
+def write_fleet(fleet: Fleet, tree: Tree, loader: Any, files_of: FilesOf = instance_files) -> None:
+    """Write the files of all hosts of a fleet. Every text is made before the first file is written."""
+    templates = RoleTemplates(loader)
+    rendered = [(group.hosts, texts_of(group, templates, files_of)) for group in fleet.groups]
+    for hosts, texts in rendered:
+        for name in (*hosts, *texts):
+            _check_name(name)
+    for hosts, texts in rendered:
+        for host in hosts:
+            tree.host(host, texts)
+    for host in fleet.skipped:
+        tree.host(host, {})
+
+
+class Tree:
+    """A directory of rendered files. Keeps what is the same, and removes what an earlier rendering left of a host.
+
+    With ``check`` nothing is written; ``written`` and ``removed`` name what was or would be, relative to the top.
+    """
+
+    def __init__(self, top: Path, check: bool = False, diff: bool = False) -> None:
+        self.top = top
+        self.written: list[str] = []
+        self.removed: list[str] = []
+        self.diffs: list[dict[str, str]] = []
+        self._check = check
+        self._diff = diff
+        self._directories: set[str] = set()
+
+    def host(self, host: str, instances: Mapping[str, Texts]) -> None:
+        """Bring the directory of one host up to these instances; raises RenderError where that is not possible."""
+        top = f"{self.top}/{host}"
+        try:
+            for name, texts in instances.items():
+                before = _files(f"{top}/{name}") if os.path.isdir(f"{top}/{name}") else []
+                for path, text in texts.items():
+                    self._write(f"{top}/{name}/{path}", text.replace(ANY_HOST, host))
+                self._sweep(f"{top}/{name}", [path for path in before if path not in texts])
+            for name in _rendered_before(top, host):
+                if name not in instances:
+                    self._sweep(f"{top}/{name}", [*_files(f"{top}/{name}"), PLAN])
+        except OSError as exc:
+            raise RenderError(f"render_dir: {exc.filename}: {exc.strerror}") from exc
+
+    def _write(self, path: str, text: str) -> None:
+        before = _text(path)
+        if before == text:
+            return
+        self._note(self.written, path, before or "", text)
+        if self._check:
+            return
+        directory, name = os.path.split(path)
+        self._make(directory)
+        # By rename, so that whoever reads along never sees half a file.
+        beside = f"{directory}/.{name}.{os.getpid()}"
+        try:
+            with open(beside, "w", encoding="utf-8") as file:
+                os.fchmod(file.fileno(), 0o644)
+                file.write(text)
+            os.replace(beside, path)
+        except OSError:
+            if os.path.lexists(beside):
+                os.unlink(beside)
+            raise
+
+    def _make(self, directory: str) -> None:
+        """Create a directory and those above it; one that leads elsewhere is refused."""
+        if directory in self._directories:
+            return
+        inside = directory != str(self.top)
+        if inside:
+            self._make(os.path.dirname(directory))
+        else:
+            os.makedirs(os.path.dirname(directory), exist_ok=True)
+        if not os.path.lexists(directory):
+            os.mkdir(directory)
+            os.chmod(directory, 0o755)  # noqa: S103 (nothing secret lies in it)
+        elif not os.path.isdir(directory) or (inside and os.path.islink(directory)):
+            raise RenderError(f"render_dir: {directory} is in the way: expected a directory, and no link to one")
+        self._directories.add(directory)
+
+    def _sweep(self, top: str, stale: Sequence[str]) -> None:
+        """Remove files of an earlier rendering from an instance's directory, and directories that are empty then."""
+        for path in stale:
+            self._note(self.removed, f"{top}/{path}", _text(f"{top}/{path}") or "", "")
+            if self._check:
+                continue
+            os.unlink(f"{top}/{path}")
+            directory = os.path.dirname(f"{top}/{path}")
+            while directory != str(self.top) and not os.listdir(directory):
+                os.rmdir(directory)
+                directory = os.path.dirname(directory)
+
+    def _note(self, where: list[str], path: str, before: str, after: str) -> None:
+        name = path[len(str(self.top)) + 1 :]
+        where.append(name)
+        if self._diff:
+            lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), name, name)
+            # Texts without an end of line at their end would run into the next line.
+            self.diffs.append({"prepared": "".join(line if line.endswith("\n") else line + "\n" for line in lines)})
+
+
+def _check_name(name: str) -> None:
+    """Raise RenderError for the name of a host or instance that is no name of one directory."""
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        raise RenderError(f"render_dir: {name!r} cannot be the name of a directory")
+
+
+def _text(path: str) -> str | None:
+    """Return what a file holds, None where there is none or where it is not a plain file."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return None
+        with open(path, encoding="utf-8", newline="") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
+        return None
+
+
+def _rendered_before(top: str, host: str) -> Iterator[str]:
+    """Yield the instances whose directories hold a plan of this host: those are ours to change."""
+    for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
+        try:
+            plan = json.loads(_text(f"{top}/{name}/{PLAN}") or "null")
+        except ValueError:
+            continue
+        if isinstance(plan, dict) and (plan.get("host"), plan.get("instance")) == (host, name):
+            yield name
+
+
+def _files(top: str) -> list[str]:
+    """Return what lies below files/ of an instance's directory, relative to that directory."""
+    found = os.walk(f"{top}/{FILES}")
+    return [f"{directory}/{name}"[len(top) + 1 :] for directory, _below, names in found for name in sorted(names)]

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a gateway's plan takes from the inventory and the controller: hosts with plans and addresses, keys."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import stat
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
+    Client,
+    KeyFileError,
+    check_clients,
+    hashes_of,
+    shared_keys,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
+
+INFERENCE, CLUSTER = "inference", "cluster_"
+# The largest file of keys that is read, in bytes.
+LARGEST = 64 * 1024
+
+Groups = Mapping[str, Sequence[str]]
+HostVariables = Mapping[str, Mapping[str, Any]]
+
+
+def hosts_of(named: Sequence[str], cluster: str, groups: Groups) -> list[str]:
+    """Return the hosts whose instances are served: those of the hosts and groups ``named``, else those of the cluster.
+
+    Raises GatewayError for a name that is neither, and for a cluster that no group is named after where others are.
+    """
+    if named:
+        found = {host: None for name in named for host in _expanded(name, groups)}
+        return list(found)
+    serving = list(groups.get(INFERENCE, []))
+    if not cluster:
+        return serving
+    group = CLUSTER + re.sub(r"[^A-Za-z0-9]", "_", cluster)
+    if group in groups:
+        return [host for host in serving if host in groups[group]]
+    clusters = [name[len(CLUSTER) :] for name in groups if name.startswith(CLUSTER)]
+    if clusters:
+        raise GatewayError(f"gateway_cluster: the inventory has no group {group}; {nearest(cluster, clusters)}")
+    return serving
+
+
+def _expanded(name: str, groups: Groups) -> Sequence[str]:
+    if name in groups:
+        return groups[name]
+    if name in groups.get("all", []):
+        return [name]
+    raise GatewayError(
+        f"gateway_backends: {name!r} is no host and no group; {nearest(name, [*groups, *groups.get('all', [])])}"
+    )
+
+
+def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backend]:
+    """Return hosts with the plans of their instances. Raises FleetError with the problems of all of them."""
+    fleet = plan_fleet(hosts, HostReader(hostvars, loader), plan_host)
+    fleet.check("the gateway stays as it is")
+    plans = {host: group.plans for group in fleet.groups for host in group.hosts}
+    return [Backend(host, address_of(host, hostvars), plans.get(host, {})) for host in hosts]
+
+
+def address_of(host: str, hostvars: HostVariables) -> str:
+    """Return where gateways reach a host."""
+    variables = hostvars[host]
+    return str(variables.get("gateway_host_address") or variables.get("ansible_host") or host)
+
+
+def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars: HostVariables) -> dict[str, Any]:
+    """Return what keepalived is told of the gateways with this shared address: ``own`` and ``others``."""
+    if not options["address"]:
+        return {"own": "", "others": []}
+    members = [
+        host
+        for host in groups.get(options["peers"], [])
+        if host == gateway or str(hostvars[host].get("gateway_address") or "") == options["address"]
+    ]
+    if gateway not in members or len(members) < 2:
+        raise GatewayError(
+            f"gateway_address: {options['address']} is to be shared, and group {options['peers']} (gateway_peers) has "
+            f"no second gateway beside {gateway} with this gateway_address"
+        )
+    addresses = {host: address_of(host, hostvars) for host in members}
+    for host, address in addresses.items():
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            raise GatewayError(
+                f"{host}: gateways with a shared address talk to each other by address, and {address!r} is none; "
+                "set gateway_host_address for it"
+            ) from None
+    others = [address for host, address in addresses.items() if host != gateway]
+    return {"own": addresses[gateway], "others": others}
+
+
+def read_clients(wanted: Any) -> tuple[list[Client], list[str]]:
+    """Return the clients with the sha256 of their keys, and a sentence for each that cannot be used."""
+    problems = check_clients(wanted)
+    if problems:
+        return [], problems
+    clients = []
+    for name, entry in wanted.items():
+        where = f"gateway_clients.{name}.key_file: {entry['key_file']}"
+        try:
+            hashes = hashes_of(_read(entry["key_file"]))
+        except KeyFileError as exc:
+            problems.append(f"{where} {exc}")
+            continue
+        clients.append(Client(str(name), hashes, entry.get("rate") or 0, entry.get("concurrent") or 0))
+    return clients, [*problems, *shared_keys(clients)]
+
+
+def _read(path: str) -> str:
+    """Return the text of a file of keys. Raises KeyFileError for one that others can read."""
+    path = os.path.expanduser(path)
+    if not os.path.isabs(path):
+        raise KeyFileError("is no absolute path; name the file on the controller from / or ~ on")
+    try:
+        with open(path, encoding="ascii") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise KeyFileError("is no plain file")
+            if status.st_mode & 0o006:
+                raise KeyFileError(f"is open to everybody (mode {stat.S_IMODE(status.st_mode):04o}); chmod 600 it")
+            return file.read(LARGEST)
+    except UnicodeDecodeError:
+        raise KeyFileError("has characters that no key has") from None
+    except OSError as exc:
+        raise KeyFileError(f"cannot be read on the controller: {exc.strerror}") from exc

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which gateways stand in front of a host, told from the inventory alone."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Sequence, cast
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import Groups, hosts_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
+
+GATEWAYS = "gateways"
+
+
+def gateways_of(hosts: Iterable[str], groups: Groups, variables: Any, group: str = GATEWAYS) -> dict[str, list[str]]:
+    """Return the gateways of each host, in the order of their group. Raises GatewayError with all problems.
+
+    ``variables`` maps each gateway to its variables; what it does not set of ``gateway_cluster`` and
+    ``gateway_backends`` is as the role's defaults have it.
+    """
+    found: dict[str, list[str]] = {host: [] for host in hosts}
+    # Members are looked up for each host of a gateway: in a list that would take a fleet times a fleet.
+    members = cast(Mapping[str, Sequence[str]], {name: dict.fromkeys(names) for name, names in groups.items()})
+    problems = []
+    for gateway in groups.get(group, []):
+        own = variables[gateway]
+        cluster = own.get("gateway_cluster", own.get("cluster"))
+        try:
+            served = hosts_of(own.get("gateway_backends") or [], str(cluster or ""), members)
+        except GatewayError as exc:
+            problems.append(f"{gateway}: {exc}")
+            continue
+        for host in served:
+            if host in found:
+                found[host].append(gateway)
+    if problems:
+        raise GatewayError("\n".join(problems))
+    return found
+
+
+def clusters_of(hosts: Iterable[str], variables: Any) -> dict[str, str]:
+    """Return the cluster of each host, empty for one without."""
+    return {host: str(variables[host].get("cluster") or "") for host in hosts}
+
+
+def hosts_behind(gateways: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the hosts behind each gateway, from the gateways of each host."""
+    found: dict[str, list[str]] = {}
+    for host, names in gateways.items():
+        for name in names:
+            found.setdefault(name, []).append(host)
+    return found

@@ -1,0 +1,251 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a gateway serves: services with their ports and servers, decided from the plans of the hosts. No I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
+
+EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
+LOCAL = "127.0.0.1"
+SERVICE_OPTIONS = ("port",)
+API_KEY = "VLLM_API_KEY"
+
+
+class GatewayError(ValueError):
+    """The gateway cannot be made as asked; the message has a line for each problem."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A host that serves: its name, the address that the gateway reaches it at, and the plans of its instances."""
+
+    host: str
+    address: str
+    plans: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass
+class Service:
+    """Instances of one name; ``models`` are the names that every one of them answers to."""
+
+    name: str
+    port: int = 0
+    models: list[str] = field(default_factory=list)
+    servers: list[dict[str, Any]] = field(default_factory=list)
+    # By server, to tell where they differ.
+    names: dict[str, list[str]] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as templates take it."""
+        return {"name": self.name, "port": self.port, "models": self.models, "servers": self.servers}
+
+
+def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``services``, ``paths``, ``bind``, ``agent`` and ``warnings`` of a gateway. Raises GatewayError.
+
+    The error has all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
+    ``services``, ``backends_min``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``, ``stats_port``,
+    ``agent_port``, ``address`` and ``interface``.
+    """
+    services, problems = _collected(gateway, backends)
+    problems += _give_ports(services, options)
+    problems += _few(services, backends, options)
+    warnings = _settle_models(services, problems)
+    paths, wrong = paths_of(options["paths"])
+    problems += [*wrong, *_exposed(options), *_unusable_addresses(options)]
+    if problems:
+        raise GatewayError("\n".join(problems))
+    return {
+        "services": [service.as_dict() for service in services.values()],
+        "paths": paths,
+        "bind": bracketed(options["listen"]),
+        "agent": _agent(services),
+        "warnings": warnings,
+    }
+
+
+def bracketed(address: str) -> str:
+    """Return an address as it stands before a port."""
+    return f"[{address}]" if ":" in address else address
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address leads to the host itself."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _collected(gateway: str, backends: Sequence[Backend]) -> tuple[dict[str, Service], list[str]]:
+    """Return the services of all hosts by name, and what keeps instances from being served."""
+    services: dict[str, Service] = {}
+    problems = []
+    for backend in backends:
+        for name, plan in backend.plans.items():
+            # The other hosts of an instance that spans several answer nobody.
+            if "--headless" in plan["argv"]:
+                continue
+            problem, server = _server(gateway, backend, name, plan)
+            service = services.setdefault(plan["replica_of"], Service(plan["replica_of"]))
+            if problem:
+                problems.append(problem)
+                continue
+            service.servers.append(server)
+            service.names[server["name"]] = list(plan["served_model_names"])
+    return services, problems
+
+
+def _server(gateway: str, backend: Backend, name: str, plan: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    where, host, port = f"{backend.host}: {name}", str(plan["listen"]["host"]), plan["listen"]["port"]
+    here = backend.host == gateway
+    if is_loopback(host) and not here:
+        option = f"vllm_instances.{plan['replica_of']}.host"
+        text = f"listens on {host}, where the gateway {gateway} cannot reach it; let {option} be the host's address"
+        return f"{where} {text} in the cluster's network", {}
+    if API_KEY in plan["secrets"]:
+        text = f"has a key of its own, and the gateway passes no key on; take {API_KEY} out of vllm_secrets"
+        return f"{where} {text}.{plan['replica_of']}", {}
+    address = (LOCAL if here else backend.address) if host in EVERYWHERE else host
+    return "", {
+        "name": re.sub(r"[^A-Za-z0-9_.:-]", "_", f"{backend.host}--{name}"),
+        "address": bracketed(address),
+        "port": port,
+    }
+
+
+def _give_ports(services: Mapping[str, Service], options: Mapping[str, Any]) -> list[str]:
+    """Set the ports of services; return what is wrong with them."""
+    wanted = options["services"]
+    if not isinstance(wanted, Mapping):
+        return [f"gateway_services: found {wanted!r}, expected a mapping of services to {{port: ...}}"]
+    problems = [text for name, entry in wanted.items() for text in _service_problems(str(name), entry, services)]
+    if problems:
+        return problems
+    for name, service in services.items():
+        service.port = wanted.get(name, {}).get("port", 0)
+    unnamed = [service for service in services.values() if not service.port]
+    if len(unnamed) > 1:
+        names = ", ".join(service.name for service in unnamed)
+        return [
+            f"gateway_services: {names} name no port, and only one service can have gateway_port; expected "
+            f"{{{unnamed[1].name}: {{port: ...}}}} for all but one"
+        ]
+    for service in unnamed:
+        service.port = options["port"]
+    return _clashes(services, options)
+
+
+def _service_problems(name: str, entry: Any, services: Mapping[str, Service]) -> list[str]:
+    where = f"gateway_services.{name}"
+    if services and name not in services:
+        return [f"{where}: no host has an instance of this name; {nearest(name, services)}"]
+    if not isinstance(entry, Mapping):
+        return [f"{where}: found {entry!r}, expected {{port: ...}}"]
+    found = [f"{where}: unknown key {key!r}; {nearest(str(key), SERVICE_OPTIONS)}" for key in entry if key != "port"]
+    port = entry.get("port", 1)
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+        found.append(f"{where}.port: found {port!r}, expected a whole number from 1 to 65535")
+    return found
+
+
+def _clashes(services: Mapping[str, Service], options: Mapping[str, Any]) -> list[str]:
+    taken = {options["stats_port"]: "gateway_stats_port"}
+    problems = []
+    wanted = [
+        (options["agent_port"], "gateway_agent_port"),
+        *((each.port, f"the service {each.name}") for each in services.values()),
+    ]
+    for port, owner in wanted:
+        other = taken.setdefault(port, owner)
+        if other != owner:
+            problems.append(f"port {port} is wanted by {other} and by {owner}; give one of them another")
+    return problems
+
+
+def _few(services: Mapping[str, Service], backends: Sequence[Backend], options: Mapping[str, Any]) -> list[str]:
+    """Return what is said of services with too few servers, or of none at all."""
+    if not services:
+        hosts = ", ".join(backend.host for backend in backends)
+        where = f"none of {hosts} has vllm_instances" if hosts else "no host is named by gateway_backends"
+        return [
+            f"no backend of cluster {options['cluster'] or '(unnamed)'}: {where}; "
+            "see gateway_cluster and gateway_backends"
+        ]
+    least = options["backends_min"]
+    return [
+        f"service {service.name} has {len(service.servers)} servers ({', '.join(service.names) or 'none'}), "
+        f"gateway_backends_min is {least}"
+        for service in services.values()
+        if len(service.servers) < least
+    ]
+
+
+def _settle_models(services: Mapping[str, Service], problems: list[str]) -> list[str]:
+    """Set the models of services to the names that all servers know; return what is said of further names."""
+    warnings = []
+    for service in services.values():
+        lists = list(service.names.values())
+        if not lists:
+            continue
+        service.models = [name for name in lists[0] if all(name in names for names in lists)]
+        said = "; ".join(f"{server}: {', '.join(names)}" for server, names in service.names.items())
+        if not service.models:
+            problems.append(f"service {service.name}: no name of a model is known to all of its servers ({said})")
+        elif any(len(names) > len(service.models) for names in lists):
+            warnings.append(f"service {service.name}: not every server knows every name of the model ({said})")
+    return warnings
+
+
+def _exposed(options: Mapping[str, Any]) -> list[str]:
+    """Return what would leave models open to anybody without that being asked for."""
+    problems = []
+    if options["tls"] == "off" and not is_loopback(options["listen"]) and not options["insecure"]:
+        problems.append(
+            f"gateway_tls is off, and gateway_listen is {options['listen']}: keys would go over the network as they "
+            "are; let it be own or files, or set gateway_insecure: true"
+        )
+    if not options["clients"] and not options["open"]:
+        problems.append(
+            "gateway_clients is empty: name a client with its key_file, or set gateway_open: true to ask no keys"
+        )
+    if options["clients"] and options["open"]:
+        names = ", ".join(options["clients"])
+        problems.append(f"gateway_open is true, and gateway_clients names {names}; take one of the two out")
+    return problems
+
+
+def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
+    problems = []
+    try:
+        ipaddress.ip_address(options["listen"])
+    except ValueError:
+        problems.append(f"gateway_listen: found {options['listen']!r}, expected an address, or 0.0.0.0 for all of them")
+    if not options["address"]:
+        return problems
+    try:
+        shared = str(ipaddress.ip_interface(options["address"]).ip)
+    except ValueError:
+        return [*problems, f"gateway_address: found {options['address']!r}, expected an address such as 10.0.0.100/24"]
+    if not options["interface"]:
+        problems.append("gateway_interface is empty: name the interface that gateway_address belongs on, such as eth0")
+    if options["listen"] == shared:
+        problems.append("gateway_listen is gateway_address, which one gateway lacks at a time; let it be 0.0.0.0 or ::")
+    return problems
+
+
+def _agent(services: Mapping[str, Service]) -> dict[str, dict[str, str]]:
+    """Return which servers the agent watches: address and port -> server and a model to ask it for."""
+    return {
+        f"{server['address']}:{server['port']}": {"name": server["name"], "model": service.names[server["name"]][0]}
+        for service in services.values()
+        for server in service.servers
+    }

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All that is known of each host before an inventory is changed: what it declares, and what was seen of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
+    DiscoveryError,
+    Entry,
+    Observation,
+    summary,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import detected as recognise
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
+    SortingError,
+    Statement,
+    declared,
+    detected,
+    leading_first,
+    models_of_groups,
+    region_name,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Bmc
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, found
+
+# The variables of a host that its place depends on.
+NAMES = ("accelerator", "accelerator_count", "accelerators", "cluster", "site")
+BMC_NAMES = ("accelerator_bmc", "accelerator_bmc_username", "accelerator_bmc_password")
+
+
+@dataclass
+class Candidate:
+    """A host that is to be sorted.
+
+    ``place`` says where it was read, once it is turned into a text for an error. ``variables`` are those of NAMES and
+    BMC_NAMES that it has, ``groups`` those that it is in already, ``own`` all that sources say of it. ``new`` is what
+    the inventory is to get.
+    """
+
+    name: str
+    place: object
+    variables: dict[str, Any]
+    groups: tuple[str, ...] = ()
+    own: Mapping[str, Any] = field(default_factory=dict)
+    new: dict[str, Any] = field(default_factory=dict)
+    cluster: str | None = None
+    site: str | None = None
+    statements: tuple[Statement, ...] = ()
+
+    def problem(self, problem: Exception | str) -> str:
+        """Return an error in a sentence that says of which host it is."""
+        return f"{self.place}: host {self.name!r}: {problem}"
+
+
+class Seen:
+    """What was seen of hosts; machines that are alike are looked up in the catalogue once."""
+
+    def __init__(self, catalogue: Catalogue, discovery: Mapping[str, Entry]) -> None:
+        self._catalogue = catalogue
+        self._discovery = discovery
+        self._known: dict[str, Mapping[str, Any]] = {}
+        self.warnings: list[str] = []
+
+    def discovered(self, host: str) -> dict[str, Any]:
+        """Return the variables that the last discovery gives a host, none where it knows none."""
+        entry = self._discovery.get(host)
+        if entry is None:
+            return {}
+        try:
+            document = self._recognised(entry.observation)
+        except DiscoveryError as exc:
+            self.warnings.append(f"what discovery kept of {host} cannot be read, run discover.yml again: {exc}")
+            return {}
+        stale = {"accelerator_stale": f"{entry.stale_reason} (since {entry.stale_since})"} if entry.stale_since else {}
+        return {"accelerator_detected": document, "accelerator_discovered_at": entry.at, **stale}
+
+    def _recognised(self, observation: Mapping[str, Any]) -> Mapping[str, Any]:
+        # The memory of two machines is never quite the same, and decides nothing where there are chips.
+        parts = {name: part for name, part in observation.items() if name != "cpu"}
+        key = json.dumps(parts if observation.get("functions") else observation, sort_keys=True)
+        if key not in self._known:
+            self._known[key] = summary(recognise(Observation.from_dict(observation), self._catalogue))
+        return self._known[key]
+
+    def by_bmc(self, chips: Chips) -> dict[str, Any]:
+        """Return ``accelerator_detected`` of what a BMC shows, as far as it knows."""
+        models, unknown = found(chips, self._catalogue)
+        # As on the host, one entry for each chip.
+        each = [
+            {key: value for key, value in chip.items() if key != "count"}
+            for chip in unknown
+            for _one in range(chip["count"])
+        ]
+        return shown_by_bmc(models, each, self._catalogue)
+
+
+def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
+    """Return the short form of ``accelerator_detected`` for models and unknown chips without looking at the host."""
+    document: dict[str, Any] = {
+        "compute_capability": None,
+        "devices_per_card": 1,
+        "memory_mib": None,
+        "driver_version": None,
+        "mec_firmware": None,
+        "mixed": len(models) + bool(unknown) > 1,
+        "models": dict(models),
+        "unknown": unknown,
+    }
+    if not models:
+        name, count = (UNKNOWN, len(unknown)) if unknown else (CPU, 1)
+        return {"model": name, "stack": name, "generation": name, "vendor": name, "count": count, **document}
+    key, count = leading_first(models, catalogue)[0]
+    model = catalogue.models[key]
+    document.update(
+        compute_capability=model.compute_capability,
+        devices_per_card=model.devices_per_card,
+        memory_mib=None if model.memory_gib is None else int(model.memory_gib * 1024),
+    )
+    names = {"model": key, "stack": model.stack, "generation": model.generation, "vendor": model.vendor}
+    return {**names, "count": count, **document}
+
+
+def grouped(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
+    """Return what groups such as accel_h200 say that somebody, or a source before this one, has put a host into."""
+    names = models_of_groups(groups, catalogue.models)
+    models = tuple((name, None) for name in names if name != UNKNOWN)
+    unknown = int(UNKNOWN in names)
+    return Statement("its group", models, unknown) if models or unknown else None
+
+
+def hear(candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any], catalogue: Catalogue) -> None:
+    """Write down all that is said of a host, the strongest first, and its cluster and site. Raises SortingError.
+
+    ``facts`` are those that Ansible kept, ``bmc`` is what its BMC showed; both may be empty.
+    """
+    variables, new = candidate.variables, candidate.new
+    statements = [declared(variables, catalogue), grouped(candidate.groups, catalogue)]
+    statements.append(detected(new.get("accelerator_detected"), "discovery", catalogue))
+    statements.append(detected(facts.get("accelerator_detected"), "the fact cache", catalogue))
+    statements.append(detected(bmc, "Redfish", catalogue))
+    candidate.statements = tuple(statement for statement in statements if statement)
+    if bmc and not facts.get("accelerator_detected"):
+        new.setdefault("accelerator_detected", bmc)
+    candidate.cluster = region_name("cluster", variables.get("cluster"))
+    candidate.site = region_name("site", variables.get("site"))
+
+
+def kept_chips(data: Any) -> dict[str, Chips]:
+    """Return what BMCs showed, by host, from the inventory cache. Raises ValueError for anything else."""
+    return {str(host): Chips.from_dict(chips) for host, chips in data.items()}
+
+
+def bmc_of(candidate: Candidate, login: Mapping[str, Any]) -> Bmc:
+    """Return the BMC of a host; its own username and password come before those of ``login``. Raises SortingError."""
+    found = {}
+    for name in ("username", "password"):
+        value = candidate.variables.get(f"accelerator_bmc_{name}") or login[name]
+        if not value:
+            raise SortingError(
+                candidate.problem(
+                    f"no {name} for its BMC: set redfish_{name} in accelerators.yml or REDFISH_{name.upper()} in the "
+                    f"environment, or accelerator_bmc_{name} for the host"
+                )
+            )
+        found[name] = str(value)
+    return Bmc(host=candidate.name, address=str(candidate.variables["accelerator_bmc"]), **found)

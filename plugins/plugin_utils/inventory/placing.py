@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts, groups and variables put into an inventory of Ansible, many at once."""
+
+from __future__ import annotations
+
+from typing import Any, Collection, Iterable, Mapping, Sequence
+
+from ansible.errors import AnsibleError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import Candidate
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
+    RegionError,
+    Regions,
+    SortingError,
+    region_group,
+    regions,
+)
+
+
+def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:
+    """Return the groups of clusters and sites. Raises SortingError."""
+    try:
+        areas = regions((candidate.cluster, candidate.site) for candidate in candidates)
+    except RegionError as exc:
+        named = (candidate for candidate in candidates if getattr(candidate, exc.kind) == exc.value)
+        raise SortingError(next(named).problem(exc)) from exc
+    for cluster in areas.torn:
+        group = inventory.groups.get(region_group("cluster", cluster))
+        above = [parent.name for parent in group.parent_groups if parent.name.startswith("site_")] if group else []
+        if above:
+            _refuse_torn(cluster, above, candidates)
+    return areas
+
+
+def _refuse_torn(cluster: str, above: Sequence[str], candidates: Iterable[Candidate]) -> None:
+    """Raise SortingError for the first host of a cluster that is of another site than those that its group is below."""
+    for candidate in candidates:
+        if candidate.cluster == cluster and region_group("site", candidate.site or "") not in above:
+            raise SortingError(
+                candidate.problem(
+                    f"site: found {candidate.site!r}, but an earlier source has put its cluster {cluster!r} below "
+                    f"{', '.join(above)}; name the same site for all hosts of a cluster"
+                )
+            )
+
+
+def check_names(inventory: Any, candidates: Iterable[Candidate], groups: Collection[str]) -> None:
+    """Raise SortingError for a host with the name of one of these groups, or a new one with that of any group."""
+    hosts, known = inventory.hosts, inventory.groups
+    for candidate in candidates:
+        name = candidate.name
+        if name in groups or (name in known and name not in hosts):
+            raise SortingError(candidate.problem("a group has this name too; rename the host"))
+
+
+def add_groups(inventory: Any, names: Iterable[str], edges: Sequence[tuple[str, str]]) -> None:
+    """Add groups, and put the second group of each edge below the first.
+
+    To be done before hosts are added: empty groups are put together in no time, full ones tell every host of each new
+    parent. Raises SortingError.
+    """
+    for name in sorted({*names, *(name for edge in edges for name in edge)}):
+        inventory.add_group(name)
+    for parent, child in edges:
+        try:
+            inventory.add_child(parent, child)
+        except AnsibleError as exc:
+            raise SortingError(f"group {child} cannot be put below {parent}: {exc}") from exc
+
+
+def add_hosts(inventory: Any, candidates: Iterable[Candidate], members: Mapping[str, Iterable[str]]) -> None:
+    """Add hosts with their new variables, and put them into the groups of ``members``."""
+    hosts, groups = inventory.hosts, inventory.groups
+    for candidate in candidates:
+        if candidate.name not in hosts:
+            inventory.add_host(candidate.name)
+        # set_variable would look at every name again, and merge a dictionary with the one of the last time.
+        hosts[candidate.name].vars.update(candidate.new)
+    for name in sorted(members):
+        group = groups[name]
+        for host in members[name]:
+            group.add_host(hosts[host])

@@ -1,0 +1,354 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is said of a host's accelerators -> the inventory groups that it belongs to. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    CPU,
+    UNKNOWN,
+    Catalogue,
+    Model,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+
+ACCEL = "accel_"
+CONFLICT = "accelerator_conflict"
+MIXED = "accelerator_mixed"
+
+# The largest hosts have 16 chips, and sixty-odd functions where each chip is parted. More is a slip of the pen.
+MOST_CHIPS = 64
+
+_NO_GROUP_NAME = re.compile(r"[^A-Za-z0-9_]")
+# ``h200:4 l40s:2``, what a cell of a table can hold.
+_COUNTED = re.compile(r"([A-Za-z0-9_]+):(\d{1,4})\Z")
+
+
+class SortingError(ValueError):
+    """What is said of a host cannot be; the message names the variable, what was found and what was expected."""
+
+
+class RegionError(SortingError):
+    """Two names would be one group; ``kind`` is cluster or site, ``value`` one of the names."""
+
+    def __init__(self, kind: str, value: str, other: str) -> None:
+        super().__init__(
+            f"{kind}: found {value!r}, and {other!r} elsewhere, which would both be the group "
+            f"{region_group(kind, value)}; rename one of them"
+        )
+        self.kind, self.value = kind, value
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What one source says of one host.
+
+    ``source`` says in words who. ``models`` are pairs of model and number, the leading one first; the number is None
+    where only the model is named. ``unknown`` counts chips that the catalogue does not know.
+    """
+
+    source: str
+    models: tuple[tuple[str, int | None], ...]
+    unknown: int = 0
+
+    @property
+    def kinds(self) -> int:
+        """Return how many kinds of chip there are; the unknown ones are one kind."""
+        return len(self.models) + bool(self.unknown)
+
+    def __str__(self) -> str:
+        parts = [model if count is None else f"{model} x {count}" for model, count in self.models]
+        return ", ".join(parts + ([f"unknown x {self.unknown}"] if self.unknown else []))
+
+
+@dataclass(frozen=True)
+class Place:
+    """The groups that a host is put into itself, by name, and the variables that it gets for it."""
+
+    groups: tuple[str, ...]
+    variables: Mapping[str, Any]
+
+
+def declared(variables: Mapping[str, Any], catalogue: Catalogue) -> Statement | None:
+    """Return what a host's variables declare, None where they declare nothing. Raises SortingError.
+
+    Either ``accelerator`` (and ``accelerator_count``), or ``accelerators``, a mapping of models to numbers or a text
+    such as ``h200:4 l40s:2``.
+    """
+    model, count = variables.get("accelerator"), variables.get("accelerator_count")
+    several = variables.get("accelerators")
+    if several is not None:
+        kinds = _declared_kinds(several, catalogue)
+        # A source before this one may have set the other two, from the same.
+        leading = kinds.models[0]
+        if (model, count) not in ((None, None), leading):
+            raise SortingError("accelerators: found beside accelerator or accelerator_count; leave one of the two ways")
+        return kinds
+    if count is not None:
+        count = _count("accelerator_count", count)
+    if model is None:
+        return None
+    _check_model("accelerator", model, catalogue)
+    if model == CPU and count not in (None, 1):
+        raise SortingError(f"accelerator_count: found {count} beside accelerator cpu, expected 1 or nothing")
+    return Statement("declared", ((str(model), count),))
+
+
+def _declared_kinds(several: Any, catalogue: Catalogue) -> Statement:
+    pairs = _pairs(several) if isinstance(several, str) else several
+    if not isinstance(pairs, Mapping) or not pairs:
+        raise SortingError(
+            f"accelerators: found {_shown(several)}, expected models with their numbers, like {{h200: 4, l40s: 2}}"
+        )
+    for model in pairs:
+        _check_model("accelerators", model, catalogue)
+    if CPU in pairs:
+        raise SortingError("accelerators: found cpu beside others, which means a host without any; leave it out")
+    counts = {str(model): _count(f"accelerators.{model}", count) for model, count in pairs.items()}
+    return Statement("declared", leading_first(counts, catalogue))
+
+
+def _pairs(text: str) -> dict[str, int] | None:
+    """Return the pairs of ``h200:4 l40s:2``, None for any other text."""
+    found = [_COUNTED.match(word) for word in text.split()]
+    pairs = {match.group(1): int(match.group(2)) for match in found if match}
+    return pairs if len(pairs) == len(found) else None
+
+
+def _check_model(variable: str, model: Any, catalogue: Catalogue) -> None:
+    if not isinstance(model, str):
+        raise SortingError(f"{variable}: found {_shown(model)}, expected the name of a model, like h200")
+    if model not in catalogue.models and model != CPU:
+        known = [*catalogue.models, CPU]
+        raise SortingError(
+            f"{variable}: found {_shown(model)}, which is in no file of the catalogue; {_near(model, known)}"
+        )
+
+
+def _near(model: str, known: Sequence[str]) -> str:
+    words = model.lower().replace("-", "_").replace(" ", "_")[:64]
+    return f"nearest: {words!r}" if words in known else nearest(words, known)
+
+
+def _count(variable: str, value: Any) -> int:
+    """Return a number of chips. A text of digits is one too: INI files and tables have nothing else."""
+    number = int(value) if isinstance(value, str) and re.match(r"\d{1,9}\Z", value, re.ASCII) else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_CHIPS:
+        raise SortingError(f"{variable}: found {_shown(value)}, expected a whole number from 1 to {MOST_CHIPS}")
+    return number
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def detected(document: Any, source: str, catalogue: Catalogue) -> Statement | None:
+    """Return what was found on a host, from ``accelerator_detected`` as a fact or variable; None for anything else.
+
+    A model that the catalogue no longer has counts as unknown.
+    """
+    if not isinstance(document, Mapping) or not isinstance(document.get("models"), Mapping):
+        return None
+    counts = {str(model): count for model, count in document["models"].items() if isinstance(count, int) and count > 0}
+    unknown = document.get("unknown")
+    strange = len(unknown) if isinstance(unknown, list) else 0
+    strange += sum(count for model, count in counts.items() if model not in catalogue.models)
+    known = {model: count for model, count in counts.items() if model in catalogue.models}
+    if not known and not strange:
+        return Statement(source, ((CPU, 1),))
+    return Statement(source, leading_first(known, catalogue), strange)
+
+
+def models_of_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[str]:
+    """Return the models that groups such as accel_h200 name, with cpu and unknown, by name.
+
+    A stack or a generation may have a model's name: it is none beside another model that belongs to it.
+    """
+    named = {name[len(ACCEL) :] for name in groups if name.startswith(ACCEL)}
+    entries = [models[name] for name in named if name in models]
+    wider = {wide for entry in entries for wide in (entry.stack, entry.generation) if wide != entry.key}
+    return sorted(name for name in named - wider if name in models or name in (CPU, UNKNOWN))
+
+
+def leading_first(counts: Mapping[str, int], catalogue: Catalogue) -> tuple[tuple[str, int], ...]:
+    """Return pairs of model and number, in the order of _accelerators.match: what can be served on, then by number."""
+
+    def rank(pair: tuple[str, int]) -> tuple[bool, int, str]:
+        return catalogue.models[pair[0]].unsupported is not None, -pair[1], pair[0]
+
+    return tuple(sorted(counts.items(), key=rank))
+
+
+def agree(first: Statement, other: Statement) -> bool:
+    """Return whether two sources can both be right.
+
+    Who names one model means the leading one and says nothing of others; who names several names all. A number that
+    nobody named fits every number.
+    """
+    if first.kinds == 1 and first.models:
+        uncounted = all(count is None for _model, count in other.models)
+        return any(_same(first.models, [pair]) for pair in other.models[: None if uncounted else 1])
+    return bool(first.unknown) == bool(other.unknown) and _same(first.models, other.models)
+
+
+def _same(ours: Sequence[tuple[str, int | None]], theirs: Sequence[tuple[str, int | None]]) -> bool:
+    counts = dict(theirs)
+    return len(ours) == len(theirs) and all(
+        model in counts and (count is None or counts[model] in (None, count)) for model, count in ours
+    )
+
+
+class Tree:
+    """The groups of a catalogue: each model's below its generation's, and that below its stack's.
+
+    A group is put below another only where every model that belongs to the one belongs to the other as well, so that
+    nothing gets into a group that its chips do not imply.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        chains = {key: _distinct((model.stack, model.generation, key)) for key, model in catalogue.models.items()}
+        chains[CPU] = (CPU,)
+        self.parents: dict[str, list[str]] = {}
+        below: dict[str, list[frozenset[str]]] = {}
+        for chain in chains.values():
+            for name in chain:
+                below.setdefault(name, []).append(frozenset(chain))
+        for chain in sorted(chains.values()):
+            for parent, child in zip(chain, chain[1:]):
+                if all(parent in names for names in below[child]) and child not in self._above(parent):
+                    parents = self.parents.setdefault(child, [])
+                    parents += [] if parent in parents else [parent]
+        self._own = {key: self._lowest(chain) for key, chain in chains.items()}
+        self._own[UNKNOWN] = (ACCEL + UNKNOWN,)
+        stacks = {model.stack for model in catalogue.models.values()} | {CPU, UNKNOWN}
+        self.always = (*sorted(ACCEL + stack for stack in stacks), CONFLICT)
+
+    def _above(self, name: str) -> list[str]:
+        """Return a name and all above it."""
+        found = [name]
+        for entry in found:
+            found += [parent for parent in self.parents.get(entry, ()) if parent not in found]
+        return found
+
+    def _lowest(self, chain: Sequence[str]) -> tuple[str, ...]:
+        """Return the groups of a chain that none of its others brings along."""
+        implied = {above for name in chain for above in self._above(name)[1:]}
+        return tuple(ACCEL + name for name in chain if name not in implied)
+
+    def own(self, model: str) -> tuple[str, ...]:
+        """Return the groups that a host with such a chip is put into; their parents follow from ``edges``."""
+        return self._own[model]
+
+    def edges(self, groups: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the pairs of parent and child that are needed for these groups."""
+        names = {above for group in groups if group.startswith(ACCEL) for above in self._above(group[len(ACCEL) :])}
+        return [(ACCEL + parent, ACCEL + name) for name in sorted(names) for parent in self.parents.get(name, ())]
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+class Sorter:
+    """Sorts hosts; the same statements are looked at once, for a fleet has few kinds of host."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.tree = Tree(catalogue)
+        self._known: dict[tuple[Statement, ...], Place] = {}
+
+    def place(self, statements: tuple[Statement, ...]) -> Place:
+        """Return the place of a host. The first statement decides, one that disagrees is shown and else not heard."""
+        if statements not in self._known:
+            self._known[statements] = self._place(statements)
+        return self._known[statements]
+
+    def _place(self, statements: tuple[Statement, ...]) -> Place:
+        if not statements:
+            return Place((), {})
+        first = statements[0]
+        heard = [first, *(other for other in statements[1:] if agree(first, other))]
+        models = list(dict.fromkeys(model for statement in heard for model, _count in statement.models))
+        models += [UNKNOWN] if any(statement.unknown for statement in heard) else []
+        groups = [group for model in models for group in self.tree.own(model)]
+        variables: dict[str, Any] = {MIXED: True} if len(models) > 1 else {}
+        if first.source == "declared" and first.kinds > 1:
+            variables.update(accelerator=first.models[0][0], accelerator_count=first.models[0][1])
+        if len(heard) < len(statements):
+            others = [f"{other.source} says {other}" for other in statements[1:] if other not in heard]
+            variables[CONFLICT] = f"{_says(first)}, but {' and '.join(others)}"
+            groups.append(CONFLICT)
+        return Place(tuple(dict.fromkeys(groups)), variables)
+
+
+def _says(first: Statement) -> str:
+    return f"declared {first}" if first.source == "declared" else f"{first.source} says {first}"
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Groups of clusters and sites: those of each pair of cluster and site, pairs of parent and child, doubts.
+
+    ``torn`` are the clusters with hosts of several sites, or with some of none.
+    """
+
+    groups: Mapping[tuple[str | None, str | None], tuple[str, ...]]
+    edges: list[tuple[str, str]]
+    torn: list[str]
+    warnings: list[str]
+
+
+def regions(pairs: Iterable[tuple[str | None, str | None]]) -> Regions:
+    """Return the groups for pairs of cluster and site, either of which may be None; the same pair may come often.
+
+    A cluster's group is put below its site's where all its hosts name that site. Raises RegionError for two names that
+    would be one group.
+    """
+    distinct = sorted(set(pairs), key=lambda pair: (pair[0] or "", pair[1] or ""))
+    names: dict[str, str] = {}
+    sites: dict[str, list[str | None]] = {}
+    for cluster, site in distinct:
+        for kind, value in (("cluster", cluster), ("site", site)):
+            if value is not None and names.setdefault(region_group(kind, value), value) != value:
+                raise RegionError(kind, value, names[region_group(kind, value)])
+        if cluster is not None:
+            sites.setdefault(cluster, []).append(site)
+    nested = {cluster: found[0] for cluster, found in sites.items() if len(found) == 1 and found[0] is not None}
+    groups = {}
+    for cluster, site in distinct:
+        own = [] if cluster is None else [region_group("cluster", cluster)]
+        own += [] if site is None or cluster in nested else [region_group("site", site)]
+        groups[cluster, site] = tuple(own)
+    edges = [
+        (region_group("site", site), region_group("cluster", cluster))
+        for cluster, site in sorted(nested.items())
+        if site
+    ]
+    torn = {cluster: [site for site in found if site] for cluster, found in sites.items() if len(found) > 1}
+    warnings = [
+        f"cluster {cluster!r} has hosts of several sites ({', '.join(found)}), so its group is below none of theirs"
+        for cluster, found in torn.items()
+        if len(found) > 1
+    ]
+    return Regions(groups, edges, list(torn), warnings)
+
+
+def region_name(variable: str, value: Any) -> str | None:
+    """Return the name of a cluster or site, None where none is given. Raises SortingError."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and value.isalnum() and value.isascii():
+        return value
+    if isinstance(value, (str, int)) and not isinstance(value, bool) and re.search(r"[A-Za-z0-9]", str(value)):
+        return str(value)
+    raise SortingError(f"{variable}: found {_shown(value)}, expected a name, like fra1")
+
+
+def region_group(kind: str, value: str) -> str:
+    """Return the name of the group of a cluster or site."""
+    return f"{kind}_{_NO_GROUP_NAME.sub('_', value)}"

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a mirror has to hold for hosts, or for releases and models: weights, encodings, locks of wheels, images."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import weights_holds
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, load_release, lookup, read
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
+MANIFESTS = (".yml", ".yaml")
+
+
+class NeedsError(ValueError):
+    """It cannot be said what is needed; the message is the whole sentence for the user."""
+
+
+@dataclass
+class Needs:
+    """What is needed: manifests by their path, locks by their path with bytes that they take installed, images."""
+
+    manifests: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    locks: dict[str, int] = field(default_factory=dict)
+    images: list[str] = field(default_factory=list)
+    encodings: bool = False
+
+    def add_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Add the weights of a manifest. Raises NeedsError where another one describes the same revision."""
+        try:
+            path = parse(manifest).path
+        except WeightsError as exc:
+            raise NeedsError(str(exc)) from exc
+        if self.manifests.setdefault(path, manifest) != manifest:
+            raise NeedsError(f"{path}: two manifests of one revision differ; let all hosts use the same one")
+
+    def add_image(self, image: str) -> None:
+        """Add an image."""
+        if image not in self.images:
+            self.images.append(image)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data for an action's result, in an order of its own."""
+        manifests = [self.manifests[path] for path in sorted(self.manifests)]
+        names = sorted(ENCODINGS) if self.encodings else []
+        holds: dict[str, Any] = {"weights": weights_holds(map(parse, manifests))}
+        holds["encodings"] = {name: {f"encodings/{name}": ENCODINGS[name]._asdict()} for name in names}
+        return {
+            "models": manifests,
+            "encodings": names,
+            "locks": sorted(self.locks),
+            "wheels_bytes": sum(self.locks.values()),
+            "images": sorted(self.images),
+            "holds": holds,
+        }
+
+
+def plan_from_origin(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a host's plans with images from where they are published, not from the site's registry."""
+    return plan_host(host, accelerator, {**settings, "registry": ""})
+
+
+def add_fleet(needs: Needs, fleet: Fleet) -> None:
+    """Add what the plans of hosts need. Raises NeedsError with all that cannot be had."""
+    problems: dict[str, list[str]] = {}
+    for group in fleet.groups:
+        directories = group.variables.get("vllm_weights_manifest_path") or []
+        for plan in group.plans.values():
+            for model in plan["models"]:
+                manifest = _manifest(model, directories)
+                if manifest is not None:
+                    needs.add_manifest(manifest)
+                elif group.hosts[0] not in problems.setdefault(model, []):
+                    problems[model] += group.hosts
+            _add_runtime(needs, plan)
+    if problems:
+        lines = [
+            f"{hosts_in_words(hosts)}: no manifest pins the weights of {model}; make one with playbooks/pin_weights.yml"
+            for model, hosts in sorted(problems.items())
+        ]
+        raise NeedsError("\n".join(lines))
+
+
+def _manifest(model: str, directories: Sequence[str]) -> Mapping[str, Any] | None:
+    path = lookup("weights", model, MANIFESTS, directories)
+    return read(path) if path else None
+
+
+def _add_runtime(needs: Needs, plan: Mapping[str, Any]) -> None:
+    if plan["image"]:
+        needs.add_image(plan["image"])
+    if plan["venv"]:
+        needs.locks[plan["venv"]["requirements"]] = int(plan["venv"]["size_bytes"])
+    needs.encodings = needs.encodings or ENCODINGS_VARIABLE in plan["env"]
+
+
+def add_release(needs: Needs, name: str, stacks: Sequence[str], directories: Sequence[str]) -> None:
+    """Add images and locks of a release, of all its stacks or of those that are named. Raises PlanError, NeedsError."""
+    release = load_release(name, directories)
+    for stack in stacks:
+        if stack not in release["stacks"]:
+            raise NeedsError(
+                f"bundle_stacks: release {name} has no stack {stack!r}; {nearest(stack, release['stacks'])}"
+            )
+    for stack, entry in release["stacks"].items():
+        if stacks and stack not in stacks:
+            continue
+        for image in _images(entry):
+            needs.add_image(image)
+        if "requirements" in entry:
+            needs.locks[entry["requirements"]] = int(entry.get("venv_size_gib", 0) * 1024**3)
+    needs.encodings = True
+
+
+def _images(stack: Mapping[str, Any]) -> list[str]:
+    """Return every image of a stack of a release: one, one for each accelerator, or both."""
+    found: list[str] = []
+    single = stack.get("image")
+    for entry in (single, *(stack.get("images") or {}).values()):
+        values = entry.values() if isinstance(entry, Mapping) else [entry] if entry else []
+        found += [str(value) for value in values]
+    digest = stack.get("digest")
+    return [f"{image}@{digest}" if digest and image == single and "@" not in image else image for image in found]
+
+
+def add_models(needs: Needs, names: Sequence[str], directories: Sequence[str]) -> None:
+    """Add the weights of manifests by name. Raises PlanError, NeedsError."""
+    for name in names:
+        needs.add_manifest(read(find("weights", name, MANIFESTS, directories)))
+
+
+def still_to_come(locks: Mapping[str, int], root: str) -> int:
+    """Return the bytes that wheels may still take: none for a lock that is complete, else what it takes installed."""
+    return sum(
+        size for lock, size in locks.items() if not os.path.exists(f"{root}/wheels/.{Path(lock).stem}.fetched.json")
+    )
+
+
+__all__ = ["Needs", "NeedsError", "PlanError", "add_fleet", "add_models", "add_release", "plan_from_origin"]

@@ -1,0 +1,230 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vLLM's arguments in their three spellings: words of a command, a mapping, and the ``--config`` file.
+
+Inside, arguments are a mapping of a release's own names of its flags to values, False for a switch that is off. A later
+setting moves its flag to the end, so the order is that of the words that win.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable, decoded
+
+# What systemd takes literally without quotes in an EnvironmentFile.
+_PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
+_FLAG = re.compile(r"--?[A-Za-z]")
+_WHOLE_FLAG = re.compile(r"--[A-Za-z][\w.-]*\Z")
+
+
+class Setting(NamedTuple):
+    """One flag with its value; ``keys`` is the path inside a JSON flag that alone is set. None removes."""
+
+    name: str
+    keys: tuple[str, ...]
+    value: Any
+
+
+def read_words(words: Sequence[Any], table: OptionTable) -> list[Setting]:
+    """Return the settings in words of a command, in their order.
+
+    Takes what vLLM's parser takes: aliases, underscores, ``--a=1``, dotted keys of JSON flags, several values. A flag
+    that the release does not have keeps its name. Raises ValueError for a word that belongs to no flag.
+    """
+    return [_setting(flag, values, table) for flag, values in _grouped([str(word) for word in words])]
+
+
+def _grouped(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    flag, values = "", []
+    for word in _split(words):
+        if not _FLAG.match(word):
+            if not flag:
+                raise ValueError(f"{word!r} does not follow a flag; expected words like '--max-model-len', '4096'")
+            values.append(word)
+            continue
+        if flag:
+            yield flag, values
+        flag, found, value = word.partition("=")
+        values = [value] if found else []
+    if flag:
+        yield flag, values
+
+
+def _split(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words; one that holds a flag and its value, as some of upstream's recipes write it, becomes two."""
+    for word in words:
+        flag, space, value = word.partition(" ")
+        yield from (flag, value.strip()) if space and _WHOLE_FLAG.match(flag) else (word,)
+
+
+def _setting(flag: str, words: Sequence[str], table: OptionTable) -> Setting:
+    known = table.canonical(flag)
+    short = re.match(r"-O(\w+)$", flag)
+    if short and known:
+        words = [short.group(1)]
+    if known is None:
+        return Setting(_plain_name(flag), (), _guessed(words))
+    if known.keys:
+        return Setting(known.name, known.keys, decoded(words[-1]) if words else True)
+    if not words:
+        return Setting(known.name, (), not known.off)
+    return Setting(known.name, (), _typed(table.flags[known.name]["kind"], words))
+
+
+def read_mapping(args: Mapping[str, Any], table: OptionTable) -> list[Setting]:
+    """Return the settings of a mapping as a ``--config`` file has them; ``a.b`` sets one key of a JSON flag."""
+    settings = []
+    for name, value in args.items():
+        known = table.canonical("--" + name)
+        if known is None:
+            settings.append(Setting(_plain_name(name), (), value))
+            continue
+        if known.off and isinstance(value, bool):
+            value = not value
+        elif table.flags[known.name]["kind"] == "json" and not known.keys:
+            value = decoded(value)
+        settings.append(Setting(known.name, known.keys, value))
+    return settings
+
+
+def _plain_name(flag: str) -> str:
+    head, dot, keys = flag.lstrip("-").partition(".")
+    return head.replace("_", "-") + dot + keys
+
+
+def _typed(kind: str, words: Sequence[str]) -> Any:
+    if kind == "json":
+        return decoded(words[-1])
+    if kind == "number" and len(words) == 1:
+        return _number(words[0])
+    if kind in ("integer", "switch"):
+        return _guessed(words)
+    return words[0] if len(words) == 1 else list(words)
+
+
+def _number(word: str) -> Any:
+    """Return the number that a word is, however it is written; a word that is none is kept for the check to refuse."""
+    try:
+        number = float(word)
+    except ValueError:
+        return word
+    return int(number) if number.is_integer() and "." not in word else number
+
+
+def _guessed(words: Sequence[str]) -> Any:
+    if not words:
+        return True
+    values = [_scalar(word) for word in words]
+    return values[0] if len(values) == 1 else values
+
+
+def _scalar(word: str) -> Any:
+    """Return a number where the word is exactly how Python writes that number, else the word itself."""
+    for kind in (int, float):
+        try:
+            number = kind(word)
+        except ValueError:
+            continue
+        if str(number) == word:
+            return number
+    return word
+
+
+def lay(args: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+    """Return args with one setting laid over them: at the end, and gone where its value is None."""
+    result = dict(args)
+    before = result.pop(setting.name, None)
+    if not setting.keys:
+        if setting.value is not None:
+            result[setting.name] = setting.value
+        return result
+    changed = _with_key(before if isinstance(before, Mapping) else {}, setting.keys, setting.value)
+    if changed:
+        result[setting.name] = changed
+    return result
+
+
+def _with_key(mapping: Mapping[str, Any], keys: Sequence[str], value: Any) -> dict[str, Any]:
+    result = dict(mapping)
+    if len(keys) > 1:
+        inner = result.get(keys[0])
+        value = _with_key(inner if isinstance(inner, Mapping) else {}, keys[1:], value) or None
+    result.pop(keys[0], None)
+    if value is not None:
+        result[keys[0]] = value
+    return result
+
+
+def to_mapping(args: Mapping[str, Any], table: OptionTable) -> dict[str, Any]:
+    """Return args as people write them in a ``--config`` file: a switch that is off under its own name, on."""
+    return dict(_spelled(name, value, table) for name, value in args.items())
+
+
+def _spelled(name: str, value: Any, table: OptionTable) -> tuple[str, Any]:
+    if value is not False:
+        return name, value
+    entry = table.flags.get(name, {})
+    if not entry.get("negatable"):
+        if entry.get("inverse"):
+            return entry["inverse"][0].lstrip("-"), True
+        if entry:
+            # It cannot be off; the check of options says so.
+            return name, value
+    # Every release passes over `x: false` in the file without a word.
+    return f"no-{name}", True
+
+
+def to_config(args: Mapping[str, Any], table: OptionTable) -> dict[str, Any]:
+    """Return args as vLLM's ``--config`` file takes them in every release: nested values as JSON text."""
+    return {name: _file_value(name, value, table) for name, value in to_mapping(args, table).items()}
+
+
+def _file_value(name: str, value: Any, table: OptionTable) -> Any:
+    if isinstance(value, Mapping) or (isinstance(value, list) and _kind(name, table) == "json"):
+        return json.dumps(value)
+    if isinstance(value, (list, tuple)):
+        return [_word(item) for item in value]
+    return value
+
+
+def to_argv(args: Mapping[str, Any], table: OptionTable) -> list[str]:
+    """Return ``vllm serve MODEL --flag value ...`` for args that hold ``model``."""
+    words = ["vllm", "serve", str(args["model"])]
+    for name, value in to_mapping(args, table).items():
+        if name == "model":
+            continue
+        words.append(f"--{name}")
+        if value is True:
+            continue
+        if isinstance(value, (list, tuple)) and _kind(name, table) != "json":
+            words.extend(_word(item) for item in value)
+        else:
+            words.append(_word(value))
+    return words
+
+
+def _kind(name: str, table: OptionTable) -> str:
+    return str(table.flags.get(name, {}).get("kind", ""))
+
+
+def _word(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, (Mapping, list, tuple)) else str(value)
+
+
+def env_line(name: str, value: str) -> str:
+    """Return ``NAME=value`` for a systemd EnvironmentFile, quoted only where the value needs it.
+
+    Raises ValueError for a name that no process can read or a value of several lines; it never shows the value.
+    """
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"environment variable {name!r}: expected letters, digits and '_'")
+    if "\n" in value or "\r" in value:
+        raise ValueError(f"environment variable {name}: the value has more than one line, which systemd cannot take")
+    if _PLAIN.fullmatch(value):
+        return f"{name}={value}"
+    escaped = re.sub(r'([\\"$`])', r"\\\1", value)
+    return f'{name}="{escaped}"'

@@ -1,0 +1,385 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check arguments and variables against what one vLLM release accepts, before any host is asked.
+
+Every problem is one sentence for the user. The tables come from catalog/options/; docs/options.md says how.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+
+INTEGER = re.compile(r"-?\d+$")
+NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+# 1k is 1000, 1K is 1024; the binary ones take no decimals.
+SUFFIXED = re.compile(r"(\d+(\.\d+)?[kmgt]|\d+[KMGT])$")
+SHORT_LEVEL = re.compile(r"-O=?\w+$")
+BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
+
+FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
+KEY_KINDS = ("boolean", "integer", "number", "text", "choice", "list", "json", "any")
+
+Entry = Mapping[str, Any]
+# Of a name that is gone: what stands in its place ("instead"), from which release on ("since").
+Replaced = Mapping[str, Mapping[str, str]]
+
+
+class OptionTableError(ValueError):
+    """A table of options does not read as one; the message is the whole sentence."""
+
+
+class Unknown(str):
+    """A problem that only says that a name is in no table; a nightly may know better."""
+
+
+class Doubt(str):
+    """A problem that may be none: vLLM's types name some values, and code elsewhere may know more."""
+
+
+class Flag(NamedTuple):
+    """One flag as a table knows it: ``-cc.pass_config.x`` is compilation-config, keys (pass_config, x)."""
+
+    name: str
+    keys: tuple[str, ...] = ()
+    off: bool = False
+
+
+class Foreign(NamedTuple):
+    """Variables that libraries below vLLM read: exact names, and prefixes that cover what starts so."""
+
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Mapping[str, Sequence[str]]], stack: str | None = None) -> Foreign:
+        """Return the variables of every stack and of ``stack`` (None: of all stacks) from foreign.yml's content.
+
+        Raises OptionTableError for a stack that is not there.
+        """
+        if stack is not None and stack not in data:
+            raise OptionTableError(f"no foreign variables for the stack {stack!r}; {nearest(stack, data)}")
+        parts = [part for name, part in data.items() if stack is None or name in ("all", stack)]
+        names = frozenset(name for part in parts for name in part.get("names", ()))
+        return cls(names, tuple(sorted({prefix for part in parts for prefix in part.get("prefixes", ())})))
+
+    def covers(self, name: str) -> bool:
+        """Return whether a library is known to read the variable ``name``."""
+        return name in self.names or any(name.startswith(prefix) for prefix in self.prefixes)
+
+
+@dataclass(frozen=True)
+class OptionTable:
+    """What one release accepts: flags by name without dashes, and the names of its variables."""
+
+    version: str
+    flags: Mapping[str, Entry]
+    env: frozenset[str]
+    # Every spelling with its dashes -> the flag; built from the flags.
+    spellings: Mapping[str, Flag] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_data(cls, data: Any, where: str = "options") -> OptionTable:
+        """Return the table of plain data (version, flags, env); ``where`` names it in errors.
+
+        Raises OptionTableError where a part is missing or a kind is unknown.
+        """
+        if not isinstance(data, Mapping) or not {"version", "flags", "env"} <= set(data):
+            raise OptionTableError(f"{where}: expected a mapping with version, flags and env")
+        flags = data["flags"]
+        if not isinstance(flags, Mapping) or not isinstance(data["env"], list):
+            raise OptionTableError(f"{where}: expected flags to be a mapping and env to be a list")
+        for name, entry in flags.items():
+            if not isinstance(entry, Mapping) or entry.get("kind") not in FLAG_KINDS:
+                raise OptionTableError(f"{where}: flags.{name} needs a kind, one of {', '.join(FLAG_KINDS)}")
+        return cls(str(data["version"]), flags, frozenset(data["env"]), dict(_spellings(flags)))
+
+    def canonical(self, flag: str) -> Flag | None:
+        """Return the flag behind a spelling, None where this release has none.
+
+        Takes ``--name``, ``name``, an alias (``-tp``), underscores, ``--no-name``, and dotted forms that set one key
+        of a JSON flag (``-cc.pass_config.x=True``); what follows ``=`` is left out.
+        """
+        word = flag if flag.startswith("-") else "--" + flag
+        if SHORT_LEVEL.match(word):
+            return self._level()
+        head, *keys = word.partition("=")[0].split(".")
+        found = self.spellings.get(head.replace("_", "-") if head.startswith("--") else head)
+        if found is None:
+            return None
+        # --x.list+ adds to a list
+        return found._replace(keys=tuple(key[:-1] if key.endswith("+") else key for key in keys))
+
+    def _level(self) -> Flag | None:
+        # -O3: a flag of its own since 0.13, a key of the compilation config before.
+        if "optimization-level" in self.flags:
+            return Flag("optimization-level")
+        short = self.spellings.get("-O")
+        return short._replace(keys=("level",)) if short else None
+
+    def check_args(
+        self, args: Mapping[str, Any], others: Iterable[OptionTable] = (), replaced: Replaced | None = None
+    ) -> list[str]:
+        """Return what this release would refuse or ignore of ``args`` (flag, dashes or not: value), in their order.
+
+        ``others`` are the tables of other releases: an unknown flag that one of them has is named with its release.
+        ``replaced`` says what stands in place of a name that is gone. A value of None stands for a flag that is not
+        given. Problems of unknown names are of the class Unknown.
+        """
+        others = tuple(others)
+        problems: list[str] = []
+        seen: dict[tuple[str, tuple[str, ...]], str] = {}
+        for spelling, value in args.items():
+            if value is None:
+                continue
+            flag = self.canonical(spelling)
+            if flag is None:
+                problems.append(Unknown(self._unknown_flag(spelling, others, replaced or {})))
+                continue
+            first = seen.setdefault((flag.name, flag.keys), spelling)
+            if first != spelling:
+                problems.append(f"{_shown(spelling)} and {_shown(first)} set the same flag of vLLM; keep one of them")
+            problems.extend(self._check_flag(spelling, flag, value, others, replaced or {}))
+        return problems
+
+    def check_env(
+        self,
+        names: Iterable[str],
+        foreign: Foreign,
+        others: Iterable[OptionTable] = (),
+        replaced: Replaced | None = None,
+    ) -> list[str]:
+        """Return a problem for each variable that neither this release nor a library of ``foreign`` reads."""
+        others = tuple(others)
+        problems: list[str] = []
+        for name in names:
+            if name in self.env or foreign.covers(name):
+                continue
+            if name.startswith("VLLM_"):
+                history = _history(self.version, [table for table in others if name in table.env])
+                hint = nearest(name, self.env) if misspelt(name, self.env) else "nothing here replaces it by name"
+                hint = _instead(name, self.version, replaced or {}) or hint
+                problems.append(Unknown(f"{name}: vLLM {self.version} does not read this variable{history}; {hint}"))
+            else:
+                near = misspelt(name, {*self.env, *foreign.names})
+                hint = f"nearest: {near!r}" if near else "add it to the foreign variables where a library does"
+                problems.append(
+                    f"{name}: neither vLLM {self.version} nor a library on this stack is known to read it; {hint}"
+                )
+        return problems
+
+    def _unknown_flag(self, spelling: str, others: Sequence[OptionTable], replaced: Replaced) -> str:
+        history = _history(self.version, [table for table in others if table.canonical(spelling)])
+        name = spelling.partition("=")[0].split(".")[0].lstrip("-").replace("_", "-")
+        short = self.spellings.get(f"-{name}")
+        # A short alias is no name in a file.
+        hint = (
+            f"nearest: {short.name!r}"
+            if short
+            else nearest(name, [text[2:] for text in self.spellings if text[1] == "-"])
+        )
+        hint = hint if hint.startswith("nearest") else "no flag has a name like it"
+        hint = _instead(name, self.version, replaced) or hint
+        return f"{_shown(spelling)}: vLLM {self.version} has no such flag{history}; {hint}"
+
+    def _check_flag(
+        self, spelling: str, flag: Flag, value: Any, others: Sequence[OptionTable], replaced: Replaced
+    ) -> Iterator[str]:
+        entry = self.flags[flag.name]
+        if "=" in spelling:
+            value = decoded(spelling.partition("=")[2])
+        if flag.keys and entry["kind"] != "json":
+            yield f"{_shown(spelling)}: --{flag.name} takes {_expected(entry)}, it has no keys to set"
+        elif flag.keys:
+            for key in reversed(flag.keys):
+                value = {key: decoded(value)}
+            yield from self._check_json(flag.name, entry, value, others, replaced)
+        elif entry["kind"] == "json":
+            yield from self._check_json(flag.name, entry, value, others, replaced)
+        elif value is False and (flag.off or not entry.get("negatable")):
+            way_out = f"write --{flag.name}: true" if flag.off else "leave it out"
+            yield f"{_shown(spelling)}: vLLM {self.version} has no --no-{_shown(spelling)[2:]}; {way_out}"
+        elif not _fits(entry, value):
+            yield f"{_shown(spelling)}: expected {_expected(entry)}, found {_found(value)}{_near_value(entry, value)}"
+        elif "known" in entry and str(value) not in entry["known"] and misspelt(str(value), entry["known"]):
+            hint = nearest(str(value), entry["known"])
+            yield Doubt(f"{_shown(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")
+
+    def _check_json(
+        self, name: str, entry: Entry, value: Any, others: Sequence[OptionTable], replaced: Replaced
+    ) -> Iterator[str]:
+        value = decoded(value)
+        if isinstance(value, Mapping):
+            for path, problem in _key_problems(entry, value, ()):
+                history = ""
+                if problem.startswith("no such key"):
+                    history = _history(self.version, [table for table in others if table.has_key((name, *path))])
+                    history += _clause(_instead(".".join((name, *path)), self.version, replaced))
+                text = f"--{name}.{'.'.join(path)}: " + problem.format(version=f"vLLM {self.version}", history=history)
+                yield Unknown(text) if problem.startswith("no such key") else text
+        elif (isinstance(value, str) and not entry.get("text")) or "keys" in entry:
+            yield f"--{name}: expected {_expected(entry)}, found {_found(value)}"
+
+    def has_key(self, path: Sequence[str]) -> bool:
+        """Return whether this release types the JSON key ``path``: the flag's name, then the keys."""
+        entry: Any = self.flags.get(path[0], {})
+        for key in path[1:]:
+            entry = entry.get("keys", {}).get(key) if isinstance(entry, Mapping) else None
+            if entry is None:
+                return False
+        return bool(entry)
+
+
+def _spellings(flags: Mapping[str, Entry]) -> Iterator[tuple[str, Flag]]:
+    for name, entry in flags.items():
+        words = ["--" + name, *entry.get("aliases", ())]
+        for word in words:
+            yield word, Flag(name)
+            if entry.get("negatable") and word.startswith("--"):
+                yield "--no-" + word[2:], Flag(name, off=True)
+        for word in entry.get("inverse", ()):
+            yield word, Flag(name, off=True)
+            yield "--no-" + word[2:], Flag(name)
+
+
+def _instead(name: str, version: str, replaced: Replaced) -> str:
+    """Return what stands in place of a name in this release, empty where nobody says."""
+    entry = replaced.get(name) or {}
+    since = str(entry.get("since") or "0")
+    return f"instead: {entry['instead']}" if "instead" in entry and _order(version) >= _order(since) else ""
+
+
+def _clause(text: str) -> str:
+    return f", {text}" if text else ""
+
+
+def _shown(flag: str) -> str:
+    return flag if flag.startswith("-") else "--" + flag
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _history(version: str, having: Sequence[OptionTable]) -> str:
+    """Return when something came or went, as a clause that starts with a comma; ``having`` are the releases with it."""
+    known = sorted((table.version for table in having), key=_order)
+    older = [name for name in known if _order(name) < _order(version)]
+    newer = [name for name in known if _order(name) > _order(version)]
+    if older:
+        return f", the last release here that has it is {older[-1]}"
+    return f", the first release here that has it is {newer[0]}" if newer else ""
+
+
+def decoded(value: Any) -> Any:
+    """Return the value of a text as vLLM reads it in a dotted form: JSON where it is JSON, else the text."""
+    if not isinstance(value, str):
+        return value
+    if value in ("True", "False"):
+        return value == "True"
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _fits(entry: Entry, value: Any) -> bool:
+    kind = entry["kind"]
+    if kind == "list":
+        of = {**entry, "kind": entry.get("of", "text")}
+        return all(_fits(of, item) for item in value) if isinstance(value, (list, tuple)) else _fits(of, value)
+    if kind == "switch":
+        return isinstance(value, bool)
+    if entry.get("repeat") and isinstance(value, (list, tuple)):
+        return all(_fits({"kind": kind}, item) for item in value)
+    if isinstance(value, bool):
+        return bool(entry.get("bare")) or value in entry.get("values", ())
+    if isinstance(value, (Mapping, list, tuple)):
+        # A flag of text that holds a mapping is one word of JSON on the command line (--lora-modules).
+        return kind == "text" and isinstance(value, Mapping)
+    return _scalar_fits(entry, str(value))
+
+
+def _scalar_fits(entry: Entry, text: str) -> bool:
+    kind = entry["kind"]
+    if kind == "choice":
+        return text in [str(value) for value in entry["values"]] or (text == "None" and bool(entry.get("none")))
+    if kind == "integer":
+        return bool(INTEGER.match(text) or (entry.get("suffix") and SUFFIXED.match(text))) or text in entry.get(
+            "words", ()
+        )
+    return bool(NUMBER.match(text)) if kind == "number" else True
+
+
+def _key_problems(entry: Any, value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    keys = entry.get("keys") if isinstance(entry, Mapping) else None
+    if keys is None:
+        return
+    for key, item in value.items():
+        here = (*path, str(key))
+        if key not in keys:
+            yield here, "no such key in {version}{history}; " + _braced(nearest(str(key), keys))
+            continue
+        known = keys[key] if isinstance(keys[key], Mapping) else {"kind": keys[key]}
+        if isinstance(item, Mapping):
+            yield from _key_problems(known, item, here)
+        if not _key_fits(known, item):
+            found = _found(item) + _near_value(known, item)
+            yield here, _braced(f"expected {_expected(known)}, found {found}")
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _key_fits(entry: Entry, value: Any) -> bool:
+    """Return whether a JSON value can be what the key holds.
+
+    Lenient where vLLM is: its validators take short forms in place of a config (activation: mxfp8), and texts that
+    hold a number or a truth.
+    """
+    kind = entry["kind"]
+    if value is None or kind in ("any", "text", "json"):
+        return True
+    if kind == "list":
+        return isinstance(value, (list, tuple))
+    if isinstance(value, (Mapping, list, tuple)):
+        return False
+    if kind == "boolean":
+        return isinstance(value, bool) or str(value).lower() in BOOLEANS
+    if kind == "choice":
+        return str(value).lower() in [str(choice).lower() for choice in entry["values"]]
+    return not isinstance(value, bool) and _scalar_fits({**entry, "suffix": True}, str(value))
+
+
+def _expected(entry: Entry) -> str:
+    kind = entry["kind"]
+    if kind == "choice":
+        return "one of " + ", ".join(str(value) for value in entry["values"])
+    if kind == "list" and "of" in entry:
+        return "a list, each " + _expected({**entry, "kind": entry["of"]})
+    if kind == "integer" and entry.get("suffix"):
+        return " or ".join(["an integer (16k and 16K too)", *entry.get("words", ())])
+    return {
+        "switch": "true or false (a switch, it takes no value)",
+        "boolean": "true or false",
+        "integer": "an integer",
+        "number": "a number",
+        "text": "a text",
+        "list": "a list",
+        "json": "a mapping (JSON)",
+    }[kind]
+
+
+def _found(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+def _near_value(entry: Entry, value: Any) -> str:
+    near = misspelt(str(value), [str(choice) for choice in entry.get("values", ())])
+    return f"; nearest: {near!r}" if near else ""

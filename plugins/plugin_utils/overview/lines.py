@@ -1,0 +1,321 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of hosts -> one line on each: which chips, and how sure that is. No I/O, and no host is too odd."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Model
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import models_of_groups
+
+CONFLICT, STALE, DECLARED, SEEN, NOTHING = "conflict", "stale", "declared", "seen", "nothing"
+# Worst first; a host has the first that is true of it.
+STATES = (CONFLICT, UNKNOWN, STALE, DECLARED, SEEN, NOTHING)
+# Those that somebody has to do something about.
+ATTENTION = (CONFLICT, UNKNOWN, STALE, NOTHING)
+
+# Variables that a line is made of.
+VARIABLES = (
+    "accelerator", "accelerator_count", "accelerators", "cluster", "site", "accelerator_detected",
+    "accelerator_discovered_at", "accelerator_stale", "accelerator_conflict", "accelerator_mixed", "vllm_instances",
+)  # fmt: skip
+
+MODEL_GROUP, CLUSTER_GROUP, SITE_GROUP, CONFLICT_GROUP = "accel_", "cluster_", "site_", "accelerator_conflict"
+
+# What is told of a host's hardware beside its models, with the words before it.
+FACTS = {"driver_version": "driver", "compute_capability": "compute capability", "mec_firmware": "MEC firmware"}
+
+# None for a number that nobody said.
+Counts = Dict[str, Optional[int]]
+
+
+class Host(NamedTuple):
+    """A host as the inventory has it; ``problem`` says which of its variables cannot be read."""
+
+    name: str
+    groups: Sequence[str]
+    variables: Mapping[str, Any]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is known of one host.
+
+    ``chips`` are its models with their numbers, the most numerous first; empty where nothing is known. ``declared`` and
+    ``found`` say the same in words, ``facts`` is what else was found. ``why`` is the reason of the state, ``todo`` what
+    to do about it. ``seen_at`` is when the host last answered, in seconds since 1970. ``serves`` pairs the names of
+    instances with their recipes, "" where these are not plain text.
+    """
+
+    host: str
+    site: str
+    cluster: str
+    chips: tuple[tuple[str, int], ...]
+    state: str
+    why: str = ""
+    todo: str = ""
+    declared: str = ""
+    found: str = ""
+    facts: tuple[str, ...] = ()
+    seen_at: int | None = None
+    serves: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the accelerators without their numbers; "" where none is known."""
+        return " + ".join(model for model, _count in self.chips)
+
+    @property
+    def count(self) -> int:
+        """Return the number of chips; a processor is none."""
+        return sum(count for model, count in self.chips if model != CPU)
+
+
+def overview(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
+    """Return a line on each host, by site, cluster, accelerator and name; numbers in names count as numbers."""
+    lines = [line_of(host, models) for host in hosts]
+    return sorted(
+        lines,
+        key=lambda line: (
+            _natural(line.site), _natural(line.cluster), not line.chips, _kind_order(line, models), _natural(line.host),
+        ),
+    )  # fmt: skip
+
+
+def line_of(host: Host, models: Mapping[str, Model]) -> Line:
+    """Return the line on one host. Nothing is raised: what makes no sense is told as the reason of its state."""
+    variables = host.variables
+    detected = variables.get("accelerator_detected")
+    detected = detected if isinstance(detected, Mapping) else {}
+    found = found_chips(detected)
+    declared = declared_chips(variables)
+    grouped = models_of_groups(host.groups, models)
+    if not declared and not set(grouped) & set(found):
+        # A group of a model declares it, unless it is only the group that discovery put the host into.
+        declared = {model: None for model in grouped if model != UNKNOWN}
+    state, why, todo = _state(host, declared, found, grouped, detected, models)
+    return Line(
+        host=host.name,
+        site=_place(variables.get("site"), host.groups, SITE_GROUP),
+        cluster=_place(variables.get("cluster"), host.groups, CLUSTER_GROUP),
+        chips=_chips(declared, found, grouped),
+        state=state,
+        why=why,
+        todo=todo,
+        declared=in_words(declared),
+        found=in_words(found),
+        facts=_facts(detected),
+        seen_at=seconds_of(variables.get("accelerator_discovered_at")),
+        serves=_serves(variables.get("vllm_instances")),
+    )
+
+
+def totals(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return the numbers of the fleet; a host with two models is counted under both of them."""
+    accelerators: dict[str, dict[str, int]] = {}
+    for line in lines:
+        for model, count in line.chips:
+            entry = accelerators.setdefault(model, {"hosts": 0, "chips": 0})
+            entry["hosts"] += 1
+            entry["chips"] += 0 if model == CPU else count
+    return {
+        "hosts": len(lines),
+        "chips": sum(line.count for line in lines),
+        "sites": len({line.site for line in lines if line.site}),
+        "clusters": len({(line.site, line.cluster) for line in lines if line.cluster}),
+        "states": {state: sum(line.state == state for line in lines) for state in STATES},
+        "accelerators": {key: accelerators[key] for key in sorted(accelerators)},
+    }
+
+
+# What was declared, what was found.
+
+
+def declared_chips(variables: Mapping[str, Any]) -> Counts:
+    """Return the models that the variables declare; ``accelerators`` comes before ``accelerator``."""
+    several = variables.get("accelerators")
+    if isinstance(several, str):
+        several = dict(part.partition(":")[::2] for part in several.replace(",", " ").split())
+    if isinstance(several, Mapping) and several:
+        return {str(model): _number(count) for model, count in several.items()}
+    model = variables.get("accelerator")
+    return {str(model): _number(variables.get("accelerator_count"))} if model not in (None, "") else {}
+
+
+def found_chips(detected: Mapping[str, Any]) -> Counts:
+    """Return the models of the fact ``accelerator_detected``; chips that no file lists are one of them."""
+    if not detected:
+        return {}
+    models = detected.get("models")
+    found: Counts = {}
+    if isinstance(models, Mapping):
+        found = {str(model): _number(count) for model, count in models.items()}
+    unknown = detected.get("unknown")
+    if isinstance(unknown, (list, tuple)) and unknown:
+        found[UNKNOWN] = len(unknown)
+    model = detected.get("model")
+    if not found and model:
+        found = {str(model): _number(detected.get("count"))}
+    return found
+
+
+def _chips(declared: Counts, found: Counts, grouped: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return what is counted: the declared chips, else those found; a number that nobody said is that found, or 1."""
+    counts = declared or found or dict.fromkeys([name for name in grouped if name == UNKNOWN])
+    pairs = [(model, found.get(model) or 1 if count is None else count) for model, count in counts.items()]
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+# How sure that is.
+
+
+def _state(
+    host: Host,
+    declared: Counts,
+    found: Counts,
+    grouped: Sequence[str],
+    detected: Mapping[str, Any],
+    models: Mapping[str, Model],
+) -> tuple[str, str, str]:
+    """Return the state, its reason and what to do about it."""
+    variables = host.variables
+    conflict = _conflict(host, declared, found)
+    if conflict:
+        return CONFLICT, conflict, "correct the inventory or the host, then run discover.yml"
+    strange = _strange(declared, models) or host.problem
+    if strange:
+        return UNKNOWN, strange, "correct the inventory"
+    if UNKNOWN in found or UNKNOWN in grouped:
+        chips = _unknown_ids(detected) or "a chip"
+        return UNKNOWN, f"{chips} is in no file of the catalogue", "add the chip to a file of accelerator_catalog_path"
+    stale = variables.get("accelerator_stale")
+    if stale:
+        return STALE, _text(stale), "make it reachable, then run discover.yml"
+    if found:
+        return SEEN, "", ""
+    if declared:
+        return DECLARED, "", ""
+    return NOTHING, "nothing is known of it", "set accelerator, or run discover.yml"
+
+
+def _conflict(host: Host, declared: Counts, found: Counts) -> str:
+    told = host.variables.get("accelerator_conflict")
+    if told:
+        return _text(told)
+    if CONFLICT_GROUP in host.groups:
+        return f"it is in the group {CONFLICT_GROUP}"
+    single = not declared_chips(host.variables)
+    if single and len(declared) > 1:
+        return "in several groups of a model: " + ", ".join(MODEL_GROUP + name for name in declared)
+    if not declared or not found or UNKNOWN in found or _agree(declared, found):
+        return ""
+    return f"declared {in_words(declared)}, found {in_words(found)}"
+
+
+def _agree(declared: Counts, found: Counts) -> bool:
+    """Say whether all that was declared was found; of one declared model it is enough that it is the leading one."""
+    if CPU in declared:
+        return CPU in found
+    same = all(found.get(model) and count in (None, found[model]) for model, count in declared.items())
+    return same and (len(declared) == 1 or set(declared) == set(found))
+
+
+def _strange(declared: Counts, models: Mapping[str, Model]) -> str:
+    """Return the sentence on a declared model that is in no file, "" where all are."""
+    for model in declared:
+        if model not in models and model != CPU:
+            return f"accelerator {_text(model)!r} is in no file of the catalogue; {nearest(model, [*models, CPU])}"
+    return ""
+
+
+def _unknown_ids(detected: Mapping[str, Any]) -> str:
+    entries = detected.get("unknown")
+    ids = [
+        f"{entry.get('vendor_id')}:{entry.get('device_id')}"
+        for entry in (entries if isinstance(entries, (list, tuple)) else [])
+        if isinstance(entry, Mapping) and entry.get("device_id")
+    ]
+    return ", ".join(dict.fromkeys(ids))
+
+
+# Small things.
+
+
+def in_words(counts: Counts) -> str:
+    """Return models with their numbers as a text: ``h200 x 4, l40s x 2``."""
+    return ", ".join(
+        model if count is None or model == CPU else f"{model} x {count}" for model, count in counts.items()
+    )
+
+
+def seconds_of(time: Any) -> int | None:
+    """Return a time like 2026-11-21T14:40:00Z in seconds since 1970; None where it is none."""
+    try:
+        moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", str(time)))
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=timezone.utc)
+        return int(moment.timestamp())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _facts(detected: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what was found beside models and numbers, in words."""
+    memory = detected.get("memory_mib")
+    facts = []
+    if isinstance(memory, (int, float)) and memory > 0:
+        facts.append(f"{memory / 1024:.0f} GiB" + ("" if detected.get("model") == CPU else " each"))
+    for key, words in FACTS.items():
+        if detected.get(key) is not None:
+            facts.append(f"{words} {_text(detected[key])}")
+    return tuple(facts)
+
+
+def _serves(instances: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(instances, Mapping):
+        return ()
+    recipes = {
+        str(name): entry.get("recipe") if isinstance(entry, Mapping) else "" for name, entry in instances.items()
+    }
+    return tuple((name, recipe if isinstance(recipe, str) else "") for name, recipe in sorted(recipes.items()))
+
+
+def _place(value: Any, groups: Sequence[str], prefix: str) -> str:
+    """Return the name of a site or a cluster: the variable, else that of a group."""
+    if isinstance(value, (str, int)) and not isinstance(value, bool) and str(value):
+        return str(value)
+    return min((group[len(prefix) :] for group in groups if group.startswith(prefix)), default="")
+
+
+def _number(value: Any) -> int | None:
+    try:
+        number = -1 if isinstance(value, bool) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if 0 <= number < 10**6 else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _natural(text: str) -> tuple[Any, ...]:
+    """Return a key that sorts gpu-2 before gpu-10."""
+    parts = re.split("([0-9]+)", text)
+    return tuple(
+        (len(part.lstrip("0")), part.lstrip("0"), part) if index % 2 else part for index, part in enumerate(parts)
+    )
+
+
+def _kind_order(line: Line, models: Mapping[str, Model]) -> tuple[str, ...]:
+    """Return a key that keeps the accelerators of a vendor and a generation together, hosts without any last."""
+    model = line.chips[0][0] if line.chips else ""
+    known = models.get(model)
+    return (known.vendor, known.generation, line.kind) if known else ("~", "", line.kind)

@@ -1,0 +1,262 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether composed arguments and variables are right: guards of the recipe, the release's table, exclusions. No I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Iterator, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies, version_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import to_mapping
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
+    Doubt,
+    Foreign,
+    OptionTable,
+    Unknown,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+# A variable of the shell, as guides write it.
+_PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
+
+# The number formats that only some chips have (upstream's rule); what a chip lacks is in catalog/accelerators.
+ONLY_BLACKWELL = ("nvfp4", "fp4")
+
+
+def choose_variant(recipe: Mapping[str, Any], accelerator: Accelerator, wished: str | None, where: str) -> str:
+    """Return the variant that was wished for, else the recipe's for this hardware. Raises PlanError with the reason."""
+    variants = recipe.get("variants") or {"default": {}}
+    model = recipe["model"]["model_id"]
+    name = wished or accelerator.pick((recipe.get("meta") or {}).get("default_variant") or {}) or "default"
+    if name not in variants:
+        raise PlanError(f"{where}.variant: recipe {model} has no variant {name!r}; {nearest(str(name), variants)}")
+    problem = _unsuited(recipe, variants[name] or {}, accelerator)
+    if problem:
+        raise PlanError(
+            f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}; "
+            f"{_way_out(recipe, accelerator)}"
+        )
+    return str(name)
+
+
+def check_format(
+    recipe: Mapping[str, Any],
+    model: str,
+    manifest: Mapping[str, Any] | None,
+    accelerator: Accelerator,
+    where: str,
+) -> None:
+    """Raise PlanError where the manifest says that the weights have a number format that this hardware lacks.
+
+    Recipes need not say the format of their weights (upstream's and a site's own often do not); the weights have one.
+    """
+    found = str((manifest or {}).get("precision") or "")
+    reason = dict(accelerator.lacks).get(found)
+    if reason:
+        raise PlanError(
+            f"{where}: the weights of {model} are {found}, which {accelerator.model} does not serve: {reason}; "
+            f"{_way_out(recipe, accelerator, model)}"
+        )
+
+
+def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str = "") -> str:
+    """Return which variants of a recipe run on this hardware, with the weights that they have of their own.
+
+    ``besides`` are weights that do not, whatever the recipe says of them.
+    """
+    own = recipe["model"]["model_id"]
+    fit = [
+        f"{name} (weights {variant['model_id']})" if (variant or {}).get("model_id") else name
+        for name, variant in (recipe.get("variants") or {}).items()
+        if not _unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
+    ]
+    return f"the variants for it: {', '.join(fit)}" if fit else "no variant of this recipe is for it"
+
+
+def _unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
+    """Return why a variant cannot run on this hardware, None where it can."""
+    precision = variant.get("precision")
+    lacking = dict(accelerator.lacks).get(str(precision or ""))
+    if lacking:
+        return lacking
+    wanted = variant.get("precision_hardware")
+    if wanted is None and precision in ONLY_BLACKWELL:
+        wanted = {"generation": "blackwell"}
+    if wanted and not all(_is_any(accelerator, _listed(names)) for names in wanted.values() if names):
+        needs = " ".join(str(value) for value in wanted.values())
+        return f"{precision} needs {needs}"
+    if (recipe.get("meta") or {}).get("hardware", {}) and accelerator.pick(recipe["meta"]["hardware"]) == "unsupported":
+        return "the recipe says that the model does not run there"
+    supported = variant.get("supported_hardware")
+    if supported and not _is_any(accelerator, supported) and not _is_relative(accelerator, supported):
+        return f"it is for {', '.join(str(name) for name in supported)}"
+    return None
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _is_any(accelerator: Accelerator, names: Iterable[Any]) -> bool:
+    have = set(accelerator.names)
+    return any(str(name).lower() in have for name in names)
+
+
+def _is_relative(accelerator: Accelerator, names: Sequence[Any]) -> bool:
+    """Return whether a list of upstream's hardware covers one that upstream's list of hardware does not have.
+
+    Upstream names what somebody tried, from its own list; chips outside of it count where their stack is named.
+    """
+    listed = {str(name) for name in names}
+    if accelerator.model in UPSTREAM_HARDWARE:
+        return False
+    stacks = {stack for stack, models in UPSTREAM_BY_STACK.items() if listed & set(models)}
+    return accelerator.stack in stacks
+
+
+UPSTREAM_BY_STACK = {
+    "cuda": ("h100", "h200", "b200", "gb200", "b300", "gb300", "rtx_pro_6000", "rtx_5090"),
+    "rocm": ("mi300x", "mi325x", "mi355x"),
+    "xpu": ("arc_pro_b60", "arc_pro_b70"),
+    "cpu": ("xeon5", "xeon6"),
+}
+UPSTREAM_HARDWARE = frozenset(model for models in UPSTREAM_BY_STACK.values() for model in models)
+
+
+def check_release(
+    recipe: Mapping[str, Any], variant: Mapping[str, Any], version: str, release: str, where: str
+) -> None:
+    """Raise PlanError when the recipe needs a newer vLLM than the release has."""
+    needs = variant.get("min_vllm_version") or recipe["model"].get("min_vllm_version")
+    # Upstream writes a word such as "nightly" here too.
+    if needs and version_key(str(needs)) and not satisfies(version, f">={str(needs).lstrip('>= ')}"):
+        raise PlanError(
+            f"{where}.recipe: {recipe['model']['model_id']} needs vLLM {needs} or newer, release {release!r} has "
+            f"{version}; choose a newer vllm_release"
+        )
+
+
+def check_driver(stack: Mapping[str, Any], accelerator: Accelerator, release: str) -> None:
+    """Raise PlanError when the host's driver is older than the release's images and wheels need."""
+    needs = stack.get("minimum_driver")
+    if needs and accelerator.driver_version and not satisfies(accelerator.driver_version, f">={needs}"):
+        raise PlanError(
+            f"vllm_release {release!r} needs driver {needs} or newer for {accelerator.stack}, the host has "
+            f"{accelerator.driver_version}; upgrade the driver, or choose an older release"
+        )
+
+
+def judge(recipe: Mapping[str, Any], facts: Mapping[str, Any], where: str) -> list[str]:
+    """Return the warnings of the recipe's guards. Raises PlanError for the first that refuses."""
+    warnings = []
+    for guard in recipe.get("guards") or []:
+        if not applies(guard, facts):
+            continue
+        if guard.get("refuse"):
+            raise PlanError(f"{where}: {guard['refuse']}")
+        if guard.get("warn"):
+            warnings.append(f"{where}: {guard['warn']}")
+    return warnings
+
+
+def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the recipe's issues that can turn up here: what the journal then says, and what to do."""
+    return [
+        {"symptom": issue["symptom"], "advice": issue["advice"]}
+        for issue in recipe.get("known_issues") or []
+        if applies(issue, facts)
+    ]
+
+
+def exclusions(
+    args: Mapping[str, Any], env: Mapping[str, str], exclusive: Sequence[Mapping[str, Any]], table: OptionTable
+) -> Iterator[str]:
+    """Yield a sentence for each group of settings that exclude each other and are all there.
+
+    A group with ``warn`` yields a Doubt: vLLM takes both, and one of them does nothing.
+    """
+    have = {**to_mapping(args, table), **env}
+    for group in exclusive:
+        names = _together(have, group["settings"])
+        if names and group.get("warn"):
+            yield Doubt(f"{' and '.join(names)} stand together: {group['because']}")
+        elif names:
+            yield f"{' and '.join(names)} exclude each other: {group['because']}"
+
+
+def placeholders(args: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each value that waits for a shell to fill it in: no shell reads it here."""
+    for name, value in env.items():
+        found = _PLACEHOLDER.search(value)
+        if found:
+            yield f"env.{name}: holds the placeholder {found.group()}; set env.{name} of the instance"
+    for name, value in args.items():
+        found = _PLACEHOLDER.search(str(value))
+        if found:
+            yield f"args.{name}: holds the placeholder {found.group()}; set args.{name} of the instance"
+
+
+def _together(have: Mapping[str, Any], settings: Any) -> list[str]:
+    """Return how the settings are written when every one of them is there, else nothing."""
+    found = []
+    for name, wanted in _pairs(settings):
+        there, value = _look_up(have, name)
+        if not there or (wanted is None and value is False):
+            return []
+        if wanted is not None and str(value).lower() != str(wanted).lower():
+            return []
+        shown = name if name.isupper() else f"--{name}"
+        found.append(shown if wanted is None else f"{shown} {wanted}")
+    return found
+
+
+def _pairs(settings: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and wanted value (None: any) of settings: a mapping, or a list of names and of such mappings."""
+    for item in [settings] if isinstance(settings, Mapping) else settings:
+        yield from item.items() if isinstance(item, Mapping) else [(item, None)]
+
+
+def _look_up(have: Mapping[str, Any], name: str) -> tuple[bool, Any]:
+    if name in have:
+        return True, have[name]
+    head, _dot, keys = name.partition(".")
+    value: Any = have.get(head)
+    for key in keys.split(".") if keys else []:
+        if not isinstance(value, Mapping) or key not in value:
+            return False, None
+        value = value[key]
+    return (bool(keys) and value is not None), value
+
+
+def option_problems(
+    args: Mapping[str, Any],
+    env: Mapping[str, str],
+    table: OptionTable,
+    foreign: Foreign,
+    others: Iterable[OptionTable] = (),
+    replaced: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[str]:
+    """Return what the release would refuse or ignore of arguments and of VLLM_* variables."""
+    own = [name for name in env if name.startswith("VLLM_")]
+    return [
+        *table.check_args(to_mapping(args, table), others, replaced),
+        *table.check_env(own, foreign, others, replaced),
+    ]
+
+
+def errors_of(problems: Sequence[str], strict: bool) -> list[str]:
+    """Return the problems that are wrong in any case, and where the table has the last word those of unknown names."""
+    lenient = (Doubt,) if strict else (Doubt, Unknown)
+    return [problem for problem in problems if not isinstance(problem, lenient)]
+
+
+def doubts_of(problems: Sequence[str]) -> list[str]:
+    """Return the problems that are none for certain."""
+    return [problem for problem in problems if isinstance(problem, (Doubt, Unknown))]

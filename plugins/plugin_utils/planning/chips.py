@@ -1,0 +1,215 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which chips of a host each instance gets, and whether what it serves fits into them. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+GIB = 1024**3
+
+# vLLM's own default in the releases up to 0.32; 0.33 takes 0.92.
+MEMORY_UTILIZATION = 0.9
+
+# A number of tokens, and what vLLM takes behind one: 1k is 1000, 1K is 1024.
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)\Z")
+_SUFFIXES = {
+    **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
+    **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},
+}
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one entry of ``vllm_instances`` asks for.
+
+    ``chips`` is the number for one replica, ``replicas`` None where it may fill the host, ``pinned`` the very chips.
+    """
+
+    name: str
+    chips: int
+    replicas: int | None = None
+    pinned: tuple[int, ...] | None = None
+
+
+def allot(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, list[tuple[int, ...]]]:
+    """Return for each instance the chips of each of its replicas; an empty tuple stands for a host without chips.
+
+    Pinned instances come first, then one replica (or as many as were asked for) of each, by name; those that may fill
+    the host then get a replica each in turn while there are chips. Raises PlanError when there are too few.
+    """
+    if accelerator.stack == "cpu":
+        for demand in demands:
+            if demand.pinned is not None:
+                raise PlanError(
+                    f"vllm_instances.{demand.name}.chips: a CPU has no chips to choose among; "
+                    "VLLM_CPU_OMP_THREADS_BIND under env keeps an instance to some cores"
+                )
+        return {demand.name: [()] * (demand.replicas or 1) for demand in demands}
+    _check_pins(demands, accelerator)
+    counts = _counts(demands, accelerator)
+    taken = {chip for demand in demands for chip in demand.pinned or ()}
+    result: dict[str, list[tuple[int, ...]]] = {}
+    for demand in sorted(demands, key=lambda demand: demand.name):
+        if demand.pinned is not None:
+            result[demand.name] = [demand.pinned]
+            continue
+        result[demand.name] = []
+        for _replica in range(counts[demand.name]):
+            chips = _next(demand.chips, taken, accelerator)
+            taken.update(chips)
+            result[demand.name].append(chips)
+    return result
+
+
+def _check_pins(demands: Sequence[Demand], accelerator: Accelerator) -> None:
+    for demand in demands:
+        beyond = [chip for chip in demand.pinned or () if chip >= accelerator.count]
+        if beyond:
+            raise PlanError(
+                f"vllm_instances.{demand.name}.chips: found {beyond[0]}, but {accelerator.count} x {accelerator.model} "
+                f"are numbered 0 to {accelerator.count - 1}"
+            )
+        if demand.pinned is not None and demand.chips > len(demand.pinned):
+            raise PlanError(
+                f"vllm_instances.{demand.name}.chips: {len(demand.pinned)} given, its parallelism takes {demand.chips}"
+            )
+
+
+def _counts(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, int]:
+    """Return the number of replicas of each instance that is not pinned."""
+    pinned = {chip for demand in demands for chip in demand.pinned or ()}
+    free = accelerator.count - len(pinned)
+    open_demands = sorted((demand for demand in demands if demand.pinned is None), key=lambda demand: demand.name)
+    counts = {demand.name: demand.replicas or 1 for demand in open_demands}
+    wanted = sum(demand.chips * counts[demand.name] for demand in open_demands)
+    if wanted > free:
+        parts = ", ".join(f"{demand.name} {counts[demand.name]} x {demand.chips}" for demand in open_demands)
+        kept = f" beside {len(pinned)} that are pinned" if pinned else ""
+        key = f"vllm_instances.{open_demands[0].name}" if len(open_demands) == 1 else "vllm_instances"
+        raise PlanError(
+            f"{key}: more chips asked for than there are: {parts} make {wanted}, the host has "
+            f"{accelerator.count} x {accelerator.model}{kept}; lower tensor-parallel-size or replicas, or take "
+            "another host"
+        )
+    free -= wanted
+    filling = [demand for demand in open_demands if demand.replicas is None]
+    while any(demand.chips <= free for demand in filling):
+        for demand in filling:
+            if demand.chips <= free:
+                counts[demand.name] += 1
+                free -= demand.chips
+    return counts
+
+
+def _next(chips: int, taken: set[int], accelerator: Accelerator) -> tuple[int, ...]:
+    """Return the first free chips: side by side from a whole card where possible, since neighbours talk faster."""
+    free = [chip for chip in range(accelerator.count) if chip not in taken]
+    step = -(-chips // accelerator.devices_per_card) * accelerator.devices_per_card
+    for start in range(0, accelerator.count - chips + 1, step):
+        wanted = range(start, start + chips)
+        if all(chip in free for chip in wanted):
+            return tuple(wanted)
+    return tuple(free[:chips])
+
+
+def required_gib(
+    recipe: Mapping[str, Any],
+    variant: Mapping[str, Any],
+    weights_bytes: int | None,
+    args: Mapping[str, Any],
+) -> tuple[float | None, str]:
+    """Return the GiB that an instance needs in all its chips, None where nobody knows, and the sum in words.
+
+    Weights by their manifest and the KV cache of one request of full length; else what the recipe says.
+    """
+    if weights_bytes is None:
+        needs = variant.get("vram_minimum_gb")
+        return needs, f"{needs:g} GB (vram_minimum_gb of the recipe)" if needs else ""
+    weights = weights_bytes / GIB
+    model = recipe["model"]
+    tokens = _tokens(args.get("max-model-len", model.get("context_length")))
+    each = model.get("kv_cache_bytes_per_token") or 0
+    if str(args.get("kv-cache-dtype", "")).startswith("fp8"):
+        each = each / 2
+    cache = each * tokens / GIB
+    words = f"{weights:.1f} GiB of weights"
+    if cache:
+        words += f" and {cache:.1f} GiB of KV cache for one request of {tokens} tokens"
+    return round(weights + cache, 1), words
+
+
+def _tokens(length: Any) -> int:
+    """Return the tokens of a length as vLLM reads it, 16k and 16K too; 0 for auto, where vLLM takes what fits."""
+    found = _LENGTH.match(str(length))
+    if found is None:
+        return 0
+    return int(float(found.group(1)) * _SUFFIXES.get(found.group(2), 1))
+
+
+def utilization(args: Mapping[str, Any]) -> float:
+    """Return the share of each chip's memory that an instance takes."""
+    try:
+        return float(args.get("gpu-memory-utilization", MEMORY_UTILIZATION))
+    except (TypeError, ValueError):
+        return MEMORY_UTILIZATION
+
+
+def check_fit(
+    where: str,
+    needs: float | None,
+    words: str,
+    chips: int,
+    args: Mapping[str, Any],
+    accelerator: Accelerator,
+    by_manifest: bool,
+) -> None:
+    """Raise PlanError with the sum when an instance does not fit into its chips."""
+    if needs is None or accelerator.memory_mib is None or accelerator.stack == "cpu":
+        return
+    each = accelerator.memory_mib / 1024
+    share = utilization(args) if by_manifest else 1
+    has = each * chips * share
+    if needs > has:
+        of = f", of which gpu-memory-utilization {share:g} is {has:.1f} GiB" if by_manifest else ""
+        raise PlanError(
+            f"{where}: does not fit: {words} make {needs:g} GiB, {chips} x {accelerator.model} have "
+            f"{each * chips:.1f} GiB{of}; take more chips (tensor-parallel-size), a smaller max-model-len or variant, "
+            "or another host"
+        )
+
+
+def check_shares(users: Mapping[str, tuple[Sequence[int], float]]) -> None:
+    """Raise PlanError when instances that share a chip want more of its memory than there is.
+
+    ``users`` holds the chips and the gpu-memory-utilization of each instance.
+    """
+    for chip in sorted({chip for chips, _share in users.values() for chip in chips}):
+        shares = {name: share for name, (chips, share) in users.items() if chip in chips}
+        if len(shares) > 1 and round(sum(shares.values()), 6) > 1:
+            parts = ", ".join(f"{name} {share:g}" for name, share in sorted(shares.items()))
+            raise PlanError(
+                f"vllm_instances: chip {chip} is shared, and the gpu-memory-utilization of its instances is above 1: "
+                f"{parts}; lower them, or give each chips of its own"
+            )
+
+
+def check_host_memory(needs: Mapping[str, float | None], accelerator: Accelerator) -> None:
+    """Raise PlanError when the instances of a CPU host want more memory than it has."""
+    if accelerator.stack != "cpu" or accelerator.memory_mib is None:
+        return
+    wanted = {name: gib for name, gib in needs.items() if gib}
+    has = accelerator.memory_mib / 1024
+    if sum(wanted.values()) > has:
+        parts = ", ".join(f"{name} {gib:g} GiB" for name, gib in sorted(wanted.items()))
+        raise PlanError(
+            f"too little memory: {parts} (weights and KV cache, or vram_minimum_gb of the recipe) need "
+            f"{sum(wanted.values()):g} GiB, {accelerator.count} x {accelerator.model} has {has:.1f} GiB; "
+            "choose a smaller variant or another host"
+        )

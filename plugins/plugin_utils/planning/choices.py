@@ -1,0 +1,197 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
+    check_driver,
+    check_release,
+    choose_variant,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import Demand
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Choice, features_on
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator, exact_blocks
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Site
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
+    check_lock,
+    choose_runtime,
+    choose_stack,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import (
+    MULTI_NODE,
+    Nodes,
+    Sizes,
+    choose_strategy,
+    sizes,
+    tensor_size,
+)
+
+# Arguments of an instance that decide how many chips it takes.
+SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One entry of vllm_instances with everything chosen that does not depend on which chips it gets."""
+
+    name: str
+    wishes: Mapping[str, Any]
+    recipe: Mapping[str, Any]
+    release_name: str
+    release: Mapping[str, Any]
+    stack: Mapping[str, Any]
+    runtime: str
+    variant: Mapping[str, Any]
+    table: OptionTable
+    choice: Choice
+    demand: Demand
+
+    @property
+    def where(self) -> str:
+        """The instance as errors name it."""
+        return f"vllm_instances.{self.name}"
+
+
+def choose(
+    host: str, name: str, wishes: Mapping[str, Any], accelerator: Accelerator, site: Site, library: Library
+) -> Chosen:
+    """Return one entry of vllm_instances with every default resolved. Raises PlanError for what cannot be chosen."""
+    where = f"vllm_instances.{name}"
+    recipe = library.recipe(wishes["recipe"])
+    release_name = str(wishes.get("release") or site.release)
+    release = library.release(release_name)
+    stack = choose_stack(release, release_name, accelerator)
+    variant = choose_variant(recipe, accelerator, wishes.get("variant"), where)
+    entry = _variant(recipe, variant, accelerator)
+    check_release(recipe, entry, str(release["vllm"]), release_name, where)
+    check_driver(stack, accelerator, release_name)
+    runtime = choose_runtime(stack, wishes.get("runtime") or site.runtime, site.image, release_name, where)
+    if runtime == "venv":
+        check_lock(stack, release_name)
+    preset = _preset(recipe, wishes.get("preset"), where)
+    nodes = _nodes(host, wishes, where)
+    strategy = choose_strategy(recipe, accelerator, wishes.get("strategy"), nodes.count, where)
+    found = _sizes(strategy, recipe, entry, preset, accelerator, wishes, nodes, where)
+    features = features_on(
+        recipe,
+        accelerator,
+        strategy,
+        variant,
+        wishes.get("features"),
+        wishes.get("feature_modes") or {},
+        where,
+    )
+    chips = tuple(wishes["chips"]) if wishes.get("chips") else None
+    return Chosen(
+        name=name,
+        wishes=wishes,
+        recipe=recipe,
+        release_name=release_name,
+        release=release,
+        stack=stack,
+        runtime=runtime,
+        variant=entry,
+        table=library.table(str(release["vllm"]), site.strict),
+        choice=Choice(variant, strategy, wishes.get("preset"), features, found),
+        demand=Demand(name, found.chips, 1 if nodes.count > 1 else wishes.get("replicas"), chips),
+    )
+
+
+def _variant(recipe: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
+    """Return the variant's block, with the sizes that it states for exactly this hardware."""
+    block: Mapping[str, Any] = (recipe.get("variants") or {}).get(name) or {}
+    for _id, exact in exact_blocks(accelerator, block.get("hardware_overrides")):
+        own = {key: exact[key] for key in ("tp", "vram_minimum_gb") if exact.get(key)}
+        block = {**block, **own}
+    return block
+
+
+def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[str, Any]:
+    if not name:
+        return {}
+    presets = recipe.get("presets") or {}
+    model = recipe["model"]["model_id"]
+    if name not in presets:
+        raise PlanError(f"{where}.preset: recipe {model} has no preset {name!r}; {nearest(name, presets)}")
+    preset: Mapping[str, Any] = presets[name] or {}
+    if preset.get("points") or preset.get("workload"):
+        raise PlanError(
+            f"{where}.preset: {name!r} of recipe {model} is a set of measured points for one system, not a preset of "
+            "this collection; write what you want of it under args and env"
+        )
+    return preset
+
+
+def _nodes(host: str, wishes: Mapping[str, Any], where: str) -> Nodes:
+    names = list(wishes.get("nodes") or [])
+    if not names:
+        return Nodes()
+    if host not in names:
+        raise PlanError(f"{where}.nodes: {host} is to serve it, but is not among its nodes {', '.join(names)}")
+    return Nodes(len(names), names.index(host), str(wishes.get("node_address") or names[0]))
+
+
+def _sizes(
+    strategy: str,
+    recipe: Mapping[str, Any],
+    variant: Mapping[str, Any],
+    preset: Mapping[str, Any],
+    accelerator: Accelerator,
+    wishes: Mapping[str, Any],
+    nodes: Nodes,
+    where: str,
+) -> Sizes:
+    """Return the parallelism; sizes among the instance's own arguments decide how many chips it takes."""
+    chips = len(wishes["chips"]) if wishes.get("chips") else accelerator.count
+    tensor, because = 1, None
+    if strategy == "single_node_tp":
+        tensor, because = tensor_size(recipe, variant, preset, accelerator, chips)
+    found = sizes(strategy, tensor, chips, nodes, because)
+    own = _own_sizes(wishes, where)
+    if not own or strategy in MULTI_NODE:
+        return found
+    tensor = own.get("tensor-parallel-size", found.tensor)
+    local = own.get("data-parallel-size-local", own.get("data-parallel-size", found.chips // found.tensor))
+    return replace(found, tensor=tensor, chips=tensor * own.get("pipeline-parallel-size", 1) * local, because=None)
+
+
+def _own_sizes(wishes: Mapping[str, Any], where: str) -> dict[str, int]:
+    """Return the sizes among the instance's own arguments; None takes a flag away, which leaves vLLM's default of 1."""
+    own = {}
+    for key, value in (wishes.get("args") or {}).items():
+        if key in SIZES:
+            number = "1" if value is None else str(value)
+            if not number.isdigit() or int(number) < 1:
+                raise PlanError(f"{where}.args.{key}: found {value!r}, expected a whole number from 1")
+            own[key] = int(number)
+    return own
+
+
+def facts_of(entry: Chosen, accelerator: Accelerator) -> dict[str, Any]:
+    """Return what conditions of a recipe are asked about."""
+    memory = accelerator.memory_mib
+    return {
+        "vllm": str(entry.release["vllm"]),
+        "driver": accelerator.driver_version,
+        "cuda": accelerator.cuda_version,
+        "mec_firmware": accelerator.mec_firmware,
+        "tensor_parallel_size": entry.choice.sizes.tensor,
+        "count": accelerator.count,
+        "memory_gib": None if memory is None else memory / 1024,
+        "accelerator": accelerator.ids,
+        "generation": accelerator.generations,
+        "stack": accelerator.stack,
+        "runtime": entry.runtime,
+        "preset": entry.choice.preset,
+        "variant": entry.choice.variant,
+        "strategy": entry.choice.strategy,
+        "features": list(entry.choice.features),
+    }

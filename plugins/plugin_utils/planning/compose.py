@@ -1,0 +1,334 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other. No I/O.
+
+The order is that of vLLM's own recipe site, with this collection's layers between: model, variant, strategy, preset,
+generation of the hardware, exact hardware, features, release fixes, the instance's own words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Iterator, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
+    Setting,
+    lay,
+    read_mapping,
+    read_words,
+    to_mapping,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
+    Accelerator,
+    exact_blocks,
+    generation_blocks,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import Sizes
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is served and how, every default resolved; ``features`` maps each feature that is on to its mode or None."""
+
+    variant: str
+    strategy: str
+    preset: str | None
+    features: Mapping[str, str | None]
+    sizes: Sizes
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Arguments and variables from one place of a recipe; ``because`` is the recipe's own reason."""
+
+    where: str
+    words: Sequence[Any] | Mapping[str, Any] = ()
+    env: Mapping[str, Any] = field(default_factory=dict)
+    because: str | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One key as one layer left it; ``value`` None where the layer removed it."""
+
+    layer: str
+    value: Any
+    because: str | None
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The arguments (False: switched off) and variables, and for every key the layers that set it, first to last."""
+
+    args: dict[str, Any]
+    env: dict[str, str]
+    history: dict[str, list[Step]]
+
+
+def compose(layers: Sequence[Layer], table: OptionTable, where: str) -> Composed:
+    """Lay the layers over each other, weakest first: a later one wins key by key, None removes a key.
+
+    Raises PlanError, which begins with ``where`` and names the layer, for words that cannot be read.
+    """
+    args: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    history: dict[str, list[Step]] = {}
+    for layer in layers:
+        try:
+            settings = _settings(layer, table)
+        except ValueError as exc:
+            raise PlanError(f"{where}, {layer.where}: {exc}") from exc
+        for setting in settings:
+            args = lay(args, setting)
+            _note(history, setting, args, layer, table)
+        for name, value in layer.env.items():
+            env.pop(name, None)
+            if value is not None:
+                env[name] = str(value)
+            history.setdefault(f"env.{name}", []).append(Step(layer.where, value, layer.because))
+    return Composed(args, env, history)
+
+
+def _settings(layer: Layer, table: OptionTable) -> list[Setting]:
+    if isinstance(layer.words, Mapping):
+        return read_mapping(layer.words, table)
+    return read_words(layer.words, table)
+
+
+def _note(
+    history: dict[str, list[Step]], setting: Setting, args: Mapping[str, Any], layer: Layer, table: OptionTable
+) -> None:
+    value = args.get(setting.name)
+    name, value = next(iter(to_mapping({setting.name: value}, table).items()))
+    # One history for a switch and its negation: they are one key.
+    other = name[3:] if name.startswith("no-") else f"no-{name}"
+    steps = history.pop(name, None) or history.pop(other, [])
+    history[name] = [*steps, Step(layer.where, value, layer.because)]
+
+
+def layers_of(
+    recipe: Mapping[str, Any], accelerator: Accelerator, choice: Choice, facts: Mapping[str, Any]
+) -> list[Layer]:
+    """Return the layers of a recipe for one choice, weakest first, without the instance's own words.
+
+    ``facts`` is what conditions of rules are asked about (_conditions.CONDITIONS).
+    """
+    reader = _Reader(recipe, accelerator, choice, facts)
+    return [layer for part in reader.parts() for layer in part if layer.words or layer.env]
+
+
+class _Reader:
+    """Yields the layers of one recipe in their order."""
+
+    def __init__(
+        self, recipe: Mapping[str, Any], accelerator: Accelerator, choice: Choice, facts: Mapping[str, Any]
+    ) -> None:
+        self.recipe = recipe
+        self.accelerator = accelerator
+        self.choice = choice
+        self.facts = facts
+        self.variant: Mapping[str, Any] = (recipe.get("variants") or {}).get(choice.variant) or {}
+        self.override: Mapping[str, Any] = (recipe.get("strategy_overrides") or {}).get(choice.strategy) or {}
+
+    def parts(self) -> Iterator[Iterator[Layer]]:
+        yield self.model()
+        yield self.of_variant()
+        yield self.strategy()
+        yield self.preset()
+        yield self.hardware()
+        yield self.features()
+        yield self.rules("release_fixes", self.recipe.get("release_fixes"))
+
+    def block(
+        self, where: str, block: Mapping[str, Any], args: str = "extra_args", env: str = "extra_env"
+    ) -> Iterator[Layer]:
+        yield Layer(where, block.get(args) or [], block.get(env) or {})
+        yield from self.rules(where, block.get("rules"), args, env)
+
+    def rules(
+        self, where: str, rules: Sequence[Mapping[str, Any]] | None, args: str = "extra_args", env: str = "extra_env"
+    ) -> Iterator[Layer]:
+        for rule in rules or []:
+            if applies(rule, self.facts):
+                yield Layer(where, rule.get(args) or [], rule.get(env) or {}, rule.get("because"))
+
+    def model(self) -> Iterator[Layer]:
+        model = self.recipe["model"]
+        yield Layer("model", model.get("base_args") or [], model.get("base_env") or {})
+        yield from self.rules("model", model.get("rules"))
+
+    def of_variant(self) -> Iterator[Layer]:
+        where = f"variants.{self.choice.variant}"
+        yield from self.block(where, self.variant)
+        for name, block in exact_blocks(self.accelerator, self.variant.get("hardware_overrides")):
+            yield from self.block(f"{where}.hardware_overrides.{name}", block)
+
+    def strategy(self) -> Iterator[Layer]:
+        sizes = self.choice.sizes
+        yield Layer(f"strategy {self.choice.strategy}", sizes.words, sizes.env, sizes.because)
+        where = f"strategy_overrides.{self.choice.strategy}"
+        yield from self.block(where, self.override)
+        yield from self.block(where, {**self.override, "rules": None}, "vllm_args", "env")
+
+    def preset(self) -> Iterator[Layer]:
+        if not self.choice.preset:
+            return
+        where = f"presets.{self.choice.preset}"
+        preset = self.recipe["presets"][self.choice.preset] or {}
+        yield from self.block(where, preset)
+        overrides = preset.get("hardware_overrides")
+        for name, block in (
+            *generation_blocks(self.accelerator, overrides),
+            *exact_blocks(self.accelerator, overrides),
+        ):
+            yield from self.block(f"{where}.hardware_overrides.{name}", block)
+
+    def hardware(self) -> Iterator[Layer]:
+        recipe = self.recipe.get("hardware_overrides")
+        strategy = self.override.get("hardware_overrides")
+        of_strategy = list(generation_blocks(self.accelerator, strategy))
+        where = f"strategy_overrides.{self.choice.strategy}.hardware_overrides"
+        if of_strategy:
+            # What a strategy says for a generation stands in place of what recipe and variant say.
+            for name, block in of_strategy:
+                yield from self.block(f"{where}.{name}", block)
+        else:
+            for name, block in generation_blocks(self.accelerator, recipe):
+                yield from self.block(f"hardware_overrides.{name}", block)
+            for name, block in generation_blocks(self.accelerator, self.variant.get("hardware_overrides")):
+                yield from self.block(f"variants.{self.choice.variant}.hardware_overrides.{name}", block)
+        for name, block in exact_blocks(self.accelerator, recipe):
+            yield from self.block(f"hardware_overrides.{name}", block)
+        for name, block in exact_blocks(self.accelerator, strategy):
+            yield from self.block(f"{where}.{name}", block)
+
+    def features(self) -> Iterator[Layer]:
+        for name, mode in self.choice.features.items():
+            feature = self.recipe["features"][name] or {}
+            if mode is not None:
+                yield from self.feature(f"features.{name}.modes.{mode}", feature["modes"][mode] or {}, exact=True)
+                # What the feature says for all its modes is variables and rules; args are the modes' own.
+                yield from self.block(f"features.{name}", {**feature, "args": None}, "args", "env")
+            else:
+                yield from self.feature(f"features.{name}", feature, exact=False)
+
+    def feature(self, where: str, entry: Mapping[str, Any], exact: bool) -> Iterator[Layer]:
+        overrides = entry.get("hardware_overrides") or {}
+        found = self.accelerator.pick(overrides) if exact else None
+        if not exact:
+            blocks = [
+                *generation_blocks(self.accelerator, overrides),
+                *exact_blocks(self.accelerator, overrides),
+            ]
+            found = blocks[-1][1] if blocks else None
+        if found is None:
+            yield from self.block(where, entry, "args", "env")
+            return
+        # An override of a feature stands in place of its arguments.
+        args = found["args"] if found.get("args") is not None else entry.get("args")
+        env = {**(entry.get("env") or {}), **(found.get("env") or {})}
+        yield from self.block(
+            where, {"args": args, "env": env, "rules": found.get("rules") or entry.get("rules")}, "args", "env"
+        )
+
+
+def features_on(
+    recipe: Mapping[str, Any],
+    accelerator: Accelerator,
+    strategy: str,
+    variant: str,
+    wished: Sequence[str] | None,
+    modes: Mapping[str, str],
+    where: str,
+) -> dict[str, str | None]:
+    """Return the features that are on, in the recipe's order, each with its mode or None.
+
+    Without a wish those are on that the recipe does not make opt-in, and those whose mode the variant chooses. One that
+    the recipe keeps from this hardware or strategy is left out then; where it was wished for it is a PlanError.
+    """
+    offered = recipe.get("features") or {}
+    _check_names(offered, wished or (), f"{where}.features", recipe)
+    _check_names(offered, modes, f"{where}.feature_modes", recipe)
+    if wished is None:
+        opt_in = {*(recipe.get("opt_in_features") or [])}
+        for name in accelerator.names:
+            opt_in |= {*((recipe.get("hardware_opt_in_features") or {}).get(name) or [])}
+        chosen = (((recipe.get("variants") or {}).get(variant) or {}).get("default_modes")) or {}
+        wanted = [name for name in offered if name not in opt_in or name in chosen]
+    else:
+        wanted = [name for name in offered if name in wished]
+    on: dict[str, str | None] = {}
+    for name in wanted:
+        problem = _unavailable(offered[name] or {}, accelerator, strategy)
+        if problem and wished is not None:
+            raise PlanError(f"{where}.features: {name} of recipe {_id(recipe)} {problem}")
+        if problem:
+            continue
+        found, mode = _mode(recipe, name, accelerator, variant, modes.get(name), where)
+        if found:
+            on[name] = mode
+        elif wished is not None:
+            raise PlanError(
+                f"{where}.features: {name} of recipe {_id(recipe)} has no mode for {accelerator.model} and the "
+                f"variant {variant!r}"
+            )
+    for name in modes:
+        if name not in on:
+            raise PlanError(f"{where}.feature_modes.{name}: this feature is not on here; add it to {where}.features")
+    return on
+
+
+def _id(recipe: Mapping[str, Any]) -> str:
+    return str(recipe["model"]["model_id"])
+
+
+def _check_names(offered: Mapping[str, Any], names: Any, where: str, recipe: Mapping[str, Any]) -> None:
+    for name in names:
+        if name not in offered:
+            raise PlanError(f"{where}: recipe {_id(recipe)} has no feature {name!r}; {nearest(str(name), offered)}")
+
+
+def _unavailable(feature: Mapping[str, Any], accelerator: Accelerator, strategy: str) -> str | None:
+    if feature.get("strategies") and strategy not in feature["strategies"]:
+        return f"is not for the strategy {strategy}; it is for {', '.join(feature['strategies'])}"
+    if accelerator.pick(feature.get("hardware") or {}) == "unsupported":
+        return f"does not run on {accelerator.model}"
+    return None
+
+
+def _mode(
+    recipe: Mapping[str, Any], name: str, accelerator: Accelerator, variant: str, wished: str | None, where: str
+) -> tuple[bool, str | None]:
+    """Return whether the feature can be on and in which mode, None where it has no modes."""
+    feature = recipe["features"][name] or {}
+    modes = feature.get("modes")
+    if not modes:
+        if wished:
+            raise PlanError(f"{where}.feature_modes.{name}: this feature has no modes; found {wished!r}")
+        return True, None
+    if wished and wished not in modes:
+        raise PlanError(
+            f"{where}.feature_modes.{name}: recipe {_id(recipe)} has no mode {wished!r}; {nearest(wished, modes)}"
+        )
+    allowed = [key for key, mode in modes.items() if _mode_allowed(mode or {}, accelerator, variant)]
+    if wished and wished not in allowed:
+        raise PlanError(
+            f"{where}.feature_modes.{name}: {wished!r} is not for {accelerator.model} and the variant {variant!r}; "
+            f"there is {', '.join(allowed) or 'none'}"
+        )
+    entry = (recipe.get("variants") or {}).get(variant) or {}
+    for key in (wished, (entry.get("default_modes") or {}).get(name), feature.get("default_mode")):
+        if key in allowed:
+            return True, key
+    return (True, allowed[0]) if allowed else (False, None)
+
+
+def _mode_allowed(mode: Mapping[str, Any], accelerator: Accelerator, variant: str) -> bool:
+    gates = mode.get("hardware") or {}
+    barred = any(gates.get(name) == "unsupported" for name in accelerator.names)
+    return not barred and (not mode.get("variants") or variant in mode["variants"])

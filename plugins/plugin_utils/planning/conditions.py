@@ -1,0 +1,78 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Conditions of rules and guards in recipes: on releases, hardware, facts of a host and what was chosen."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import in_spec, satisfies
+
+VERSIONS = ("vllm", "driver", "cuda")
+NUMBERS = ("tensor_parallel_size", "count", "memory_gib", "mec_firmware")
+NAMES = ("accelerator", "generation", "stack", "runtime", "preset", "variant", "strategy")
+LISTS = ("features",)
+# Looked at when all layers are laid: only guards and known issues may ask for them.
+RESULTS = ("args", "env", "secrets")
+CONDITIONS = (*VERSIONS, *NUMBERS, *NAMES, *LISTS)
+
+ABSENT = "absent"
+PRESENT = "present"
+
+
+def _number(value: Any) -> float:
+    return float(value)
+
+
+def holds(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
+    """Return whether one condition holds, None where the fact is not known. Raises ValueError for a wrong form."""
+    if name in RESULTS:
+        if not isinstance(wanted, Mapping):
+            raise ValueError(f"found {wanted!r}, expected a mapping of names to what is wanted of them")
+        return _results_hold(wanted, facts.get(name) or {})
+    fact = facts.get(name)
+    if fact is None:
+        return None
+    if name in VERSIONS:
+        return any(satisfies(str(fact), str(spec)) for spec in _listed(wanted))
+    if name in NUMBERS:
+        return any(in_spec(fact, spec, _number) for spec in _listed(wanted))
+    have = {str(item) for item in _listed(fact)}
+    if name in LISTS:
+        return all(str(item) in have for item in _listed(wanted))
+    return any(str(item) in have for item in _listed(wanted))
+
+
+def applies(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Return whether a rule is in force: all of ``when`` hold, and ``unless`` does not hold as a whole.
+
+    A condition on a fact that nobody knows does not hold, so ``unless`` states the exception to the safe side.
+    """
+    if not all(holds(name, wanted, facts) for name, wanted in (rule.get("when") or {}).items()):
+        return False
+    exception = rule.get("unless") or {}
+    return not (exception and all(holds(name, wanted, facts) for name, wanted in exception.items()))
+
+
+def _results_hold(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    return all(_result_holds(spec, key in found, found.get(key)) for key, spec in wanted.items())
+
+
+def _result_holds(spec: Any, there: bool, value: Any) -> bool:
+    if spec in (ABSENT, PRESENT):
+        return there is (spec == PRESENT)
+    if not there:
+        return False
+    if isinstance(spec, bool) or isinstance(value, bool):
+        return spec is value
+    if isinstance(spec, str) and spec[:1] in "<>=!":
+        try:
+            return in_spec(value, spec, _number)
+        except (TypeError, ValueError):
+            return False
+    return str(value) == str(spec)
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, (list, tuple, set, frozenset)) else [value]

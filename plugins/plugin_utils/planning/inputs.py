@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a plan is made from besides wishes and hardware: the site's own decisions, and where files come from. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Site:
+    """What the site decides for all instances of a host (paths on the host, times in seconds).
+
+    ``runtime``, ``image`` and ``registry`` are empty where the release decides. ``secrets`` holds the names, never the
+    values, of each instance's secrets. ``strict`` False lets names pass that the release's table does not have.
+    """
+
+    release: str
+    weights_root: str
+    encodings_dir: str
+    cache_root: str
+    venv_root: str
+    drain_timeout: int
+    config_dir: str = "/etc/vllm"
+    runtime: str = ""
+    image: str = ""
+    registry: str = ""
+    strict: bool = True
+    secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Library:
+    """Where recipes, releases, manifests of weights and option tables come from; each raises PlanError by itself.
+
+    ``manifest`` returns None for a model that no manifest pins. ``others`` returns the tables of the other releases.
+    """
+
+    recipe: Callable[[str], Mapping[str, Any]]
+    release: Callable[[str], Mapping[str, Any]]
+    manifest: Callable[[str], Manifest | None]
+    table: Callable[[str, bool], OptionTable]
+    others: Callable[[str], Sequence[OptionTable]]
+    foreign: Callable[[str], Foreign]
+    replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    exclusive: Sequence[Mapping[str, Any]] = ()

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person writes under ``vllm_instances``: its keys, and everything that is wrong with it by itself. No I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+
+INSTANCE_KEYS = (
+    "args", "chips", "env", "feature_modes", "features", "host", "node_address", "nodes", "port", "preset", "recipe",
+    "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
+)  # fmt: skip
+RUNTIMES = ("container", "venv")
+
+# Arguments that follow from another key; given twice they could contradict each other.
+OWNED_ARGS = {
+    "model": "recipe",
+    "revision": "the weights' manifest",
+    "host": "host",
+    "port": "port",
+    "served-model-name": "served_model_names",
+    "shutdown-timeout": "the role variable vllm_drain_timeout",
+    "api-key": "the role variable vllm_secrets",
+    "config": "args",
+}
+SECRET_ENV = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
+
+# An instance's name becomes that of a unit, a container and several directories.
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
+_LINES = re.compile(r"[\n\r\0]")
+
+
+def check_instances(instances: Any) -> None:
+    """Raise PlanError for instances that are malformed, before any file of the catalogue is read."""
+    if not isinstance(instances, Mapping):
+        raise PlanError(
+            f"vllm_instances: found {_kind(instances)}, expected a mapping of names to instances, as in "
+            "{chat: {recipe: openai/gpt-oss-20b}}"
+        )
+    for name, wishes in instances.items():
+        check_instance(name, wishes)
+
+
+def check_instance(name: str, wishes: Any) -> None:
+    """Raise PlanError for an instance that is malformed."""
+    where = f"vllm_instances.{name}"
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise PlanError(f"{where}: found the name {name!r}, expected a text of letters, digits, '-', '_' and '.'")
+    if not isinstance(wishes, Mapping):
+        raise PlanError(f"{where}: found {_kind(wishes)}, expected a mapping with the key 'recipe'")
+    for key in wishes:
+        if key not in INSTANCE_KEYS:
+            raise PlanError(f"{where}: unknown key {key!r}; {nearest(str(key), INSTANCE_KEYS)}")
+    if not wishes.get("recipe"):
+        raise PlanError(f"{where}: 'recipe' is missing; expected <org>/<model> of a file of the recipe catalogue")
+    _check_numbers(where, wishes)
+    _check_texts(where, wishes)
+    _check_args(where, wishes.get("args") or {})
+    _check_env(where, name, wishes.get("env") or {})
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, list):
+        return "a list"
+    return f"the text {value!r}" if isinstance(value, str) else repr(value)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _check_numbers(where: str, wishes: Mapping[str, Any]) -> None:
+    port = wishes.get("port", 8000)
+    if not _is_count(port) or port > 65535:
+        raise PlanError(f"{where}.port: found {port!r}, expected a whole number from 1 to 65535")
+    replicas = wishes.get("replicas")
+    if replicas is not None and not _is_count(replicas):
+        raise PlanError(
+            f"{where}.replicas: found {replicas!r}, expected a whole number from 1, or nothing to fill the host"
+        )
+    if replicas not in (None, 1) and wishes.get("nodes"):
+        raise PlanError(f"{where}.replicas: found {replicas!r} beside nodes; an instance that spans hosts is one")
+    chips = wishes.get("chips")
+    if chips is None:
+        return
+    if not isinstance(chips, list) or not chips or not all(_is_index(chip) for chip in chips):
+        raise PlanError(f"{where}.chips: found {chips!r}, expected a list of the chips' numbers, like [0, 1]")
+    if len(set(chips)) != len(chips):
+        raise PlanError(f"{where}.chips: found {chips!r}, expected each number once, like [0, 1]")
+    if replicas not in (None, 1):
+        raise PlanError(f"{where}.replicas: found {replicas!r} beside chips; an instance with chips of its own is one")
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _check_texts(where: str, wishes: Mapping[str, Any]) -> None:
+    for key in ("recipe", "variant", "preset", "strategy", "release", "host", "node_address"):
+        if key in wishes and not isinstance(wishes[key], str):
+            way_out = ", quoted" if isinstance(wishes[key], float) else ""
+            raise PlanError(f"{where}.{key}: found {wishes[key]!r}, expected a text{way_out}")
+    if "runtime" in wishes and wishes["runtime"] not in RUNTIMES:
+        raise PlanError(f"{where}.runtime: found {wishes['runtime']!r}; {nearest(str(wishes['runtime']), RUNTIMES)}")
+    for key in ("features", "nodes", "served_model_names"):
+        value = wishes.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise PlanError(f"{where}.{key}: found {value!r}, expected a list of names")
+    for key in ("args", "env", "feature_modes"):
+        if not isinstance(wishes.get(key) or {}, Mapping):
+            raise PlanError(f"{where}.{key}: found {wishes[key]!r}, expected a mapping of names to values")
+        for name in wishes.get(key) or {}:
+            if not isinstance(name, str):
+                raise PlanError(f"{where}.{key}: found the key {name!r}, expected a text; put it in quotes")
+    for name, mode in (wishes.get("feature_modes") or {}).items():
+        if not isinstance(mode, str):
+            raise PlanError(f"{where}.feature_modes.{name}: found {mode!r}, expected the name of a mode, in quotes")
+
+
+def _check_args(where: str, args: Mapping[str, Any]) -> None:
+    for key, value in args.items():
+        if key in OWNED_ARGS:
+            raise PlanError(f"{where}.args.{key}: not set here; it comes from {OWNED_ARGS[key]}")
+        if str(key).startswith("-") or "_" in str(key).split(".", 1)[0]:
+            head, dot, rest = str(key).lstrip("-").partition(".")
+            wanted = head.replace("_", "-") + dot + rest
+            raise PlanError(f"{where}.args: {key!r} is not how vLLM's --config file names a flag; expected {wanted!r}")
+        problem = _no_word(value)
+        if problem:
+            raise PlanError(f"{where}.args.{key}: {problem}, which cannot be a word of a command")
+
+
+def _no_word(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        odd = [key for key in value if not isinstance(key, str)]
+        if odd:
+            return f"found a mapping with the key {odd[0]!r} ({type(odd[0]).__name__}), not a text"
+        return next(filter(None, map(_no_word, value.values())), None)
+    if isinstance(value, list):
+        return next(filter(None, map(_no_word, value)), None)
+    if isinstance(value, str) and _LINES.search(value):
+        return f"found a text of several lines ({value.splitlines()[0]!r}...)"
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return None
+    return f"found {value!r} ({type(value).__name__})"
+
+
+def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
+    for key, value in env.items():
+        if key in SECRET_ENV:
+            raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
+        if isinstance(value, (Mapping, list)):
+            raise PlanError(f"{where}.env.{key}: found {value!r}, expected one value; write JSON as a text in quotes")
+        # The value may be none of anybody's business, so it is not shown.
+        if isinstance(value, str) and _LINES.search(value):
+            raise PlanError(f"{where}.env.{key}: found a text of several lines, which cannot be a variable of a unit")
+        if isinstance(value, bool):
+            # It would become True, which vLLM reads as no number and other libraries as no truth.
+            raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')
+        if value is not None and not isinstance(value, (str, int, float)):
+            raise PlanError(f"{where}.env.{key}: found {value!r} ({type(value).__name__}), expected a text in quotes")
+
+
+def replica_name(name: str, number: int) -> str:
+    """Return the name of the first, second ... instance of ``name``: chat, chat-2, chat-3."""
+    return name if number == 1 else f"{name}-{number}"
+
+
+def check_ports(ports: Mapping[str, tuple[str, int]]) -> None:
+    """Raise PlanError when two instances of one host want the same port.
+
+    ``ports`` holds for each name, replicas included, the instance that it comes from and the port.
+    """
+    taken: dict[int, tuple[str, str]] = {}
+    for name, (origin, port) in ports.items():
+        if port > 65535:
+            raise PlanError(f"vllm_instances.{origin}.port: the replica {name} would get {port}, beyond 65535")
+        if port in taken:
+            raise PlanError(
+                f"vllm_instances.{origin}.port: {port}{_replica(name, origin)} is the port of "
+                f"vllm_instances.{taken[port][1]}{_replica(*taken[port])} too; give one of them another"
+            )
+        taken[port] = (name, origin)
+
+
+def _replica(name: str, origin: str) -> str:
+    return "" if name == origin else f" (of the replica {name})"

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How an instance reaches vLLM: a virtual environment on the host, or a container of the vendor's image. No I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies, version_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+GIB = 1024**3
+
+# Workers of one instance exchange tensors through it; vLLM's own instructions say --ipc=host.
+SHM_SIZE = "16g"
+# Stacks whose images keep vLLM below /root, so that no other user can start it.
+ROOT_STACKS = ("cann",)
+
+
+def choose_stack(release: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
+    """Return what the release has for this hardware. Raises PlanError where it has nothing."""
+    stacks = release["stacks"]
+    if accelerator.stack not in stacks:
+        raise PlanError(
+            f"vllm_release {name!r} has nothing for stack {accelerator.stack!r} (accelerator {accelerator.model!r}); "
+            f"it serves: {', '.join(sorted(stacks))}"
+        )
+    found: Mapping[str, Any] = stacks[accelerator.stack]
+    return found
+
+
+def choose_runtime(stack: Mapping[str, Any], wished: str, image: str, release: str, where: str) -> str:
+    """Return the runtime that was wished for, else the stack's own. Raises PlanError where the release lacks it."""
+    runtime = wished or str(stack["runtime"])
+    if runtime == "venv" and not stack.get("requirements"):
+        raise PlanError(
+            f"{where}.runtime: release {release!r} has no lock of wheels for this stack, so it cannot make a virtual "
+            "environment; use the runtime 'container', or name a lock (requirements) in a release of your own"
+        )
+    if runtime == "container" and not (image or stack.get("image") or stack.get("images")):
+        raise PlanError(
+            f"{where}.runtime: release {release!r} names no image for this stack; use the runtime 'venv', or set "
+            "vllm_image"
+        )
+    return runtime
+
+
+def image_of(stack: Mapping[str, Any], accelerator: Accelerator, override: str, registry: str) -> str:
+    """Return the reference of the image: the site's own, or the release's, taken from the site's registry."""
+    if override:
+        return override
+    exact = accelerator.pick(stack.get("images") or {})
+    image = exact or accelerator.pick(stack.get("image"))
+    if not image:
+        raise PlanError(
+            f"the release names no image for {accelerator.model}; it has {', '.join(sorted(stack['images']))}; set "
+            "vllm_image"
+        )
+    if registry:
+        first, slash, rest = image.partition("/")
+        # The first part is a registry where it can be no name of a repository.
+        bare = rest if slash and ("." in first or ":" in first or first == "localhost") else image
+        image = f"{registry.rstrip('/')}/{bare}"
+    # The digest is that of `image`; an entry of `images` carries its own.
+    digest = None if exact else stack.get("digest")
+    return f"{image}@{digest}" if digest and "@" not in image else str(image)
+
+
+def visible_env(accelerator: Accelerator, chips: Sequence[int], runtime: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that keeps an instance to its chips; nothing where all are its own or it sees no others."""
+    name = accelerator.visible_env
+    if name is None or not chips or len(chips) == accelerator.count or name in env:
+        return {}
+    if runtime == "container" and accelerator.stack == "cuda":
+        # The container gets only its own chips, numbered from 0.
+        return {}
+    return {name: ",".join(str(chip) for chip in chips)}
+
+
+def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
+    """Return the device nodes or CDI names that an instance needs.
+
+    Only NVIDIA's are narrowed to the instance's chips: the tools of the others select by a variable, as their own
+    instructions do, and number the chips of the host.
+    """
+    devices: list[str] = []
+    for device in accelerator.devices:
+        if device.endswith("=all") and chips and len(chips) < accelerator.count:
+            devices += [device.replace("=all", f"={chip}") for chip in chips]
+        elif "{index}" in device:
+            devices += [device.format(index=index) for index in range(accelerator.count)]
+        else:
+            devices.append(device)
+    return devices
+
+
+def container_of(
+    stack: Mapping[str, Any], accelerator: Accelerator, image: str, devices: Sequence[str], mounts: Sequence[str]
+) -> dict[str, Any]:
+    """Return what the container engine is told beside arguments and environment."""
+    entrypoint = stack.get("entrypoint", "image")
+    command = [] if entrypoint in ("image", "module") else [str(word) for word in entrypoint]
+    return {
+        "image": image,
+        "command": command,
+        "user": "root" if accelerator.stack in ROOT_STACKS else "vllm",
+        "shm_size": SHM_SIZE,
+        "devices": list(devices),
+        "groups": list(accelerator.groups),
+        "mounts": list(mounts),
+        "memlock": True,
+    }
+
+
+def venv_of(
+    release: Mapping[str, Any], stack: Mapping[str, Any], accelerator: Accelerator, root: str
+) -> dict[str, Any]:
+    """Return where the virtual environment lies; its name holds the lock's hash."""
+    name = f"{release['vllm']}-{accelerator.stack}"
+    return {
+        "name": name,
+        "path": f"{root}/{name}-{stack['requirements_sha256'][:12]}",
+        "requirements": stack["requirements"],
+        "size_bytes": int(stack.get("venv_size_gib", 0) * GIB),
+    }
+
+
+def launch_of(
+    stack: Mapping[str, Any], venv: Mapping[str, Any] | None, container: Mapping[str, Any] | None
+) -> list[str]:
+    """Return the words that stand before vLLM's own arguments in this runtime."""
+    if venv is None:
+        return list(container["command"]) if container else []
+    if stack.get("entrypoint") == "module":
+        return [f"{venv['path']}/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
+    return [f"{venv['path']}/bin/vllm", "serve"]
+
+
+_TARGET = re.compile(r"^# target: cp(\d)(\d+)-", re.MULTILINE)
+_TRITON = re.compile(r"^((?:pytorch-)?triton(?:-rocm|-ascend|-xpu)?|pytorch-triton\S*)==", re.MULTILINE)
+
+
+def check_lock(stack: Mapping[str, Any], release: str) -> None:
+    """Raise PlanError for a lock of wheels that cannot work: another Python than the stack's wheels, two tritons."""
+    text = stack.get("requirements_text") or ""
+    target = _TARGET.search(text)
+    wanted = str(stack.get("python") or "")
+    if target and wanted:
+        python = f"{target.group(1)}.{target.group(2)}"
+        spec = wanted if wanted[:1] in "<>=!" else f"=={wanted}"
+        if not _python_fits(python, spec):
+            raise PlanError(
+                f"{stack['requirements']}: the lock is for Python {python}, the wheels of release {release!r} for this "
+                f"stack are for Python {wanted} only; another Python would get another vendor's wheel in silence"
+            )
+    tritons = sorted(set(_TRITON.findall(text)))
+    if len(tritons) > 1:
+        raise PlanError(
+            f"{stack['requirements']}: {' and '.join(tritons)} in one environment break each other (tl.language is not "
+            "defined); keep the one that belongs to this torch"
+        )
+
+
+def _python_fits(python: str, spec: str) -> bool:
+    if spec.startswith("=="):
+        return version_key(python)[:2] == version_key(spec)[:2]
+    return satisfies(python, spec)

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parallelism: which strategy, how many chips an instance gets, and which. No I/O.
+
+The names are those of vLLM's recipes: tp splits every layer over the chips, tep the experts too, dep runs the attention
+once per chip and splits the experts; multi_node_* span hosts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+EXPERT = "--enable-expert-parallel"
+TENSOR = "--tensor-parallel-size"
+DATA = "--data-parallel-size"
+
+# Words of each strategy before its size, and the flag that takes the size.
+SINGLE_NODE: dict[str, tuple[list[str], str]] = {
+    "single_node_tp": ([], TENSOR),
+    "single_node_tep": ([EXPERT], TENSOR),
+    "single_node_dep": ([EXPERT], DATA),
+    # Attention once per chip, the experts split by tensors all the same.
+    "single_node_dpa_tp": ([TENSOR, "1"], DATA),
+}
+MULTI_NODE = ("multi_node_tp", "multi_node_tep", "multi_node_dep", "multi_node_tp_pp", "multi_node_tp_dp")
+NOT_COMPOSED = {"pd_cluster": "prefill and decode pools behind a router of their own"}
+STRATEGIES = (*SINGLE_NODE, *MULTI_NODE, *NOT_COMPOSED)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The hosts that serve one instance together; ``rank`` is this host's, ``head`` the address of the first."""
+
+    count: int = 1
+    rank: int = 0
+    head: str = ""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The parallelism of one instance on one host; ``chips`` is how many of the host's it takes."""
+
+    words: list[str]
+    chips: int
+    tensor: int
+    because: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def compatible(recipe: Mapping[str, Any], accelerator: Accelerator) -> list[str]:
+    """Return the strategies that the recipe offers on this hardware."""
+    listed = list(recipe.get("compatible_strategies") or ["single_node_tp"])
+    gates = recipe.get("strategy_hardware") or {}
+    granted = [name for name, gate in gates.items() if name not in listed and "supported" in (gate or {}).values()]
+    offered = []
+    for name in (*listed, *granted):
+        gate = accelerator.pick(gates.get(name) or {})
+        if gate != "unsupported" and (gate is not None or name in listed):
+            offered.append(name)
+    return offered
+
+
+def choose_strategy(
+    recipe: Mapping[str, Any], accelerator: Accelerator, wished: str | None, nodes: int, where: str
+) -> str:
+    """Return the strategy that was wished for, else the one that the recipe prefers.
+
+    Raises PlanError for one that the recipe does not list or that does not go with the number of hosts.
+    """
+    offered = compatible(recipe, accelerator)
+    model = recipe["model"]["model_id"]
+    if wished is not None:
+        if wished not in offered:
+            hint = nearest(wished, offered) if offered else "it lists none for this hardware"
+            raise PlanError(
+                f"{where}.strategy: recipe {model} does not list {wished!r} for {accelerator.model}; {hint}"
+            )
+        strategy = wished
+    else:
+        strategy = _preferred(recipe, offered, nodes)
+    _check_nodes(strategy, nodes, where)
+    return strategy
+
+
+def _preferred(recipe: Mapping[str, Any], offered: Sequence[str], nodes: int) -> str:
+    default = recipe.get("default_strategy")
+    if nodes > 1:
+        sibling = str(default or "").replace("single_node_", "multi_node_")
+        wanted = [sibling, "multi_node_tp", "multi_node_dep", "multi_node_tep", *MULTI_NODE]
+    else:
+        wanted = [str(default or ""), "single_node_tp", *SINGLE_NODE]
+    for name in wanted:
+        if name in offered:
+            return name
+    return offered[0] if offered else "single_node_tp"
+
+
+def _check_nodes(strategy: str, nodes: int, where: str) -> None:
+    if strategy in NOT_COMPOSED:
+        raise PlanError(
+            f"{where}.strategy: {strategy} wants {NOT_COMPOSED[strategy]}, which this collection does not set up; "
+            f"choose one of {', '.join((*SINGLE_NODE, *MULTI_NODE))}"
+        )
+    if strategy in MULTI_NODE and nodes < 2:
+        raise PlanError(f"{where}.nodes: {strategy} spans hosts; expected a list of two or more hosts of the inventory")
+    if strategy in SINGLE_NODE and nodes > 1:
+        raise PlanError(f"{where}.nodes: {strategy} is for one host; expected no nodes, or a multi_node strategy")
+    if strategy not in STRATEGIES:
+        raise PlanError(f"{where}.strategy: {strategy!r} is not known here; {nearest(strategy, STRATEGIES)}")
+
+
+def tensor_size(
+    recipe: Mapping[str, Any],
+    variant: Mapping[str, Any],
+    preset: Mapping[str, Any],
+    accelerator: Accelerator,
+    chips: int,
+) -> tuple[int, str]:
+    """Return the tensor parallel size of ``single_node_tp`` on ``chips`` chips, and the reason.
+
+    The preset's, the variant's, the recipe's, else one chip where the model fits in it, else all: upstream's rule.
+    """
+    override = (recipe.get("strategy_overrides") or {}).get("single_node_tp") or {}
+    for source, size in (
+        ("preset", accelerator.pick(preset.get("tp"))),
+        ("variant", accelerator.pick(variant.get("tp"))),
+        ("strategy_overrides", accelerator.pick(override.get("tp"))),
+    ):
+        if isinstance(size, int) and size > 0:
+            # The number of a CPU's NUMA nodes is not known here.
+            if accelerator.stack == "cpu" or size <= chips:
+                return size, f"tp of the recipe's {source}"
+            return chips, f"tp of the recipe's {source} is {size}, the host has {chips}"
+    needs = variant.get("vram_minimum_gb")
+    if not needs or accelerator.memory_mib is None:
+        return chips, "all chips: the recipe or the catalogue does not say what is needed"
+    has = accelerator.memory_mib / 1024
+    if needs <= has:
+        return 1, f"{needs:g} GB fit into one chip of {has:g}"
+    return chips, f"{needs:g} GB do not fit into one chip of {has:g}"
+
+
+def sizes(strategy: str, tensor: int, chips: int, nodes: Nodes, because: str | None = None) -> Sizes:
+    """Return the words of a strategy: ``tensor`` is the size of single_node_tp, ``chips`` what the others take."""
+    if strategy in SINGLE_NODE:
+        before, flag = SINGLE_NODE[strategy]
+        size = tensor if strategy == "single_node_tp" else chips
+        return Sizes([*before, flag, str(size)], size, size if flag == TENSOR else 1, because)
+    rendezvous = ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank), "--master-addr", nodes.head]
+    if nodes.rank:
+        rendezvous.append("--headless")
+    total = chips * nodes.count
+    if strategy == "multi_node_tp":
+        return Sizes([TENSOR, str(total), *rendezvous], chips, total, because)
+    if strategy == "multi_node_tep":
+        return Sizes([EXPERT, TENSOR, str(total), *rendezvous], chips, total, because)
+    if strategy == "multi_node_tp_pp":
+        words = [TENSOR, str(chips), "--pipeline-parallel-size", str(nodes.count), *rendezvous]
+        return Sizes(words, chips, chips, because)
+    return _data_parallel(strategy, chips, nodes, because)
+
+
+def _data_parallel(strategy: str, chips: int, nodes: Nodes, because: str | None) -> Sizes:
+    if strategy == "multi_node_tp_dp":
+        words, tensor, total, local = [TENSOR, str(chips)], chips, nodes.count, 1
+    else:
+        words, tensor, total, local = [EXPERT, "--data-parallel-hybrid-lb"], 1, chips * nodes.count, chips
+    words += [DATA, str(total), "--data-parallel-size-local", str(local), "--data-parallel-address", nodes.head]
+    if nodes.rank:
+        words += ["--data-parallel-start-rank", str(nodes.rank * local)]
+    return Sizes(words, chips, tensor, because)

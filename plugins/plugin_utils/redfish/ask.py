@@ -1,0 +1,128 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many BMCs asked at once for the chips of their hosts, within limits that hold whatever a BMC does.
+
+One event loop in a thread of its own: every wait in it can be cancelled, so a BMC's time is over when it is over, and
+nothing that hangs keeps the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, RedfishError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.service import (
+    LOGOUT,
+    Service,
+    base_url,
+    library,
+    tls_context,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import Wanted, survey
+
+
+@dataclass(frozen=True)
+class Bmc:
+    """The BMC of a host. ``address`` is ``host``, ``host:port`` or ``https://host:port``."""
+
+    host: str
+    address: str
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``parallel`` BMCs at once; ``timeout`` for one whole answer and ``deadline`` for all of one BMC, in seconds.
+
+    ``verify`` says whether TLS certificates are checked, against ``ca_file`` (PEM) or the system's authorities.
+    """
+
+    parallel: int = 50
+    timeout: float = 4
+    deadline: float = 8
+    verify: bool = True
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a BMC said: ``chips``, or else ``reason``, one sentence without secrets."""
+
+    host: str
+    chips: Chips | None
+    reason: str | None
+
+
+def ask_bmcs(bmcs: Sequence[Bmc], limits: Limits) -> list[Answer]:
+    """Return the answers in the order of ``bmcs``; what goes wrong with one BMC is the reason in its answer.
+
+    Raises RedfishError for what concerns all of them: a library that is not installed, a CA file that cannot be read.
+    """
+    if not bmcs:
+        return []
+    library()
+    context = tls_context(limits.verify, limits.ca_file)
+    answers: list[Answer | None] = [None] * len(bmcs)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(_ask_all(bmcs, limits, context, answers)), daemon=True, name="redfish"
+    )
+    thread.start()
+    rounds = math.ceil(len(bmcs) / max(1, limits.parallel))
+    thread.join(rounds * (limits.deadline + 2 * LOGOUT) + 10)
+    over = f"no answer within {limits.deadline:g} s"
+    return [answer or Answer(bmc.host, None, over) for bmc, answer in zip(bmcs, answers)]
+
+
+async def _ask_all(bmcs: Sequence[Bmc], limits: Limits, context: ssl.SSLContext, answers: list[Answer | None]) -> None:
+    places = asyncio.Semaphore(max(1, limits.parallel))
+
+    async def ask(number: int, bmc: Bmc) -> None:
+        async with places:
+            answers[number] = await _ask(bmc, limits, context)
+
+    await asyncio.gather(*(ask(number, bmc) for number, bmc in enumerate(bmcs)))
+
+
+async def _ask(bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Answer:
+    try:
+        url = base_url(bmc.address, bool(bmc.username or bmc.password))
+        chips = await asyncio.wait_for(_read(url, bmc, limits, context), limits.deadline)
+    except asyncio.TimeoutError:
+        return Answer(bmc.host, None, f"did not tell everything within {limits.deadline:g} s")
+    except RedfishError as exc:
+        return Answer(bmc.host, None, str(exc))
+    except Exception as exc:  # a BMC must not be able to end the others' run; the words may hold what it sent
+        return Answer(bmc.host, None, f"no Redfish: its answer cannot be read ({type(exc).__name__})")
+    return Answer(bmc.host, chips, None)
+
+
+async def _read(url: str, bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Chips:
+    """Return the chips that one BMC shows. Raises RedfishError."""
+    async with Service(url, bmc.username, bmc.password, limits.timeout, context) as service:
+        steps = survey()
+        wanted = next(steps)
+        while True:
+            documents = await _together(service, wanted)
+            try:
+                wanted = steps.send({item.path: document for item, document in zip(wanted, documents)})
+            except StopIteration as done:
+                chips: Chips = done.value
+                return chips
+
+
+async def _together(service: Service, wanted: Sequence[Wanted]) -> list[Any]:
+    """Return several documents; the first failure ends the others."""
+    tasks = [asyncio.ensure_future(service.get(item.path, item.levels)) for item in wanted]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

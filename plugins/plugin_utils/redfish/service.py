@@ -1,0 +1,344 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One Redfish service over HTTPS, through DMTF's library (redfish, its asyncio client).
+
+Chosen over sushy because it holds a limit on the whole answer (a trickling BMC cannot stretch it), can be cancelled,
+never leaves the service's origin, sends passwords over TLS only and logs nothing; sushy waits 2 s between three
+attempts, limits only the gap between two bytes, and reads bodies of any size. What the client leaves to its caller is
+here: the certificates, the size of a body, compression, redirects, name look-ups that hang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import ssl
+import threading
+import warnings
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import RedfishError
+
+NEEDED = "redfish: the Python package redfish is needed on the controller: pip install 'redfish[aiohttp]'"
+
+MAX_BODY = 2 * 1024 * 1024
+MAX_REDIRECTS = 2
+REDIRECTS = (301, 302, 307, 308)
+CONNECTIONS = 2  # to one BMC: its processor is small, and a TLS handshake costs it much
+
+# A session is given back within this time, also when the BMC's own time is over (seconds).
+LOGOUT = 2.0
+
+
+class TooLargeError(Exception):
+    """A body went over MAX_BODY."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """What is imported of the libraries, on first use only: they are optional, and slow to import."""
+
+    aiohttp: Any
+    client: Any
+    errors: Any
+    response: Any
+    resolver: Any
+
+
+@lru_cache(maxsize=1)
+def library() -> Library:
+    """Return the libraries. Raises RedfishError with what to install where they are not there."""
+    try:
+        with warnings.catch_warnings():  # the library silences urllib3's warnings for the whole process
+            import aiohttp
+            from aiohttp.abc import AbstractResolver
+
+            client: Any = import_module("redfish.aio.client")
+            errors: Any = import_module("redfish.aio.exceptions")
+    except ImportError as exc:
+        raise RedfishError(f"{NEEDED} ({exc})") from exc
+
+    class Response(aiohttp.ClientResponse):
+        """An answer whose body ends at MAX_BODY."""
+
+        async def read(self) -> bytes:
+            if self._body is None:
+                body = bytearray()
+                async for part in self.content.iter_any():
+                    body += part
+                    if len(body) > MAX_BODY:
+                        self.close()
+                        raise TooLargeError
+                self._body = bytes(body)
+            return self._body
+
+    class Resolver(AbstractResolver):
+        """Looks names up in threads that nobody waits for when the process ends."""
+
+        async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[Any]:
+            return await _look_up(host, port, family)
+
+        async def close(self) -> None:
+            """Nothing is held."""
+
+    return Library(aiohttp, client.AsyncRedfishClient, errors, Response, Resolver)
+
+
+def tls_context(verify: bool, ca_file: str | None) -> ssl.SSLContext:
+    """Return how certificates are checked. Raises RedfishError for a CA file that cannot be read."""
+    try:
+        context = ssl.create_default_context(cafile=ca_file if verify else None)
+    except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
+        why = exc.strerror if isinstance(exc, OSError) and not isinstance(exc, ssl.SSLError) else "no PEM certificate"
+        raise RedfishError(f"{ca_file}: cannot be read as certificates of an authority: {why}") from exc
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def base_url(address: str, with_password: bool) -> str:
+    """Return ``https://host[:port]`` of ``host``, ``host:port``, an IPv6 address or a URL.
+
+    Raises RedfishError for anything else, and for http:// where a password would travel; the address is not repeated
+    where it may hold one.
+    """
+    text = address.strip()
+    if text.count(":") > 1 and "://" not in text and not text.startswith("["):
+        text = f"[{text}]"
+    url = text if "://" in text else f"https://{text}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise RedfishError(f"the address {_shown(address)} is no host, host:port or URL") from None
+    host = parts.hostname or ""
+    if (
+        "@" in parts.netloc
+        or parts.path not in ("", "/")
+        or parts.query
+        or parts.fragment
+        or parts.scheme
+        not in (
+            "https",
+            "http",
+        )
+    ):
+        raise RedfishError(
+            f"the address {_shown(address)} is more than https://host:port; the account belongs into "
+            "accelerator_bmc_username and accelerator_bmc_password"
+        )
+    if not re.fullmatch(r"[A-Za-z0-9._:%-]+", host):
+        raise RedfishError(f"the address {_shown(address)} has no host name")
+    if parts.scheme == "http" and with_password:
+        raise RedfishError(f"the address {_shown(address)} would send the password unencrypted; use https")
+    name = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{name}" + (f":{port}" if port else "")
+
+
+class Service:
+    """One BMC's service; use it with ``async with``. ``timeout`` is for a whole answer, in seconds."""
+
+    def __init__(self, url: str, username: str, password: str, timeout: float, context: ssl.SSLContext) -> None:
+        self._libs = library()
+        self._url = url
+        self._account = (username, password) if username or password else None
+        self._timeout = timeout
+        self._context = context
+        self._at_once = asyncio.Semaphore(CONNECTIONS)
+        self._login: asyncio.Future[Any] | None = None
+
+    async def __aenter__(self) -> Service:
+        http = self._libs.aiohttp
+        connector = http.TCPConnector(ssl=self._context, resolver=self._libs.resolver(), limit=CONNECTIONS)
+        self._http = http.ClientSession(
+            connector=connector,
+            cookie_jar=http.DummyCookieJar(),
+            response_class=self._libs.response,
+            auto_decompress=False,
+            trust_env=False,
+        )
+        username, password = self._account or (None, None)
+        self._client = self._libs.client(
+            self._url, username=username, password=password, session=self._http, timeout=self._timeout
+        )
+        if self._account and ":" not in self._account[0]:
+            await self._client.login("basic")  # no request: the header goes along with each
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        try:
+            if self._login:
+                await asyncio.wait_for(self._log_out(self._login), LOGOUT)
+        except Exception:  # noqa: S110 - the BMC ends the session itself after a while
+            pass
+        finally:
+            await self._http.close()
+
+    async def get(self, path: str, levels: int = 0) -> Any:
+        """Return a document, None where there is none. Raises RedfishError with what went wrong."""
+        async with self._at_once:
+            answer = await self._request(f"{path}?$expand=.($levels={levels})" if levels else path)
+            if levels and answer.status not in (200, 401, 403, 404):
+                answer = await self._request(path)  # some say that they can expand, and cannot
+            if answer.status == 401 and self._account and not self._login and _wants_session(answer):
+                await self._log_in()
+                answer = await self._request(path)
+        if answer.status in (401, 403):
+            who = f"user {self._account[0]!r}" if self._account else "a question without an account"
+            raise RedfishError(f"refused {who} ({answer.status})")
+        if answer.status in (404, 410):
+            return None
+        if answer.status != 200:
+            raise RedfishError(f"answered {path} with HTTP {answer.status}")
+        return _parse(path, answer)
+
+    async def _request(self, path: str) -> Any:
+        try:
+            for _hop in range(MAX_REDIRECTS + 1):
+                answer = await self._client.get(
+                    path, headers={"Accept": "application/json", "Accept-Encoding": "identity"}
+                )
+                location = answer.getheader("Location")
+                if answer.status not in REDIRECTS or not location:
+                    return answer
+                path = location
+        except Exception as exc:
+            # Never the exception's own words: those of the HTTP library can hold headers.
+            raise RedfishError(self._reason(exc)) from None
+        raise RedfishError("redirects without end")
+
+    async def _log_in(self) -> None:
+        # Shielded: a session that is being made when the time is over has to be known to be given back.
+        self._login = asyncio.ensure_future(self._client.login("session"))
+        try:
+            await asyncio.shield(self._login)
+        except self._libs.errors.RedfishPasswordChangeRequiredError:
+            raise RedfishError(f"wants user {self._account and self._account[0]!r} to change the password") from None
+        except self._libs.errors.RedfishAuthenticationError:
+            raise RedfishError(f"refused user {self._account and self._account[0]!r} (401)") from None
+        except Exception as exc:
+            raise RedfishError(self._reason(exc)) from None
+
+    async def _log_out(self, login: asyncio.Future[Any]) -> None:
+        await asyncio.wait([login])
+        await self._client.logout()
+
+    def _reason(self, exc: BaseException) -> str:
+        """Return what went wrong, in words that cannot hold a secret."""
+        errors = self._libs.errors
+        if isinstance(exc, (errors.RedfishTimeoutError, asyncio.TimeoutError)):
+            return f"no answer within {self._timeout:g} s"
+        if isinstance(exc, TooLargeError):
+            return f"an answer is larger than {MAX_BODY // 1024 // 1024} MiB"
+        if isinstance(exc, errors.RedfishInvalidTargetError):
+            return "redirects to another service"
+        if isinstance(exc, errors.RedfishProtocolError):
+            return "no Redfish: its session service does not answer as one"
+        if isinstance(exc, errors.RedfishHTTPError):
+            return f"answered the login with HTTP {exc.response.status}"
+        causes = list(_causes(exc))
+        for cause in causes:
+            # aiohttp's own errors are ssl's too, without what ssl says in its attributes.
+            if isinstance(cause, ssl.SSLCertVerificationError) and getattr(cause, "verify_message", None):
+                return f"its TLS certificate is not trusted: {cause.verify_message.rstrip('.')}"
+            if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None):
+                return f"no TLS connection: {cause.reason.replace('_', ' ').lower()}"
+            if isinstance(cause, socket.gaierror):
+                return "its address is not known to the name service"
+        for cause in causes:
+            if isinstance(cause, OSError) and cause.errno:
+                return f"no connection: {os.strerror(cause.errno).lower()}"
+        if any(isinstance(cause, self._libs.aiohttp.ServerDisconnectedError) for cause in causes):
+            return "closed the connection without an answer"
+        return f"no Redfish: its answer is no HTTP ({type(causes[-1]).__name__})"
+
+
+async def _look_up(host: str, port: int, family: int) -> list[dict[str, Any]]:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: OSError | None) -> None:
+        if not done.done():
+            done.set_exception(error) if error else done.set_result(result)
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as exc:
+            error = exc if isinstance(exc, OSError) else socket.gaierror(socket.EAI_NONAME, "no host name")
+        try:
+            loop.call_soon_threadsafe(settle, result, error)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    threading.Thread(target=work, daemon=True, name="redfish-name").start()
+    return [
+        {"hostname": host, "host": place[0], "port": place[1], "family": kind, "proto": proto, "flags": 0}
+        for kind, _type, proto, _name, place in await done
+    ]
+
+
+def _parse(path: str, answer: Any) -> Any:
+    body = _decompressed(path, answer)
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise RedfishError(f"no Redfish: {path.split('?')[0]} is no JSON object{_kind(answer)}")
+    return document
+
+
+def _decompressed(path: str, answer: Any) -> bytes:
+    """Return the body; a service may compress although it was asked not to."""
+    body: bytes = answer.read
+    encoding = (answer.getheader("Content-Encoding") or "identity").strip().lower()
+    if encoding == "identity":
+        return body
+    try:
+        if encoding not in ("gzip", "deflate"):
+            raise zlib.error
+        unpacked = zlib.decompressobj(wbits=47 if encoding == "gzip" else 15).decompress(body, MAX_BODY + 1)
+    except zlib.error:
+        raise RedfishError(f"no Redfish: {path.split('?')[0]} is compressed in a way that nobody asked for") from None
+    if len(unpacked) > MAX_BODY:
+        raise RedfishError(f"an answer is larger than {MAX_BODY // 1024 // 1024} MiB")
+    return unpacked
+
+
+def _kind(answer: Any) -> str:
+    """Return the media type of an answer that is no JSON, where it is one that can be shown."""
+    kind = (answer.getheader("Content-Type") or "").split(";")[0].strip()
+    return f" but {kind}" if re.fullmatch(r"[a-z]+/[a-z0-9.+-]{1,40}", kind) and "json" not in kind else ""
+
+
+def _wants_session(answer: Any) -> bool:
+    """Return whether a refusal may be of basic authentication itself, not of the account."""
+    return "basic" not in (answer.getheader("WWW-Authenticate") or "").lower()
+
+
+def _causes(exc: BaseException) -> Any:
+    """Yield an exception and what it came from; aiohttp keeps the operating system's as an attribute too."""
+    seen: set[int] = set()
+    current: BaseException | None = exc
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        inner = getattr(current, "certificate_error", None) or getattr(current, "os_error", None)
+        current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
+
+
+def _shown(address: str) -> str:
+    """Return an address for a message, without what may be an account in it."""
+    return repr(address.rsplit("@", 1)[-1][:80]) if "@" in address else repr(address[:80])

@@ -1,0 +1,356 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host and its AMD chips in, what is to be done for their driver out. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, Chip, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
+    DRIVER,
+    INSTALLERS,
+    INSTALLERS_FILES,
+    NO_USERSPACE,
+    driver_packages,
+    driver_repository,
+    is_driver,
+    is_of,
+    kernel_extras,
+    on_disk,
+    own_packages,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import NEEDS, Release, system_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import Settings, steps
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+    APT,
+    DISTRO,
+    HALT,
+    INSTALL,
+    MIRROR,
+    NONE,
+    RETAIN,
+    VENDOR,
+    Command,
+    Host,
+    Package,
+    Plan,
+    Repository,
+    StackError,
+    at_least,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
+    build_missing,
+    check_secure_boot,
+    debian_archive,
+    epel,
+    is_installed,
+    rebuild_initramfs,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.userspace import UserspaceWish, userspace_of
+
+MODULE = MODULES[0]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the site wants.
+
+    ``rocm`` is None where neither the site nor the release of vLLM says which; ``is_asked`` is whether the site does.
+    ``minimum`` is the oldest driver that the release of vLLM works with, empty for any. ``mirror`` and ``epel`` stand
+    for the public addresses of the repositories, empty for these.
+    """
+
+    release: str
+    rocm: Release | None
+    is_asked: bool = False
+    minimum: str = ""
+    source: str = VENDOR
+    policy: str = RETAIN
+    mirror: str = ""
+    epel: str = ""
+    hold: bool = True
+    userspace: str = NO_USERSPACE
+    settings: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What one of the ways makes of the driver: it stays, or another one is installed."""
+
+    version: str
+    packages: tuple[Package, ...] = ()
+    repositories: tuple[Repository, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_new: bool = False
+
+
+def plan(
+    host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish, offered: Mapping[str, Sequence[str]] | None = None
+) -> Plan:
+    """Return what is to be done for the driver; a host that cannot get what it needs gets a plan that halts.
+
+    ``offered`` are the versions in the repositories by package, None before these are there.
+    """
+    try:
+        return _plan(host, chips, shown, wish, offered)
+    except StackError as exc:
+        return Plan(halt=str(exc))
+
+
+def minimum_of(chips: Sequence[Chip], wish: Wish) -> tuple[str, str]:
+    """Return the oldest driver that will do, and who needs it. Both are empty where any does.
+
+    The kernel's own driver has no version to compare; a site that wants it (source distro) has none to reach.
+    """
+    if wish.source == DISTRO:
+        return "", ""
+    needs = [
+        (NEEDS[chip.generation].module, f"{chip.generation} ({chip.model})")
+        for chip in chips
+        if chip.generation in NEEDS
+    ]
+    if wish.minimum:
+        needs.append((wish.minimum, f"release {wish.release}"))
+    return max(needs, key=lambda need: version_key(need[0]), default=("", ""))
+
+
+def _plan(
+    host: Host,
+    chips: Sequence[Chip],
+    shown: Shown,
+    wish: Wish,
+    offered: Mapping[str, Sequence[str]] | None,
+) -> Plan:
+    if not chips:
+        raise StackError("no AMD chip is on PCI; take the host out of accel_rocm, or see why its chips do not show")
+    settled = steps(host, shown, wish.settings)
+    is_due = _is_due(host, chips, shown, wish)
+    if is_due and wish.source == DISTRO:
+        change = _own(host, chips, shown, wish)
+    elif is_due:
+        change = _install(host, chips, wish, offered)
+    else:
+        change = _keep(host, wish)
+    wanted = UserspaceWish(wish.userspace, wish.rocm, wish.source, wish.policy, wish.mirror)
+    extra = userspace_of(host, shown, chips, wanted)
+    # With source none nothing comes to the host; the proof says what it lacks.
+    packages = () if wish.source == NONE else (*change.packages, *extra.packages)
+    missing = tuple(package for package in packages if not is_installed(host, package))
+    _may(wish, missing, change)
+    repositories = (
+        *(change.repositories if any(package in missing for package in change.packages) else ()),
+        *(extra.repositories if any(package in missing for package in extra.packages) else ()),
+    )
+    lacks_firmware = not change.version and bool(missing) and bool(_not_driven(chips, shown))
+    why = _new_driver(host, shown, change, lacks_firmware)
+    return Plan(
+        groups=settled.groups,
+        users=settled.users,
+        replaces=_loaded_in_words(host) if why else "",
+        unload=tuple(name for name in MODULES if name in host.modules) if why else (),
+        remove_first=(*_in_the_way(host, shown, repositories), *extra.remove_first),
+        repositories=repositories,
+        packages=missing,
+        hold=_held(host, change.packages) if wish.hold else (),
+        files=(*settled.files, *extra.files),
+        finish=(*_finish(host, change, bool(why)), *settled.finish),
+        reboot=(*why, *settled.reboot),
+        notes=(*change.notes, *extra.notes, *settled.notes, *_notes(chips)),
+    )
+
+
+def _is_due(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> bool:
+    """Return whether a driver has to be installed. Raises StackError where one has to be and must not."""
+    if wish.source in (VENDOR, MIRROR) and any(is_driver(name) for name in host.unfinished):
+        # An installation that was cut off, whatever is loaded.
+        return True
+    current = on_disk(host) or _loaded(host)
+    if current is None:
+        return _is_due_beside_own(host, chips, shown, wish)
+    if wish.source == DISTRO and wish.policy == INSTALL:
+        raise StackError(
+            f"driver {current} of AMD's is on the host and rocm_source is distro; remove {DRIVER} and reboot for the "
+            "kernel's own, or set rocm_source to vendor"
+        )
+    minimum, who = minimum_of(chips, wish)
+    asked = wish.is_asked and wish.rocm is not None and not is_of(current, wish.rocm)
+    enough = not minimum or at_least(current, minimum)
+    if enough and not (asked and wish.policy != RETAIN):
+        return False
+    if wish.policy == INSTALL and wish.source in (VENDOR, MIRROR):
+        if on_disk(host) is None:
+            raise StackError(
+                f"driver {current} did not come in the package {DRIVER}, which cannot replace it; remove it first"
+            )
+        return True
+    wanted = f"{who} needs {minimum} or newer"
+    if enough and wish.rocm is not None:
+        wanted = f"rocm_version asks for ROCm {wish.rocm.rocm} with driver {wish.rocm.driver}"
+    raise StackError(
+        f"driver {current} is on the host, {wanted}, and rocm_policy is {wish.policy} with rocm_source {wish.source}; "
+        "set rocm_policy to install and a source to replace it, or choose a release that does with it"
+    )
+
+
+def _is_due_beside_own(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> bool:
+    """Return whether a host that has no driver, or only the kernel's own, needs another one."""
+    if wish.source == DISTRO:
+        return True
+    is_driven = MODULE in host.modules and not _not_driven(chips, shown)
+    if wish.source == NONE:
+        if MODULE not in host.modules and not shown.has_module:
+            raise StackError("no amdgpu driver is on the host and rocm_source is none; install one, or set rocm_source")
+        return False
+    return not (is_driven and not minimum_of(chips, wish)[0] and wish.policy != INSTALL)
+
+
+def _install(host: Host, chips: Sequence[Chip], wish: Wish, offered: Mapping[str, Sequence[str]] | None) -> _Change:
+    release = wish.rocm
+    if release is None:
+        raise StackError(
+            f"release {wish.release!r} names no version of ROCm, and a driver is to be installed; set rocm_version"
+        )
+    _check_chips(chips, release)
+    system_of(host, release)
+    minimum, who = minimum_of(chips, wish)
+    if minimum and release.module and not at_least(release.module, minimum):
+        raise StackError(
+            f"{who} needs driver {minimum} or newer, and ROCm {release.rocm} comes with {release.module}; choose a "
+            "newer rocm_version"
+        )
+    check_secure_boot(host)
+    packages = (*kernel_extras(host), *driver_packages(host, release, offered))
+    needs_epel = host.manager != APT and "dkms" not in host.packages
+    repositories = (*((epel(host, wish.epel),) if needs_epel else ()), driver_repository(host, release, wish.mirror))
+    return _Change(f"{release.driver} (ROCm {release.rocm})", packages, repositories, is_new=True)
+
+
+def _check_chips(chips: Sequence[Chip], release: Release) -> None:
+    for chip in chips:
+        need = NEEDS.get(chip.generation)
+        if need and version_key(release.rocm) < version_key(need.rocm):
+            raise StackError(
+                f"{chip.generation} ({chip.model}) is not known to ROCm {release.rocm}, {need.rocm} is the first that "
+                f'knows it; set rocm_version to "{need.rocm}" or newer'
+            )
+
+
+def _own(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> _Change:
+    """Return what the kernel's own driver needs. Raises StackError where the kernel is too old for a chip.
+
+    The kernels of RHEL and its clones have newer drivers than their number says.
+    """
+    for chip in _not_driven(chips, shown):
+        need = NEEDS.get(chip.generation)
+        if need and host.manager == APT and version_key(host.next_kernel) < version_key(need.kernel):
+            raise StackError(
+                f"{chip.generation} ({chip.model}) is not known to the driver of kernel {host.next_kernel}, "
+                f"{need.kernel} is the first that knows it; set rocm_source to vendor, or boot a newer kernel"
+            )
+    repositories: tuple[Repository, ...] = ()
+    if host.distribution == "debian":
+        archive = debian_archive(host, wish.mirror, "debian-non-free-firmware", ("non-free-firmware",))
+        repositories = (archive,)
+    return _Change("", tuple(own_packages(host)), repositories, notes=_own_note(wish))
+
+
+def _keep(host: Host, wish: Wish) -> _Change:
+    """Return what a driver that stays still needs: headers for its module."""
+    version = on_disk(host) or _loaded(host)
+    if version is None:
+        return _Change("", notes=_own_note(wish))
+    packages = kernel_extras(host) if DRIVER in host.packages else []
+    asked = wish.is_asked and wish.rocm is not None and not is_of(version, wish.rocm)
+    notes: tuple[str, ...] = ()
+    if asked and wish.rocm is not None:
+        notes = (
+            f"driver {version} is retained, rocm_version asks for {wish.rocm.rocm} with driver {wish.rocm.driver}",
+        )
+    return _Change(version, tuple(packages), notes=notes)
+
+
+def _own_note(wish: Wish) -> tuple[str, ...]:
+    if not wish.minimum:
+        return ("the kernel's own amdgpu is used, which has no version",)
+    return (
+        f"the kernel's own amdgpu is used, which has no version: that it does for release {wish.release}, which needs "
+        f"{wish.minimum} of AMD's, is not proven",
+    )
+
+
+def _may(wish: Wish, missing: Sequence[Package], change: _Change) -> None:
+    """Raise StackError where something is to be done that policy or source forbid."""
+    if wish.policy == HALT and missing:
+        what = "a driver is to be installed" if change.is_new else "the host needs more"
+        names = ", ".join(package.name for package in missing)
+        raise StackError(f"rocm_policy is halt, and {what}: install {names}")
+
+
+def _in_the_way(host: Host, shown: Shown, repositories: Sequence[Repository]) -> tuple[str, ...]:
+    """Return packages that name the same repositories with files of their own. Raises StackError for other such files.
+
+    apt refuses a repository that two files name with different keys.
+    """
+    ours = [repository.url.rstrip("/") for repository in repositories] if host.manager == APT else []
+    if not repositories:
+        return ()
+    remove = tuple(name for name in INSTALLERS if name in host.packages)
+    for path, text in sorted(shown.sources.items()):
+        twice = next((url for url in ours if url in text), None)
+        if twice and not (remove and path.rpartition("/")[2].startswith(INSTALLERS_FILES)):
+            raise StackError(
+                f"{path} names {twice} with a key of its own, and apt refuses a repository that two files name with "
+                "different keys; delete that file, the role writes another"
+            )
+    return remove
+
+
+def _held(host: Host, packages: Sequence[Package]) -> tuple[str, ...]:
+    names = {*host.packages, *(package.name for package in packages)}
+    return tuple(sorted(name for name in names if is_driver(name)))
+
+
+def _loaded(host: Host) -> str | None:
+    return host.modules[MODULE].version if MODULE in host.modules else None
+
+
+def _loaded_in_words(host: Host) -> str:
+    return _loaded(host) or f"of kernel {host.kernel}"
+
+
+def _not_driven(chips: Sequence[Chip], shown: Shown) -> list[Chip]:
+    return [chip for chip in chips if chip.address not in shown.driven]
+
+
+def _new_driver(host: Host, shown: Shown, change: _Change, lacks_firmware: bool) -> tuple[str, ...]:
+    """Return why the driver that is loaded has to make room for another, nothing where it has not."""
+    if MODULE not in host.modules:
+        return ()
+    if change.is_new:
+        return (f"the loaded driver is {_loaded_in_words(host)}, {change.version} takes its place",)
+    if lacks_firmware:
+        return ("the loaded driver has come up without the firmware that its chips need",)
+    # What is loaded where AMD's module was not built for this kernel is the kernel's own.
+    if shown.is_stale or (DRIVER in host.packages and not _loaded(host)):
+        return (f"the loaded driver is {_loaded_in_words(host)}, the installed one is {change.version or 'another'}",)
+    return ()
+
+
+def _finish(host: Host, change: _Change, waits: bool) -> tuple[Command, ...]:
+    commands = []
+    if not change.is_new and DRIVER in host.packages:
+        commands += build_missing(host, MODULE, DRIVER)
+    if change.is_new:
+        commands.append(rebuild_initramfs(host, "the kernel's own driver must not come from the initial file system"))
+    if not waits and MODULE not in host.modules:
+        commands.append(Command(("modprobe", MODULE), "nothing is in its way, so no reboot is needed"))
+    return tuple(commands)
+
+
+def _notes(chips: Sequence[Chip]) -> tuple[str, ...]:
+    reasons = {chip.model: chip.unsupported for chip in chips if chip.unsupported}
+    return tuple(f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items()))

@@ -1,0 +1,158 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a rollout would change on a host, from what was seen there. No I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SHOWN, shown
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
+
+GOOD, PREVIOUS = "good", "previous"
+
+Plans = Mapping[str, Mapping[str, Any]]
+Slots = Mapping[str, Mapping[str, Any]]
+
+
+def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+    """Return what applying ``plans`` changes: by instance ``before``, ``after``, ``args``, ``env`` and ``files``.
+
+    ``files`` names what would be written, by instance; an instance that it does not name changes where it is stale.
+    """
+    found = {}
+    for name, plan in plans.items():
+        slot = slots.get(name) or {}
+        if not files.get(name) and not slot.get("stale"):
+            continue
+        before = (slot.get(GOOD) or {}).get("plan")
+        found[name] = _change(before, shown(plan), files.get(name) or [])
+    return found
+
+
+def spanning(plans: Plans) -> list[str]:
+    """Return the instances that span several hosts: to stop one of their hosts is to stop all of the instance."""
+    return [name for name, plan in plans.items() if plan.get("strategy") in MULTI_NODE]
+
+
+def returns_of(slots: Slots, in_turn: bool = False) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return what going back changes, as changes_of does, and why instances cannot.
+
+    What is installed and was never found good goes back to what was good last; what is good, to what was before it.
+    ``in_turn``: a rollout was interrupted in the middle of this host; what is good there had not been changed yet.
+    """
+    found, problems = {}, []
+    for name, slot in slots.items():
+        good, installed = slot.get(GOOD), slot.get("digest")
+        passed = good is not None and installed == good["digest"]
+        target = slot.get(PREVIOUS) if passed and not in_turn else good
+        if not target:
+            problems.append(f"{name}: nothing to go back to: no earlier state of it was kept on this host")
+        elif target["digest"] != installed or (in_turn and not _is_up(slot)):
+            found[name] = _return(slot, target)
+    return found, problems
+
+
+def undone_of(
+    slots: Slots, undone: Mapping[str, Mapping[str, str]], in_turn: bool = False, half_back: bool = False
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return what undoing a rollout changes, as returns_of does.
+
+    ``undone`` has by instance the state ``before`` the rollout and the one ``after`` it, empty where the turn did not
+    come to its end. What is back already is left alone, and what was changed since is a problem, but for
+    a host on which a rollback was interrupted (``half_back``).
+    """
+    found, problems = {}, []
+    for name, states in undone.items():
+        slot = slots.get(name) or {}
+        installed, kept = slot.get("digest"), {entry["digest"]: entry for entry in slot.get("slots") or []}
+        before, after = states["before"], states["after"]
+        if installed == before and (_is_up(slot) or not in_turn):
+            continue
+        if before not in kept:
+            problems.append(f"{name}: nothing to go back to: the state before that rollout is not kept on this host")
+        elif after and installed not in (before, after) and not half_back:
+            problems.append(
+                f"{name}: it was changed since that rollout; to go back one state, name the host with rollout_hosts "
+                "and leave rollout_undo out"
+            )
+        else:
+            found[name] = _return(slot, kept[before])
+    return found, problems
+
+
+def measurable(slots: Slots, in_turn: bool) -> tuple[list[str], list[str]]:
+    """Return the instances whose speed is that of a good state, and those that run and were never kept.
+
+    What an interrupted turn has left running has not shown that it is good: it is neither.
+    """
+    up = {name: slot for name, slot in slots.items() if _is_up(slot)}
+    unkept = [] if in_turn else [name for name, slot in up.items() if not slot.get(GOOD)]
+    good = [name for name, slot in up.items() if (slot.get(GOOD) or {}).get("digest", "") == slot.get("digest")]
+    return [name for name in up if name in good or name in unkept], unkept
+
+
+def states_before(slots: Slots) -> dict[str, str]:
+    """Return by instance the state that an undo goes back to."""
+    found = {name: (slot.get(GOOD) or slot).get("digest") for name, slot in slots.items()}
+    return {name: digest for name, digest in found.items() if digest}
+
+
+def listed(slots: Slots, instances: Mapping[str, Any]) -> Slots:
+    """Return the instances of a host that its inventory names, replicas too; all where it names none."""
+    return {
+        name: slot
+        for name, slot in slots.items()
+        if not instances or name in instances or re.sub(r"-[0-9]+$", "", name) in instances
+    }
+
+
+def _is_up(slot: Mapping[str, Any]) -> bool:
+    return bool(slot.get("up")) and not slot.get("stale")
+
+
+def _return(slot: Mapping[str, Any], target: Mapping[str, Any]) -> dict[str, Any]:
+    change = _change((slot.get(GOOD) or {}).get("plan"), target.get("plan") or {}, [])
+    return {**change, "to": target["digest"]}
+
+
+def _change(before: Mapping[str, Any] | None, after: Mapping[str, Any], files: Sequence[str]) -> dict[str, Any]:
+    return {
+        "before": {key: before.get(key) for key in SHOWN} if before else None,
+        "after": {key: after.get(key) for key in SHOWN},
+        "args": _differences((before or {}).get("args"), after.get("args")) if before else {},
+        "env": _differences((before or {}).get("env"), after.get("env")) if before else {},
+        "files": sorted(files),
+    }
+
+
+def _differences(before: Any, after: Any) -> dict[str, list[Any]]:
+    """Return the keys that differ, each with its old and its new value."""
+    old, new = before or {}, after or {}
+    return {key: [old.get(key), new.get(key)] for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
+
+
+def in_words(changes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what changes in one line; the same text for the same change, so that equal hosts are told together."""
+    return "; ".join(f"{name}: {_words(change)}" for name, change in changes.items())
+
+
+def _words(change: Mapping[str, Any]) -> str:
+    before, after = change.get("before"), change["after"]
+    if before is None:
+        return f"{after.get('model')} by release {after.get('release')}" + (
+            " (what ran before is not known)" if change.get("files") else ""
+        )
+    pairs = [(key, before.get(key), after.get(key)) for key in SHOWN if before.get(key) != after.get(key)]
+    texts = [f"{key} {_short(old)} -> {_short(new)}" for key, old, new in pairs]
+    for kind in ("args", "env"):
+        texts += [f"{key} {_short(old)} -> {_short(new)}" for key, (old, new) in (change.get(kind) or {}).items()]
+    # The same plan in other files: the user, a limit of the unit, a secret.
+    return ", ".join(texts) or f"{', '.join(change.get('files') or []) or 'started anew'}"
+
+
+def _short(value: Any) -> str:
+    text = "(none)" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

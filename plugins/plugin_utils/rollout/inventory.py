@@ -1,0 +1,268 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a rollout takes from the inventory, from what was seen of the hosts and from earlier journals."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Collection, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import INFERENCE, backends_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import clusters_of, gateways_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
+    JOURNAL,
+    State,
+    may_run,
+    read,
+    state_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import (
+    Concerned,
+    Pace,
+    RolloutError,
+    Serving,
+    Wave,
+)
+
+Seen = Mapping[str, Mapping[str, Any]]
+# Options that every host of a rollout has to have alike; those of the others that are in one cluster.
+WHOLE = ("state_dir", "order")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A rollout of this controller: whether it was ended, whether it runs at this moment, its hosts, and the host that
+    keeps the lock of each of its clusters."""
+
+    id: str
+    ended: bool
+    running: bool
+    hosts: frozenset[str]
+    locks: Mapping[str, str] = field(default_factory=dict)
+
+
+def concerned_of(hosts: Sequence[str], seen: Seen) -> list[Concerned]:
+    """Return the hosts that change or that an interrupted rollout has left in the middle, in the inventory's order."""
+    return [
+        Concerned(host, seen[host]["cluster"], seen[host]["interrupted"])
+        for host in hosts
+        if host in seen and seen[host]["concerned"]
+    ]
+
+
+def by_cluster(seen: Seen) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """Return what was seen of the hosts of each cluster."""
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for host, entry in seen.items():
+        found.setdefault(entry["cluster"], {})[host] = entry
+    return found
+
+
+def serving_of(clusters: Collection[str], kind: str, groups: Any, hostvars: Any, loader: Any) -> list[Serving]:
+    """Return all hosts of these clusters with their services.
+
+    Raises FleetError for hosts that cannot be planned; a rollback takes the names of their instances then, since what
+    the inventory says may be the very thing that it is to undo.
+    """
+    hosts = clusters_of(groups.get(INFERENCE, []), hostvars)
+    wanted = [host for host, cluster in hosts.items() if cluster in clusters]
+    try:
+        backends = backends_of(wanted, hostvars, loader)
+    except FleetError:
+        if kind != "rollback":
+            raise
+        return [Serving(host, hosts[host], list(hostvars[host].get("vllm_instances") or {})) for host in wanted]
+    return [
+        Serving(backend.host, hosts[backend.host], [plan["replica_of"] for plan in backend.plans.values()])
+        for backend in backends
+    ]
+
+
+def pace_of(seen: Seen) -> Pace:
+    """Return how a cluster is gone through, by the options of its hosts."""
+    return Pace(
+        canaries=shared_option("canaries", seen),
+        waves=shared_option("waves", seen),
+        least=shared_option("least", seen),
+    )
+
+
+def shared_option(name: str, seen: Seen) -> Any:
+    """Return an option that all of these hosts, those of the rollout or of a cluster, have to agree on.
+
+    Raises RolloutError with two that do not.
+    """
+    first, value = next((host, entry["options"][name]) for host, entry in seen.items())
+    for host, entry in seen.items():
+        other = entry["options"][name]
+        if value != other:
+            raise RolloutError(
+                f"rollout_{name} is {value!r} for {first} and {other!r} for {host}: set it alike for all hosts of "
+                f"{'the rollout' if name in WHOLE else 'a cluster'}"
+            )
+    return value
+
+
+def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, hostvars: Any) -> dict[str, dict[str, Any]]:
+    """Return what the turn of each host needs to know."""
+    gateways = gateways_of([host for wave in waves for host in wave.all_hosts()], groups, hostvars)
+    return {
+        host: {
+            "cluster": cluster,
+            "wave": number,
+            "gateways": gateways[host],
+            "instances": seen[host]["instances"],
+            "servers": [f"{host}--{name}" for name in seen[host]["servers"]],
+            "changes": sorted(seen[host]["changes"]),
+            "words": seen[host]["words"] or f"go on after {seen[host]['interrupted']}",
+        }
+        for number, wave in enumerate(waves)
+        for cluster, hosts in wave.hosts.items()
+        for host in hosts
+    }
+
+
+def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, hostvars: Any) -> dict[str, str]:
+    """Return the host that keeps the lock of each cluster: its first gateway, else its first host that serves.
+
+    It is the same one for whoever works with the same inventory, whichever of its hosts take part.
+    """
+    wanted = {turn["cluster"] for turn in turns.values()}
+    hosts: dict[str, list[str]] = {cluster: [] for cluster in wanted}
+    for host, cluster in clusters_of(groups.get(INFERENCE, []), hostvars).items():
+        if cluster in wanted:
+            hosts[cluster].append(host)
+    gateways = gateways_of([host for names in hosts.values() for host in names], groups, hostvars)
+    found = {}
+    for cluster, names in hosts.items():
+        before = {gateway for host in names for gateway in gateways[host]}
+        found[cluster] = min(before or names or [host for host, turn in turns.items() if turn["cluster"] == cluster])
+    return found
+
+
+def said_of(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]], kind: str) -> list[str]:
+    """Return what is about to happen, a line for each wave and each different change."""
+    words: dict[str, list[str]] = {}
+    for host, turn in turns.items():
+        words.setdefault(turn["words"], []).append(host)
+    what = "goes back" if kind == "rollback" else "changes"
+    lines = [f"{what} on {hosts_in_words(hosts)}: {text}" for text, hosts in words.items()]
+    without = [host for host, turn in turns.items() if not turn["gateways"]]
+    if without:
+        lines.append(
+            f"behind no gateway, so that only requests that run already are waited for: {hosts_in_words(without)}"
+        )
+    for number, wave in enumerate(waves):
+        name = f"wave {number + 1} of {len(waves)}{' (canary)' if wave.canary else ''}"
+        lines.append(f"{name}: {hosts_in_words(wave.all_hosts())}")
+    return lines
+
+
+def events_of(
+    name: str, waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]], seen: Seen, who: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the events that a journal begins with."""
+    words: dict[str, list[str]] = {}
+    for host, turn in turns.items():
+        words.setdefault(turn["words"], []).append(host)
+    begun = {
+        "event": "begun",
+        "id": name,
+        "clusters": list(dict.fromkeys(turn["cluster"] for turn in turns.values())),
+        "summary": " | ".join(f"{text} ({len(hosts)} hosts)" for text, hosts in words.items()),
+        "waves": [wave.all_hosts() for wave in waves],
+        "options": next(iter(seen.values()))["options"],
+        **who,
+    }
+    hosts = [
+        {
+            "event": "host",
+            "host": host,
+            "cluster": turn["cluster"],
+            "wave": turn["wave"],
+            "changes": seen[host]["changes"],
+            "states": {name: digest for name, digest in seen[host]["states"].items() if name in seen[host]["changes"]},
+            "others": turn["words"] if not seen[host]["changes"] else "",
+        }
+        for host, turn in turns.items()
+    ]
+    return [begun, *hosts]
+
+
+def known_rollouts(directory: str) -> list[Known]:
+    """Return the rollouts that have a journal in ``directory``, oldest first; one that cannot be read is none."""
+    found = []
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+        path = os.path.join(directory, name, JOURNAL)
+        try:
+            state = state_of(read(path))
+        except OSError:
+            continue
+        if state.begun:
+            ended = bool(state.result)
+            running = not ended and may_run(state.begun)
+            locks = state.begun.get("locks") or {}
+            found.append(Known(name, ended, running, frozenset(state.clusters), locks))
+    return found
+
+
+def undone_by(rollout: str, directory: str) -> dict[str, dict[str, dict[str, str]]]:
+    """Return what a rollout has changed: by host and instance the states ``before`` and ``after`` it.
+
+    What it went on from, after an interruption, is a part of it. ``last`` stands for the newest that has changed a host
+    and was no rollback. Raises RolloutError where there is no such journal on this controller.
+    """
+    states = _states(directory)
+    changes = [name for name, state in states.items() if state.changed() and state.begun.get("kind") != "rollback"]
+    name = changes[-1] if rollout == "last" and changes else rollout
+    if name not in states:
+        said = nearest(rollout, list(states)) if states else "there is none"
+        raise RolloutError(f"rollout_undo: no rollout {rollout!r} in {directory} on this controller; {said}")
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for part in reversed(_chain(name, states)):
+        for host in part.changed():
+            entries = found.setdefault(host, {})
+            for instance, digest in part.before.get(host, {}).items():
+                entry = entries.setdefault(instance, {"before": digest, "after": ""})
+                entry["after"] = part.after.get(host, {}).get(instance, "")
+    return found
+
+
+def returned_by(directory: str) -> list[str]:
+    """Return the hosts that are back already, where the newest journal is of a rollback that did not end well."""
+    state = next(reversed(list(_states(directory).values())), None)
+    if state is None or state.begun.get("kind") != "rollback" or state.result == "done":
+        return []
+    return [host for host, step in state.steps.items() if step == "done"]
+
+
+def _chain(name: str, states: Mapping[str, State]) -> list[State]:
+    """Return a rollout and those of its kind that it went on from, newest first."""
+    names, found = [name], []
+    while names:
+        state = states[names.pop(0)]
+        found.append(state)
+        names += [
+            earlier
+            for earlier in state.begun.get("resumes") or []
+            if earlier in states and states[earlier].begun.get("kind") == state.begun.get("kind")
+        ]
+    return found
+
+
+def _states(directory: str) -> dict[str, State]:
+    """Return the rollouts that have begun a turn, by their names, oldest first."""
+    found = {}
+    for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
+        try:
+            state = state_of(read(os.path.join(directory, name, JOURNAL)))
+        except OSError:
+            continue
+        if state.steps:
+            found[name] = state
+    return found

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a rollout's report on the controller."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import JOURNAL, read
+
+PARTS = Path(__file__).resolve().parent / "rollout_page"
+# It tells of errors of hosts in full; who is to see it is for the one who ran the rollout to say.
+MODE = 0o600
+
+
+class ReportFileError(ValueError):
+    """A file of the report cannot be read or written; the message is the whole sentence."""
+
+
+def page_parts() -> dict[str, str]:
+    """Return the texts that the page is put together from: html, css and js."""
+    return {name: (PARTS / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+
+
+def read_journal(path: str) -> list[dict[str, Any]]:
+    """Return the events of a journal, or of the one in a rollout's directory. Raises ReportFileError."""
+    file = os.path.join(path, JOURNAL) if os.path.isdir(path) else path
+    try:
+        return read(file)
+    except FileNotFoundError as exc:
+        raise ReportFileError(
+            f"journal: {file} is not there; expected the {JOURNAL} of a rollout, in its directory below "
+            "rollout_state_dir"
+        ) from exc
+    except OSError as exc:
+        raise ReportFileError(f"journal: {file} cannot be read: {exc.strerror}") from exc
+
+
+def written(option: str, path: str, text: str, check_mode: bool) -> bool:
+    """Put text in place at once, whole or not at all, where it is not there already; return whether it was not.
+
+    The mode of a file that is there is kept. Raises ReportFileError.
+    """
+    target = os.path.realpath(os.path.expanduser(path))
+    try:
+        mode = os.stat(target).st_mode
+        if not stat.S_ISREG(mode):
+            raise ReportFileError(f"{option}: {path} is in the way: expected a file, or nothing yet")
+        with open(target, encoding="utf-8", errors="replace", newline="") as file:
+            if file.read() == text:
+                return False
+    except FileNotFoundError:
+        mode = MODE
+    except OSError as exc:
+        raise ReportFileError(f"{option}: {path} cannot be read: {exc.strerror}") from exc
+    if not os.path.isdir(os.path.dirname(target)):
+        raise ReportFileError(f"{option}: {os.path.dirname(target)} is no directory; make it first")
+    if not check_mode:
+        _replace(option, target, text, mode)
+    return True
+
+
+def _replace(option: str, target: str, text: str, mode: int) -> None:
+    beside = ""
+    try:
+        number, beside = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:80]}.", dir=os.path.dirname(target))
+        with open(number, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(number, stat.S_IMODE(mode))
+            file.write(text)
+            file.flush()
+            os.fsync(number)
+        os.replace(beside, target)
+    except OSError as exc:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise ReportFileError(f"{option}: {target} cannot be written: {exc.strerror}") from exc

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hosts a rollout takes, and in which waves. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+
+CLUSTERS, TOGETHER = "clusters", "together"
+_SHARE = re.compile(r"(?P<share>\d{1,3})\s*%", re.ASCII)
+
+
+class RolloutError(ValueError):
+    """The rollout cannot be done as asked; the message has a line for each problem."""
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A host of a cluster with the service of each of its instances, concerned or not."""
+
+    host: str
+    cluster: str
+    services: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Concerned:
+    """A host that is to change. ``interrupted``: the rollout that was in the middle of it, empty otherwise."""
+
+    host: str
+    cluster: str
+    interrupted: str = ""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a cluster is gone through: the size of its first wave, sizes of the others as numbers or shares such as
+    ``25%`` of its concerned hosts (the last one repeats), and the servers of each service that stay in service."""
+
+    canaries: int = 1
+    waves: Sequence[Any] = ("25%",)
+    least: int = 1
+
+
+@dataclass
+class Wave:
+    """Hosts that are changed at the same time, by cluster; ``canary`` where any failure of theirs stops the rollout."""
+
+    canary: bool
+    hosts: dict[str, list[str]] = field(default_factory=dict)
+
+    def all_hosts(self) -> list[str]:
+        """Return the hosts of all clusters."""
+        return [host for hosts in self.hosts.values() for host in hosts]
+
+
+def waves_of(
+    concerned: Sequence[Concerned], serving: Sequence[Serving], paces: Mapping[str, Pace], order: str = CLUSTERS
+) -> list[Wave]:
+    """Return the waves of a rollout over ``concerned``, in their order. Raises RolloutError with all problems.
+
+    ``serving`` are all hosts of the clusters; ``paces`` has an entry for each cluster that has a concerned host. Hosts
+    in which an earlier rollout was interrupted come first, since they are out of service already.
+    """
+    problems: list[str] = []
+    queues = []
+    everyone: dict[str, list[Serving]] = {}
+    for entry in serving:
+        everyone.setdefault(entry.cluster, []).append(entry)
+    changing: dict[str, list[Concerned]] = {}
+    for host in concerned:
+        changing.setdefault(host.cluster, []).append(host)
+    for cluster, hosts in changing.items():
+        peers = everyone.get(cluster, [])
+        found = _pace_problems(cluster, paces[cluster], peers)
+        if not found:
+            waves = _cluster_waves(hosts, paces[cluster])
+            found = _gaps(cluster, waves, peers, paces[cluster].least)
+            queues.append(waves)
+        problems += dict.fromkeys(found)
+    if problems:
+        raise RolloutError("\n".join(problems))
+    return _together(queues) if order == TOGETHER else [wave for waves in queues for wave in waves]
+
+
+def _cluster_waves(hosts: Sequence[Concerned], pace: Pace) -> list[Wave]:
+    """Return the waves of one cluster: what was interrupted, canaries, and the others by ``pace.waves``."""
+    cluster = hosts[0].cluster
+    begun = [host.host for host in hosts if host.interrupted]
+    others = [host.host for host in hosts if not host.interrupted]
+    waves = [Wave(True, {cluster: [name]}) for name in begun]
+    sizes = [size_of(entry, len(hosts)) for entry in pace.waves] or [1]
+    if pace.canaries and others:
+        waves.append(Wave(True, {cluster: others[: pace.canaries]}))
+        others = others[pace.canaries :]
+    number = 0
+    while others:
+        size = sizes[min(number, len(sizes) - 1)]
+        waves.append(Wave(False, {cluster: others[:size]}))
+        others, number = others[size:], number + 1
+    return waves
+
+
+def size_of(entry: Any, hosts: int) -> int:
+    """Return a wave's number of hosts from a number or a share of ``hosts``; a share is at least one host.
+
+    Raises RolloutError for what is neither.
+    """
+    match = _SHARE.fullmatch(str(entry).strip())
+    if match and 0 < int(match["share"]) <= 100:
+        return max(1, hosts * int(match["share"]) // 100)
+    text = str(entry).strip()
+    if not isinstance(entry, bool) and text.isascii() and text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise RolloutError(f"found {entry!r}, expected a number of hosts above 0, or a share such as 25%")
+
+
+def _pace_problems(cluster: str, pace: Pace, peers: Sequence[Serving]) -> list[str]:
+    where, problems = _named(cluster), []
+    for number, entry in enumerate(pace.waves):
+        try:
+            size = size_of(entry, len(peers))
+        except RolloutError as exc:
+            problems.append(f"{where}: rollout_waves[{number}]: {exc}")
+            continue
+        if size > len(peers):
+            problems.append(f"{where}: rollout_waves[{number}] is {size}, and the cluster has {len(peers)} hosts")
+    if pace.canaries > len(peers):
+        problems.append(f"{where}: rollout_canaries is {pace.canaries}, and the cluster has {len(peers)} hosts")
+    if pace.canaries < 0:
+        problems.append(f"{where}: rollout_canaries is {pace.canaries}, expected 0 or more")
+    if pace.least < 0:
+        problems.append(f"{where}: rollout_least is {pace.least}, expected 0 or more")
+    return problems
+
+
+def _gaps(cluster: str, waves: Sequence[Wave], peers: Sequence[Serving], least: int) -> list[str]:
+    """Return what is said of services that a wave would leave with too few servers."""
+    servers = Counter(service for peer in peers for service in peer.services)
+    services = {peer.host: peer.services for peer in peers}
+    problems = []
+    for hosts in (wave.hosts[cluster] for wave in waves):
+        out = Counter(service for host in hosts for service in services.get(host, ()))
+        for service, gone in out.items():
+            left = servers[service] - gone
+            if left < least:
+                problems.append(
+                    f"{_named(cluster)}: a wave of {hosts_in_words(hosts)} leaves {left or 'none'} of "
+                    f"{servers[service]} servers for the service {service}, and rollout_least is {least}; make "
+                    "rollout_canaries or rollout_waves smaller, add servers, or set rollout_least: 0 where it may be "
+                    "out of service meanwhile"
+                )
+    return problems
+
+
+def _together(queues: Sequence[Sequence[Wave]]) -> list[Wave]:
+    """Return the waves of several clusters side by side: the first of each, the second of each, and so on."""
+    waves = []
+    for number in range(max((len(queue) for queue in queues), default=0)):
+        abreast = [queue[number] for queue in queues if number < len(queue)]
+        merged = Wave(any(wave.canary for wave in abreast))
+        for wave in abreast:
+            merged.hosts.update(wave.hosts)
+        waves.append(merged)
+    return waves
+
+
+def _named(cluster: str) -> str:
+    return f"cluster {cluster}" if cluster else "the hosts without a cluster"
+
+
+def verdict(
+    waves: Sequence[Mapping[str, Any]], number: int, failed: Mapping[str, str], limits: Mapping[str, int]
+) -> str:
+    """Return why the rollout stops after a wave, empty where it goes on.
+
+    ``waves`` are as ``{"canary": bool, "hosts": {cluster: [host]}}``, ``failed`` maps every host that has failed so
+    far to its cluster, ``limits`` each cluster to the failures that it may have after its canaries.
+    """
+    here = [host for hosts in waves[number]["hosts"].values() for host in hosts if host in failed]
+    if not here:
+        return ""
+    if waves[number]["canary"]:
+        return f"{hosts_in_words(here)} went first and failed"
+    canaries = {host for wave in waves if wave["canary"] for hosts in wave["hosts"].values() for host in hosts}
+    for cluster in dict.fromkeys(failed[host] for host in here):
+        lost = [host for host, of in failed.items() if of == cluster and host not in canaries]
+        if len(lost) > limits[cluster]:
+            return f"{_named(cluster)}: {hosts_in_words(lost)} failed, and rollout_max_failures is {limits[cluster]}"
+    return ""

@@ -1,0 +1,245 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action that plans a vendor's stack: it reads the host and decides on the controller, where the catalogue is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    AcceleratorError,
+    Catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+    POLICIES,
+    RETAIN,
+    SOURCES,
+    VENDOR,
+    Host,
+    Package,
+    Plan,
+    StackError,
+    boot_mark,
+    no_reboot,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder, foreign, to_stop
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+
+PATHS = {"type": "list", "elements": "path", "default": []}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "detected": {"type": "dict", "required": True},
+    "release": {"type": "str", "required": True},
+    "release_path": PATHS,
+    "catalog_path": PATHS,
+    "version": {"type": "str", "default": ""},
+    "source": {"type": "str", "choices": list(SOURCES), "default": VENDOR},
+    "policy": {"type": "str", "choices": list(POLICIES), "default": RETAIN},
+    "mirror": {"type": "str", "default": ""},
+    "hold": {"type": "bool", "default": True},
+    "reboot_allowed": {"type": "bool", "default": False},
+    "resolve": {"type": "bool", "default": False},
+    "keep": {"type": "bool", "default": False},
+    "root": {"type": "path", "default": "/"},
+    "sysfs_root": {"type": "path", "default": "/sys"},
+    "proc_root": {"type": "path", "default": "/proc"},
+}
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class Look:
+    """All that a stack decides by: what the site wants, what its state module returned, chips and their catalogue."""
+
+    wish: Any
+    state: Mapping[str, Any]
+    detected: Mapping[str, Any]
+    catalogue: Catalogue
+
+    @property
+    def host(self) -> Host:
+        """What is known of the host."""
+        return Host.from_dict(self.state["host"])
+
+
+class StackAction(ActionBase):
+    """A stack's own action names it and decides; what is read, refused and returned is the same for all."""
+
+    TRANSFERS_FILES = False
+
+    stack = ""
+    # Options beside ARGUMENTS, and those of the stack's state module that are passed on to it.
+    arguments: Mapping[str, Mapping[str, Any]] = {}
+    state_options: Sequence[str] = ()
+    # Files of plans, whose contents on the host say whether they have to be written.
+    paths: Sequence[str] = ()
+
+    def wish(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Any:
+        """Return what the site wants; ``release`` is what its release says of this stack. Raises PlanError."""
+        raise NotImplementedError
+
+    def decide(self, look: Look, offered: Mapping[str, Sequence[str]] | None) -> Plan:
+        """Return the plan; ``offered`` are the versions in the repositories of chosen()'s packages, if known."""
+        raise NotImplementedError
+
+    def chosen(self, plan: Plan) -> list[str]:
+        """Return the packages of a plan whose versions in the repositories decide on its versions."""
+        raise NotImplementedError
+
+    def more(self, look: Look) -> dict[str, Any]:
+        """Return further results for the role's tasks."""
+        raise NotImplementedError
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _validated, options = self.validate_argument_spec(argument_spec={**ARGUMENTS, **self.arguments})
+        name = (task_vars or {}).get("inventory_hostname", "")
+        try:
+            return {**result, "changed": False, **self._planned(options, task_vars)}
+        except (AcceleratorError, PlanError, StackError) as exc:
+            raise AnsibleActionFail(f"{name}: {exc}") from exc
+
+    def _planned(self, options: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        release = load_release(options["release"], options["release_path"])["stacks"].get(self.stack, {})
+        if options["keep"]:
+            options, release = {**options, "version": "", "policy": RETAIN}, {**release, "minimum_driver": "0"}
+        wish, catalogue = self.wish(options, release), load_catalogue(options["catalog_path"])
+        state = self._state(options, [], task_vars)
+        if state.get("failed"):
+            return state
+        look = Look(wish, state, options["detected"], catalogue)
+        found = self.decide(look, None)
+        chosen = self.chosen(found)
+        if options["resolve"] and chosen:
+            found = self.decide(look, self._state(options, chosen, task_vars)["offered"])
+        if found.halt:
+            raise StackError(found.halt)
+        stopping = _stopping(found, state)
+        refused = _refused(self.stack, found, state, options)
+        if found.replaces and refused and not found.unload:
+            # Tools that are newer than the module would let no program start until then.
+            raise StackError(f"driver {found.replaces} is not replaced, as no reboot may follow: {refused}")
+        return {
+            "no_reboot": refused,
+            **_result(self.stack, found, look, stopping),
+            **self.more(look),
+        }
+
+    def _state(
+        self, options: Mapping[str, Any], offered_of: list[str], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Return what the host shows."""
+        arguments = {
+            **{key: options[key] for key in ("root", "sysfs_root", "proc_root", "hold", *self.state_options)},
+            "contents_of": [_mark(self.stack), *self.paths],
+            "offered_of": offered_of,
+        }
+        state: dict[str, Any] = self._execute_module(
+            module_name=f"baremetal.inference.{self.stack}_state", module_args=arguments, task_vars=task_vars
+        )
+        return state
+
+
+def _mark(stack: str) -> str:
+    """Return the path of the file that keeps a host from being rebooted twice for the same reason."""
+    return f"/var/lib/baremetal-{stack}/rebooted"
+
+
+def _stopping(found: Plan, state: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the units to stop before the driver is replaced. Raises StackError where others use the chips."""
+    if not found.replaces:
+        return ()
+    stopping = to_stop(state["active"])
+    others = foreign([Holder(**holder) for holder in state["holders"]], stopping)
+    if others:
+        raise StackError(
+            f"driver {found.replaces} is to be replaced, and {others[0]}"
+            + (f", as have {len(others) - 1} more" if others[1:] else "")
+            + "; end what is not an instance of vLLM, then run again"
+        )
+    return stopping
+
+
+def _refused(stack: str, found: Plan, state: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
+    """Return why a reboot that is needed must not be made, None where it may or none is needed."""
+    if not found.reboot:
+        return None
+    mark = state["contents"].get(_mark(stack)) or ""
+    here = BOOT_ID.read_text(encoding="ascii").strip() if BOOT_ID.exists() else ""
+    return no_reboot(found.reboot, options["reboot_allowed"], state["boot"], here, mark, stack)
+
+
+def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dict[str, Any]:
+    """Return the plan as tasks carry it out: what the host has already is left out."""
+    host, state = look.host, look.state
+    files = [file for file in found.files if state["contents"].get(file.path) != file.content]
+    services = [name for name in found.services if state["services"].get(name) != "active"]
+    hold = [name for name in found.hold if name in host.packages and name not in host.holds]
+    ahead = [package.name for package in found.packages if package.ahead]
+    steps = {
+        "groups": [vars(group) for group in found.groups],
+        "users": [vars(user) for user in found.users],
+        "files": [vars(file) for file in files],
+        "stop": list(stopping),
+        "unload": list(found.unload),
+        "remove_first": list(found.remove_first),
+        "repositories": [
+            {"key": repository.key.url, "key_path": repository.key.path, "path": file.path, "content": file.content}
+            for repository, file in ((one, one.file(host.manager)) for one in found.repositories)
+        ],
+        "release": [name for name in (*found.hold, *found.remove) if name in host.holds]
+        if found.packages or found.remove
+        else [],
+        "recover": list(host.unfinished) if found.packages or found.installers else [],
+        "unpin": [name for name in found.pins if name not in ahead] if host.unfinished else [],
+        "prepare": [list(command.argv) for command in found.prepare],
+        "packages": [package.spec(host.manager) for package in found.packages],
+        "installers": [{**vars(one), "argv": list(one.argv)} for one in found.installers],
+        "remove": list(found.remove),
+        "finish": [list(command.argv) for command in found.finish],
+        # What needs a reboot first cannot start yet.
+        "services": [] if found.reboot else services,
+        "hold": hold,
+        "reboot": list(found.reboot),
+    }
+    return {
+        "manager": host.manager,
+        # Also what comes only now: what fails later leaves it held.
+        "holds": list(found.hold),
+        **_batches(found, host),
+        "pinning": ahead,
+        # What a failed upgrade goes back to.
+        "installed": [
+            Package(name, host.packages[name]).spec(host.manager)
+            for name in (*found.hold, *found.pins)
+            if name in host.packages
+        ],
+        "plan": steps,
+        "changes": any(steps.values()),
+        "mark": {"path": _mark(stack), "content": boot_mark(state["boot"], found.reboot)},
+        "warnings": [*found.notes],
+    }
+
+
+def _batches(found: Plan, host: Host) -> dict[str, Any]:
+    """Return the packages that are ahead of others, and what is installed at once, in order."""
+    ahead = [package.spec(host.manager) for package in found.packages if package.ahead]
+    rest = [package for package in found.packages if not package.ahead]
+    batches = _in_order(rest, host) if found.in_order else [[package.spec(host.manager) for package in rest]]
+    batches = [batch for batch in batches if batch]
+    if host.unfinished and ahead:
+        # Half of one version and half of another: nothing can be pinned before they are one again.
+        return {"ahead": [], "batches": [*batches, ahead]}
+    return {"ahead": ahead, "batches": batches}
+
+
+def _in_order(packages: Sequence[Package], host: Host) -> list[list[str]]:
+    """Return packages one after the other; those of no version, which others are built with, come before them."""
+    tools = [package.spec(host.manager) for package in packages if package.version is None]
+    return [tools, *([package.spec(host.manager)] for package in packages if package.version is not None)]

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a module in the background of a host and tell meanwhile how far it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import time
+from typing import Any, Callable, Mapping
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress, parse
+
+# A fetch that takes longer than a week is broken off; the next run goes on.
+LIMIT = 7 * 24 * 3600
+# Seconds between two looks at a host: at first short, since most fetches are.
+FIRST, LAST, GROWTH = 0.2, 5.0, 1.5
+# Seconds without a report after which nobody writes one any more, and for which a lost connection is tried again.
+SILENCE = 60.0
+
+
+def run_in_background(
+    action: ActionBase,
+    name: str,
+    args: Mapping[str, Any],
+    task_vars: dict[str, Any],
+    tell: Callable[[Progress], None],
+    interval: float,
+) -> dict[str, Any]:
+    """Run a module that takes ``progress_file``; return its result.
+
+    ``tell`` gets a report every ``interval`` seconds. A connection that breaks does not end the fetch on the host.
+    """
+    path = f"{_directory(action)}/{name.rpartition('.')[2]}-{secrets.token_hex(8)}.json"
+    started = _start(action, name, {**args, "progress_file": path}, task_vars)
+    if "ansible_job_id" not in started:
+        return started
+    return _follow(action, str(started["ansible_job_id"]), path, task_vars, tell, interval)
+
+
+def hand_over(action: ActionBase, secret: str) -> str:
+    """Write what nobody else may read into a file of the host; return its path. The module removes it when it begins.
+
+    Arguments would stay in the module's file on the host for as long as it runs.
+    """
+    path = f"{_directory(action)}/access-{secrets.token_hex(8)}.json"
+    command = f"umask 077 && mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {shlex.quote(path)}"
+    said = action._low_level_execute_command(command, in_data=secret.encode())
+    if said["rc"]:
+        raise WeightsError(f"{path}: cannot be written on the host: {said['stderr'].strip()}")
+    return path
+
+
+def take_back(action: ActionBase, path: str) -> None:
+    """Remove what was handed over where the module may not have begun."""
+    with contextlib.suppress(AnsibleConnectionFailure):
+        action._low_level_execute_command(f"rm -f -- {shlex.quote(path)}")
+
+
+def _directory(action: ActionBase) -> str:
+    """Return where Ansible keeps the results of background jobs, which the module's user can write."""
+    option = action.get_shell_option("async_dir", default="~/.ansible_async")
+    return str(action._remote_expand_user(option))
+
+
+def _start(action: ActionBase, name: str, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+    task = action._task
+    before, task.async_val = task.async_val, LIMIT
+    try:
+        result: dict[str, Any] = action._execute_module(
+            module_name=name, module_args=args, task_vars=task_vars, wrap_async=True
+        )
+    finally:
+        task.async_val = before
+    return result
+
+
+def _follow(
+    action: ActionBase,
+    job: str,
+    path: str,
+    task_vars: dict[str, Any],
+    tell: Callable[[Progress], None],
+    interval: float,
+) -> dict[str, Any]:
+    pause, now = FIRST, time.monotonic()
+    told, moved, reached, beat = now, now, now, -1
+    report: Progress | None = None
+    while True:
+        time.sleep(pause)
+        pause, now = min(pause * GROWTH, LAST), time.monotonic()
+        try:
+            found = _look(action, path)
+            report = found or report
+            result = {} if found and found.beat != beat else _result(action, job, task_vars)
+        except AnsibleConnectionFailure:
+            if now - reached > SILENCE:
+                raise
+            continue
+        reached = now
+        if result.get("finished"):
+            return _tidied(action, job, result, _gone(report, path), task_vars)
+        if found and found.beat != beat:
+            moved, beat = now, found.beat
+        elif now - moved > SILENCE:
+            return {"failed": True, "msg": _gone(report, path)}
+        if found and interval and now - told >= interval:
+            told = now
+            tell(found)
+
+
+def _look(action: ActionBase, path: str) -> Progress | None:
+    said = action._low_level_execute_command(f"cat {shlex.quote(path)}")
+    return parse(said["stdout"]) if said["rc"] == 0 else None
+
+
+def _result(action: ActionBase, job: str, task_vars: dict[str, Any], mode: str = "status") -> dict[str, Any]:
+    """Ask for the result of a job, in which ``finished`` is set once it has one; ``cleanup`` removes it."""
+    found: dict[str, Any] = action._execute_module(
+        module_name="ansible.legacy.async_status",
+        module_args={"jid": job, "mode": mode, "_async_dir": _directory(action)},
+        task_vars=task_vars,
+    )
+    return found
+
+
+def _tidied(
+    action: ActionBase, job: str, result: dict[str, Any], gone: str, task_vars: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a module's result without what is the job's; ``gone`` is said for one that has left none."""
+    _result(action, job, task_vars, "cleanup")
+    # Ansible's wrapper writes down which command it was that gave it nothing to read, or knows no such job.
+    if result.get("failed") and ("cmd" in result or result.get("msg") == "could not find job"):
+        said = str(result.get("stderr") or "").strip()
+        return {"failed": True, "msg": f"{gone}{': ' if said else ''}{said}"}
+    for key in ("ansible_job_id", "finished", "started", "results_file"):
+        result.pop(key, None)
+    return result
+
+
+def _gone(report: Progress | None, path: str) -> str:
+    process = f"process {report.pid}" if report and report.pid else "its process"
+    return (
+        f"the fetch on the host ended without a result or hangs ({process}, {path}); look there at journalctl and "
+        "dmesg (killed, out of memory?), then run again: what has come is kept"
+    )

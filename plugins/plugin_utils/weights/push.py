@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Push files from a directory of the controller to a host, with rsync over the SSH that Ansible uses for it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from typing import Any, Callable, Mapping, Sequence
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source
+
+# Seconds without a byte after which rsync gives up.
+TIMEOUT = 60
+
+
+def push_to(
+    action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int
+) -> tuple[list[str], list[str]]:
+    """Push the missing files of models (the module's ``unsourced``) to where they grow on the host of a task.
+
+    Return the paths of the models that the controller has, and what is wrong with the others. In check mode only look.
+    Raises WeightsError where nothing can be pushed.
+    """
+    here, reasons = [], []
+    for model in models:
+        try:
+            check_files(os.path.join(source.base, model["path"]), model["files"])
+        except WeightsError as exc:
+            reasons.append(str(exc))
+        else:
+            here.append(model)
+    if here and not action._task.check_mode:
+        _push_all(action, source, here, bandwidth)
+    return [model["path"] for model in here], reasons
+
+
+def _push_all(action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int) -> None:
+    ssh, login, sudo = reach(action)
+    for model in models:
+        # Every instance's user reads the weights, whatever the connection's umask is.
+        made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model['partial'])}")
+        if made["rc"]:
+            raise WeightsError(f"{source.text}: {model['partial']} cannot be made: {made['stderr'].strip()}")
+        target = f"{login}{model['partial']}"
+        words = rsync_words(os.path.join(source.base, model["path"]), target, ssh, sudo, bandwidth)
+        push(words, list(model["files"]), source.text)
+
+
+def reach(action: ActionBase) -> tuple[list[str], str, bool]:
+    """Return ssh's words, what stands before a path of the host, and whether sudo is needed there."""
+    connection, become = action._connection, action._connection.become
+    if connection.transport == "local":
+        return ["ssh"], "", False
+    if connection.transport != "ssh":
+        raise WeightsError(f"a source of the controller needs a connection over ssh, found {connection.transport}")
+    user = connection.get_option("remote_user") or ""
+    is_other = become is not None and (become.get_option("become_user") or "root") != user
+    if is_other and become.name != "ansible.builtin.sudo" and become.name != "sudo":
+        raise WeightsError(f"a source of the controller needs sudo where it needs another user, found {become.name}")
+    login = f"{user}@" if user else ""
+    return ssh_words(connection.get_option), f"{login}{connection.get_option('host')}:", is_other
+
+
+def ssh_words(option: Callable[[str], Any]) -> list[str]:
+    """Return the ssh command of a connection, whose options ``option`` returns by name.
+
+    Without compression: weights do not compress, and it costs more than the link.
+    """
+    words = ["ssh"]
+    for name in ("ssh_args", "ssh_common_args", "ssh_extra_args"):
+        words += [word for word in shlex.split(option(name) or "") if word != "-C"]
+    if option("port"):
+        words += ["-p", str(option("port"))]
+    if option("private_key_file"):
+        words += ["-i", os.path.expanduser(str(option("private_key_file")))]
+    if not option("host_key_checking"):
+        words += ["-o", "StrictHostKeyChecking=no"]
+    # Nobody is asked anything.
+    return [*words, "-o", "BatchMode=yes"]
+
+
+def rsync_words(source: str, target: str, ssh: Sequence[str], sudo: bool, bandwidth: int) -> list[str]:
+    """Return the command that pushes the files named on its standard input below ``source`` to ``target``.
+
+    A file that was broken off is gone on with. ``bandwidth`` is in megabits per second, 0 for no limit.
+    """
+    words = [
+        "rsync",
+        "--times",
+        "--perms",
+        "--chmod=D0755,F0644",
+        "--partial-dir=.rsync-partial",
+        f"--timeout={TIMEOUT}",
+    ]
+    words += ["--files-from=-", "--protect-args", f"--rsh={shlex.join(ssh)}"]
+    if sudo:
+        words.append("--rsync-path=sudo -n rsync")
+    if bandwidth:
+        words.append(f"--bwlimit={bandwidth * 1_000_000 // 8 // 1024 or 1}")
+    return [*words, f"{source.rstrip('/')}/", f"{target}/"]
+
+
+def check_files(directory: str, files: Mapping[str, int]) -> None:
+    """Raise WeightsError unless a directory of the controller has the files with their sizes."""
+    for name, size in files.items():
+        path = os.path.join(directory, name)
+        try:
+            found = os.stat(path).st_size
+        except OSError as exc:
+            raise WeightsError(f"controller:{path}: {exc.strerror}") from exc
+        if found != size:
+            raise WeightsError(f"controller:{path}: found {found} bytes, expected {size}")
+
+
+def push(words: Sequence[str], files: Sequence[str], where: str) -> None:
+    """Run rsync. Raises WeightsError with the end of what it says."""
+    if not shutil.which(words[0]):
+        raise WeightsError(f"{where}: rsync is not installed on the controller")
+    done = subprocess.run(
+        words, input="".join(f"{name}\n" for name in files), capture_output=True, text=True, check=False
+    )
+    if done.returncode == 127 or "rsync: command not found" in done.stderr:
+        raise WeightsError(f"{where}: rsync is not installed on the host")
+    if done.returncode:
+        said = "; ".join(done.stderr.strip().splitlines()[-3:])
+        raise WeightsError(f"{where}: rsync ended with {done.returncode}: {said}")

@@ -1,0 +1,282 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every way in which Huawei's driver and firmware can be less than whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import Expected, Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+
+from tests.unit.fake_ascend import BOARD, KERNEL, MODINFO, MODULE, cards, mapping, table
+
+NEXT = "5.15.0-40-generic"
+CHIPS = tuple(f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x18))
+NODES = (*(f"/dev/davinci{n}" for n in range(8)), "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
+HOST = Host(
+    "ubuntu",
+    "22.04",
+    "jammy",
+    "aarch64",
+    KERNEL,
+    KERNEL,
+    secure_boot=False,
+    packages={"ascend910b-driver": "26.0.rc1", "ascend910b-firmware": "9.0.0.0.205", f"linux-headers-{KERNEL}": "1"},
+    modules={MODULE: Module(None, "AB12CD")},
+    dkms=(DkmsBuild("davinci_ascend", "1.0", KERNEL, "installed"),),
+    holds=("ascend910b-driver", "ascend910b-firmware"),
+)
+INSTALLED = Installed(
+    driver="26.0.rc1",
+    complete=True,
+    owner="HwHiAiUser",
+    driver_firmwares="[7.0.0,9.9.99]",
+    firmware="9.0.0.0.205",
+    firmware_drivers="[26.0,26.0.]",
+    hdk="26.0.rc1",
+    running="26.0.rc1",
+    running_firmware="9.0.0.0.205",
+    group="HwHiAiUser",
+    has_group=True,
+)
+WHOLE = Recording(
+    host=HOST,
+    chips=CHIPS,
+    installed=INSTALLED,
+    table=Answer(0, table(CHIPS)),
+    cards=Answer(0, cards(8)),
+    mapping=Answer(0, mapping(8)),
+    boards={"0": BOARD.format(npu=0, version="26.0.rc1", firmware="9.0.0.0.205", compatibility="OK")},
+    nodes=NODES,
+    dcmi=True,
+    disk={KERNEL: MODINFO.format(kernel=KERNEL)},
+)
+EXPECTED = Expected(driver="26.0.RC1", cann="9.1.0", nodes=NODES)
+SILENT = {"cards": Answer(127), "mapping": Answer(127), "boards": {}}
+
+
+def found(recording=WHOLE, expected=EXPECTED):
+    return [(finding.what, finding.where, finding.action) for finding in prove(recording, expected)]
+
+
+def on_host(**changes):
+    return {"host": replace(HOST, **changes)}
+
+
+def on_disk(**changes):
+    return {"installed": replace(INSTALLED, **changes)}
+
+
+def test_a_host_on_which_all_is_proven_has_no_findings():
+    assert found() == []
+    assert found(expected=Expected()) == []
+
+
+def test_two_dies_on_a_card():
+    dies = tuple(f"0000:{bus:02x}:00.{die}" for bus in range(8) for die in range(2))
+    a3 = replace(
+        WHOLE,
+        chips=dies,
+        table=Answer(0, table(dies, "Ascend910", dies=2)),
+        cards=Answer(0, cards(8, 2)),
+        mapping=Answer(0, mapping(8, 2, "Ascend910")),
+        nodes=(*(f"/dev/davinci{n}" for n in range(16)), "/dev/davinci_manager"),
+    )
+    assert found(a3, Expected()) == []
+    (finding,) = found(replace(a3, cards=Answer(0, cards(8, 1))), Expected())
+    assert finding[0] == "npu-smi counts 8 chips on 8 cards and maps 16"
+
+
+# Of each: what differs from the whole host, and where, what and action of the one finding (their beginnings).
+ONES = {
+    "old driver": (
+        on_disk(driver="25.5.1", running="25.5.1", firmware_drivers="[25.5,25.5.]"),
+        "driver and firmware",
+        "driver 25.5.1 is installed, the release belongs to 26.0.RC1",
+        "set cann_policy to install",
+    ),
+    "firmware does not fit": (
+        on_disk(firmware="6.3.0", running_firmware="6.3.0", firmware_drivers="[23.0.0,23.0.0.]"),
+        "driver and firmware",
+        "driver 26.0.rc1 and firmware 6.3.0 do not fit",
+        "run the role cann with cann_policy install; the firmware goes first, then the driver",
+    ),
+    "driver waits": (
+        on_disk(running="25.5.1"),
+        "driver and firmware",
+        "driver 25.5.1 runs, 26.0.rc1 is installed",
+        "reboot",
+    ),
+    "firmware waits": (
+        on_disk(running_firmware="7.8.0.6.201"),
+        "driver and firmware",
+        "firmware 7.8.0.6.201 runs, 9.0.0.0.205 is installed",
+        "reboot",
+    ),
+    "cut off": (
+        on_disk(complete=False),
+        "/etc/ascend_install.info",
+        "the installation of driver 26.0.rc1 did not come to an end",
+        "let the role cann install it again",
+    ),
+    "dcmi": ({"dcmi": False}, "/usr/local/dcmi", "the driver's interface for containers", "install the driver again"),
+    "another build": (
+        on_host(modules={MODULE: Module(None, "99")}),
+        f"module {MODULE}",
+        "the driver that is loaded (srcversion 99) is another build",
+        "reboot",
+    ),
+    "next kernel": (
+        on_host(next_kernel=NEXT),
+        f"kernel {NEXT}",
+        f"the machine boots next without a driver: there is no module for kernel {NEXT}",
+        f"install linux-headers-{NEXT}, then run 'dkms autoinstall -k {NEXT}'",
+    ),
+    "held": (
+        on_host(holds=("ascend910b-driver",)),
+        "ascend910b-firmware",
+        "an upgrade may replace parts of the driver",
+        "run 'apt-mark hold ascend910b-firmware'",
+    ),
+    "health": (
+        {
+            "table": Answer(0, table(CHIPS, ill=(3,))),
+            "health": {"3/0": "\tHealth : Alarm\n\tError Code : 0x80E01801\n"},
+        },
+        f"chip {CHIPS[3]}",
+        "health is Alarm, error 0x80E01801",
+        "look it up in Huawei's list of error codes",
+    ),
+    "compatibility": (
+        {"boards": {"0": BOARD.format(npu=0, version="x", firmware="y", compatibility="Not compatible")}},
+        "NPU 0",
+        "npu-smi says of driver and firmware: Not compatible",
+        "run the role cann",
+    ),
+    "node": (
+        {"nodes": NODES[1:]},
+        "/dev/davinci0",
+        "1 of 11 device nodes are not there",
+        "read why with 'dmesg | grep -i ascend'",
+    ),
+    "no user": (
+        on_disk(group=""),
+        "user",
+        "there is no user HwHiAiUser, whose group may open the chips",
+        "run 'groupadd HwHiAiUser; useradd -g HwHiAiUser -m HwHiAiUser'",
+    ),
+    "group": (
+        on_disk(group="users"),
+        "user",
+        "user HwHiAiUser is in group users, expected HwHiAiUser",
+        "run 'usermod --gid HwHiAiUser HwHiAiUser'",
+    ),
+    "owner": (
+        on_disk(owner="npu"),
+        "/etc/ascend_install.info",
+        "the driver was installed for user npu, cann_user is HwHiAiUser",
+        "set cann_user to npu",
+    ),
+    "no tool": (
+        {"table": Answer(127), **SILENT},
+        "npu-smi",
+        "npu-smi is not installed",
+        "install the driver; it brings the tool",
+    ),
+    "hangs": (
+        {"table": Answer(124), **SILENT},
+        "npu-smi",
+        "npu-smi does not come to an end",
+        "read 'dmesg | grep -i ascend'",
+    ),
+    "-8005": (
+        {"table": Answer(255, "dcmi module initialize failed. ret is -8005\n"), **SILENT},
+        "npu-smi",
+        "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded",
+        "reboot",
+    ),
+    "dcmi fails": (
+        {"table": Answer(1, "", "dcmi model initialized failed, because the device is used. ret is -8020"), **SILENT},
+        "npu-smi",
+        "npu-smi cannot reach the driver",
+        "read why with 'dmesg",
+    ),
+    "libraries": (
+        {
+            "table": Answer(127 - 1, "", "npu-smi: error while loading shared libraries: libc_sec.so: cannot open"),
+            **SILENT,
+        },
+        "npu-smi",
+        "npu-smi does not find the driver's libraries",
+        "see that /usr/local/Ascend/driver/lib64 is there",
+    ),
+    "half": (
+        {
+            "table": Answer(
+                0, "[WARNING]The driver package may not be completely installed, which may cause\n" + table(CHIPS)
+            )
+        },
+        "npu-smi",
+        "the driver's installation did not come to an end",
+        "let the role cann install it again",
+    ),
+    "unknown words": (
+        {"table": Answer(7, "", "a word\nanother word\n"), **SILENT},
+        "npu-smi",
+        "npu-smi ends with 7 and says: another word",
+        "see to what it says",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONES)
+def test_one_finding(name):
+    changes, where, what, action = ONES[name]
+    findings = found(replace(WHOLE, **changes))
+    assert len(findings) == 1, findings
+    assert findings[0][1] == where
+    assert findings[0][0].startswith(what)
+    assert findings[0][2].startswith(action)
+
+
+def test_a_chip_that_npu_smi_does_not_list():
+    some = CHIPS[:7]
+    (finding,) = found(
+        replace(WHOLE, table=Answer(0, table(some)), mapping=Answer(0, mapping(7)), cards=Answer(0, cards(7)))
+    )
+    assert finding[0] == "npu-smi lists 7 of 8 chips on PCI; the driver has not taken it"
+    assert finding[1] == f"chip {CHIPS[7]}"
+
+
+def test_a_chip_that_npu_smi_does_not_map():
+    (finding,) = found(replace(WHOLE, mapping=Answer(0, mapping(7))))
+    assert finding[0] == "npu-smi maps 7 chips, PCI has 8"
+
+
+def test_nothing_is_installed():
+    bare = Recording(host=replace(HOST, packages={}, modules={}, dkms=(), holds=()), chips=CHIPS, installed=Installed())
+    assert [what for what, _where, _action in found(bare)] == [
+        "no driver of Huawei's is installed",
+        f"no driver is loaded: there is no module for kernel {KERNEL}",
+        "npu-smi is not installed",
+        "there is no user HwHiAiUser, whose group may open the chips",
+    ]
+
+
+def test_parts_of_cann_where_they_are_wanted():
+    wanted = replace(EXPECTED, toolkit=True)
+    has = {"toolkit": "9.1.0", "ops": "8.5.1"}
+    assert [what for what, _where, _action in found(replace(WHOLE, **on_disk(cann=has)), wanted)] == [
+        "CANN's ops is 8.5.1, the release belongs to 9.1.0",
+        "CANN's nnal is not installed",
+    ]
+    assert found(replace(WHOLE, **on_disk(cann={**has, "ops": "9.1.0", "nnal": "9.1.0"})), wanted) == []
+
+
+def test_holds_that_nobody_wants():
+    assert found(replace(WHOLE, **on_host(holds=())), replace(EXPECTED, hold=False)) == []

@@ -1,0 +1,234 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is read of a host, from the answers of its commands, and what its engine is told to be good for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime import check_host as checks
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime import host as host_module
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    EngineState,
+    HostState,
+    RuntimePlanError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import read_host
+
+DOCKER_INFO = {
+    "ServerVersion": "26.1.5+dfsg1",
+    "DockerRootDir": "/var/lib/docker",
+    "CgroupDriver": "systemd",
+    "CDISpecDirs": [],
+    "Runtimes": {"runc": {}, "io.containerd.runc.v2": {}},
+    "RegistryConfig": {
+        "Mirrors": ["http://mirror:5000/"],
+        "IndexConfigs": {"docker.io": {"Secure": True}, "mirror:5000": {"Secure": False}},
+    },
+}
+PODMAN_INFO = {
+    "host": {"cgroupVersion": "v2"},
+    "version": {"Version": "5.4.2"},
+    "store": {"graphRoot": "/var/lib/containers/storage"},
+}
+ANSWERS = {
+    "docker --version": "Docker version 26.1.5+dfsg1, build a72d7cd",
+    "docker info": json.dumps(DOCKER_INFO),
+    "docker ps": "vllm-chat\nregistry\n",
+    "podman info": json.dumps(PODMAN_INFO),
+    "podman ps": "",
+    "systemctl show": "{ path=/usr/sbin/dockerd ; argv[]=/usr/sbin/dockerd -H fd:// --data-root=/x $O ; pid=1 }",
+    "dpkg-query --show": (
+        "docker.io 26.1.5+dfsg1-9 hold installed\ncontainerd 1.7 install half-configured\n"
+        "podman 5.4.2 deinstall config-files\n"
+    ),
+    "rpm --query": "docker-ce 28.5.1-1.el9\npackage runc is not installed\n",
+}
+
+
+def answers(change=None, absent=()):
+    """Return the two functions that a host is read with."""
+    table = {**ANSWERS, **(change or {})}
+
+    def run(words):
+        key = f"{words[0].rpartition('/')[2]} {words[1]}"
+        if key == "dpkg-query --show" and "db:Status-Want" not in words[2]:
+            return 0, "containerd half-configured\nbash installed\nzlib unpacked\n", ""
+        answer = table.get(key)
+        return (1, "", "no answer") if answer is None else (0, answer, "")
+
+    return run, lambda name: None if name in absent else f"/usr/bin/{name}"
+
+
+def test_a_host_of_debian():
+    host = read_host("deb", *answers())
+    assert host.engines["docker"] == EngineState(
+        "docker",
+        "/usr/bin/docker",
+        True,
+        "26.1.5+dfsg1",
+        "exit status 0",
+        containers=["registry", "vllm-chat"],
+        root="/var/lib/docker",
+        mirrors=["http://mirror:5000/"],
+        insecure=["mirror:5000"],
+        cgroup_driver="systemd",
+        runtimes=["io.containerd.runc.v2", "runc"],
+        flags=["-H", "--data-root=/x"],
+        cdi_dirs=[],
+    )
+    assert (host.engines["podman"].version, host.engines["podman"].root) == ("5.4.2", "/var/lib/containers/storage")
+    assert host.packages == {"docker.io": "26.1.5+dfsg1-9"}
+    assert (host.held, host.unfinished) == (["docker.io"], {"containerd": "half-configured", "zlib": "unpacked"})
+
+
+def test_a_host_of_rhel():
+    host = read_host("rpm", *answers(absent=["podman"]))
+    assert (host.packages, host.held, list(host.engines)) == ({"docker-ce": "28.5.1-1.el9"}, [], ["docker"])
+
+
+def test_podman_under_dockers_name_is_no_docker():
+    assert list(read_host("deb", *answers({"docker --version": "podman version 5.4.2"})).engines) == ["podman"]
+
+
+def test_a_docker_that_does_not_answer_says_why():
+    info = json.dumps({"ServerErrors": ["Cannot connect to the Docker daemon"]})
+    state = read_host("deb", *answers({"docker info": info, "docker ps": None})).engines["docker"]
+    assert state.daemon
+    assert (state.version, state.why, state.containers) == ("", "Cannot connect to the Docker daemon", [])
+
+
+def test_dockers_command_without_a_daemon():
+    answer = answers({"docker info": "{}", "docker ps": None}, absent=["dockerd"])
+    assert not read_host("deb", *answer).engines["docker"].daemon
+    assert read_host("deb", *answers(absent=["dockerd"])).engines["docker"].daemon
+
+
+# Whether it works.
+
+DOCKER = EngineState("docker", "/usr/bin/docker", True, "28.5.1", cdi_dirs=["/etc/cdi"], root="/var/lib/docker")
+PODMAN = EngineState("podman", "/usr/bin/podman", True, "5.4.2", cdi_dirs=["/etc/cdi"])
+SPECIFICATION = 'kind: nvidia.com/gpu\ndevices:\n  - name: "0"\n  - name: "1"\n  - name: GPU-1a\n  - name: all\n'
+
+
+@pytest.fixture
+def specification(monkeypatch):
+    """Put a CDI specification on the host."""
+
+    def put(text):
+        monkeypatch.setattr(checks, "cdi_files", lambda _directories: ["/var/run/cdi/nvidia.yaml"])
+        monkeypatch.setattr(checks, "text_of", lambda _path: text)
+
+    put(SPECIFICATION)
+    return put
+
+
+def check(engine="docker", stack="cpu", count=0, engines=(DOCKER,), journal="", toolkit="auto", **state):
+    host = HostState(engines={found.name: found for found in engines}, **state)
+    return checks.check(engine, stack, count, toolkit, host, lambda _name: None, lambda _words: (0, journal, ""))
+
+
+def test_the_fact_says_what_runs_containers():
+    fact, warnings = check(packages={"nvidia-container-toolkit-base": "1.20.0-1"})
+    assert (fact, warnings) == (
+        {
+            "engine": "docker",
+            "version": "28.5.1",
+            "toolkit": "1.20.0-1",
+            "gpus": "",
+            "quadlet": False,
+            "storage": "/var/lib/docker",
+        },
+        [],
+    )
+
+
+def test_the_role_vllm_is_told_which_of_two_engines():
+    _fact, warnings = check("podman", engines=(DOCKER, PODMAN))
+    assert warnings == [
+        "docker is on this host too, and the role vllm goes by it unless told: have container_runtime_engine: podman "
+        "in the inventory, which vllm_engine follows, or set vllm_engine: podman"
+    ]
+    assert check("docker", engines=(DOCKER, PODMAN))[1] == []
+
+
+def test_silence_shows_the_end_of_the_journal():
+    silent = replace(DOCKER, version="", why="Cannot connect")
+    with pytest.raises(
+        RuntimePlanError, match=r"does not answer \(Cannot connect\); its journal ends with: a \| b; see"
+    ):
+        check(engines=(silent,), journal="a\nb\n")
+    with pytest.raises(RuntimePlanError, match="podman is not on this host"):
+        check("podman")
+
+
+def test_nvidias_chips_are_counted(specification):
+    kinds = {"cdi_kinds": ["nvidia.com/gpu"], "drivers": ["cuda"]}
+    assert check(stack="cuda", count=2, **kinds)[0]["gpus"] == "cdi"
+    with pytest.raises(RuntimePlanError, match=r"lists 2 of 8 chips; run systemctl restart nvidia-cdi-refresh.service"):
+        check(stack="cuda", count=8, **kinds)
+    specification('{"kind":"nvidia.com/gpu","devices":[{"name":"0"},{"name":"1"},{"name":"2"}]}')
+    assert check(stack="cuda", count=3, **kinds)[0]["gpus"] == "cdi"
+    # Chips that are cut up are listed by their parts.
+    specification('kind: nvidia.com/gpu\ndevices:\n  - name: "0:0"\n  - name: "0:1"\n')
+    assert check(stack="cuda", count=8, **kinds)[0]["gpus"] == "cdi"
+
+
+def test_nodes_that_a_daemon_reload_would_take_are_a_warning(specification):
+    _fact, warnings = check(
+        stack="cuda", cdi_kinds=["nvidia.com/gpu"], drivers=["cuda"], unlinked=["/dev/nvidia0", "/dev/nvidiactl"]
+    )
+    assert warnings[0].startswith("/dev/nvidia0, /dev/nvidiactl: no link below /dev/char, so systemctl daemon-reload")
+
+
+def test_no_specification_says_whether_the_driver_is_there():
+    with pytest.raises(
+        RuntimePlanError, match=r"no CDI specification .*; the driver is not loaded .* install it first"
+    ):
+        check(stack="cuda", count=8)
+    with pytest.raises(RuntimePlanError, match="the driver is loaded, so see journalctl -u nvidia-cdi-refresh"):
+        check(stack="cuda", count=8, drivers=["cuda"])
+
+
+@pytest.mark.parametrize(("stack", "node"), [("rocm", "/dev/kfd"), ("cann", "/dev/davinci_manager")])
+def test_nodes_that_are_not_there_are_named(stack, node, monkeypatch):
+    monkeypatch.setattr(checks.os.path, "exists", lambda path: path != node)
+    with pytest.raises(RuntimePlanError, match=f"{node} is not there, which containers need on {stack}"):
+        check(stack=stack, count=8)
+
+
+def test_every_card_of_ascend_has_its_node(monkeypatch):
+    monkeypatch.setattr(checks.os.path, "exists", lambda path: path != "/dev/davinci7")
+    assert check(stack="cann", count=7)[1] == []
+    with pytest.raises(RuntimePlanError, match="/dev/davinci7 is not there"):
+        check(stack="cann", count=8)
+
+
+def test_docker_has_to_know_the_runtime_of_ascend_where_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(checks.os.path, "exists", lambda _path: True)
+    ascend = {"stack": "cann", "count": 8, "toolkit": "vendor"}
+    knows = replace(DOCKER, runtimes=["ascend", "runc"])
+    assert check(engines=(knows,), ascend="26.0.0", **ascend)[0]["toolkit"] == "26.0.0"
+    with pytest.raises(RuntimePlanError, match=r"docker knows the runtimes runc, and ascend is not among them"):
+        check(engines=(replace(DOCKER, runtimes=["runc"]),), ascend="26.0.0", **ascend)
+    with pytest.raises(
+        RuntimePlanError, match=r"the Ascend Docker Runtime is not whole \(/usr/local/Ascend/Ascend-Dock"
+    ):
+        check(engines=(knows,), **ascend)
+    # Plain devices need none of it.
+    assert check(engines=(DOCKER,), **{**ascend, "toolkit": "auto"})[0]["toolkit"] == ""
+
+
+def test_a_runtime_of_ascend_counts_with_its_program_and_what_its_installer_writes_last(tmp_path, monkeypatch):
+    info, program = tmp_path / "install.info", tmp_path / "ascend-docker-runtime"
+    monkeypatch.setattr(host_module, "INFO", str(info))
+    monkeypatch.setattr(host_module, "PROGRAM", str(program))
+    program.write_text("")
+    assert read_host("deb", *answers()).ascend == ""
+    info.write_text("version=v26.0.0\narch=aarch64\nos=linux\npath=/usr/local/Ascend/Ascend-Docker-Runtime\n")
+    assert read_host("deb", *answers()).ascend == "26.0.0"
+    program.unlink()
+    assert read_host("deb", *answers()).ascend == ""

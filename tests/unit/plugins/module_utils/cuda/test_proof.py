@@ -1,0 +1,431 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Recorded answers of a real H200 (tests/unit/fixtures/h200), and every way in which a host can be less than whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
+    parse_query,
+    parse_report,
+    parse_xids,
+    short_address,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    Answer,
+    parse_dkms,
+    parse_module_info,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "h200"
+QUERY = (FIXTURES / "nvidia-smi-query.csv").read_text()
+REPORT = (FIXTURES / "nvidia-smi-q.xml").read_text()
+
+KERNEL, NEXT = "6.8.0-50-generic", "6.8.0-52-generic"
+CHIP = "0000:00:06.0"
+# The form that modinfo has; of the H200 it was not recorded.
+MODINFO = """\
+filename:       /lib/modules/{kernel}/updates/dkms/nvidia.ko.zst
+alias:          char-major-195-*
+version:        {version}
+license:        Dual MIT/GPL
+srcversion:     {srcversion}
+depends:        ecc
+name:           nvidia
+vermagic:       {built_for} SMP preempt mod_unload modversions
+parm:           NVreg_ResmanDebugLevel:int
+"""
+# The form that the kernel's log has; of the H200 nothing was logged.
+XID_79 = "[  12.3] NVRM: Xid (PCI:0000:00:06): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.159\n"
+NO_DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
+    "driver is installed and running.\n"
+)
+LOST = (
+    "Unable to determine the device handle for GPU 0000:00:06.0: GPU is lost.  Reboot the system to recover this GPU\n"
+)
+
+
+def module_text(kernel=KERNEL, version="580.159.04", srcversion="AB12CD", built_for=None):
+    return MODINFO.format(kernel=kernel, version=version, srcversion=srcversion, built_for=built_for or kernel)
+
+
+HOST = Host(
+    "ubuntu",
+    "24.04",
+    "noble",
+    "x86_64",
+    KERNEL,
+    KERNEL,
+    secure_boot=False,
+    packages={"nvidia-open": "580.159.04-0ubuntu1", "nvidia-dkms-580-open": "580.159.04-0ubuntu1"},
+    modules={"nvidia": Module("580.159.04", "AB12CD")},
+    dkms=(DkmsBuild("nvidia", "580.159.04", KERNEL, "installed"),),
+    holds=("nvidia-open", "nvidia-dkms-580-open"),
+)
+WHOLE = Recording(
+    host=HOST,
+    chips=(CHIP,),
+    query=Answer(0, QUERY),
+    report=Answer(0, REPORT),
+    information={CHIP: "Model: NVIDIA H200\n"},
+    disk={KERNEL: module_text()},
+    services={"nvidia-persistenced": "active", "nvidia-fabricmanager": ""},
+)
+
+
+def found(recording=WHOLE, minimum="580.65.06", hold=True):
+    return [(finding.what, finding.where, finding.action) for finding in prove(recording, minimum, hold)]
+
+
+def only(**changes):
+    """Return the one finding of the whole recording with these changes."""
+    findings = found(replace(WHOLE, **changes))
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def on_host(**changes):
+    return replace(HOST, **changes)
+
+
+def test_the_real_h200_lists_its_chip():
+    (gpu,) = parse_query(QUERY)
+    assert (gpu.name, gpu.address, gpu.memory) == ("NVIDIA H200", CHIP, "143771 MiB")
+    assert (gpu.driver_version, gpu.mig, gpu.device_id) == ("580.159.04", "Disabled", "0x233510DE")
+    assert gpu.broken == ()
+    assert parse_query(QUERY.splitlines()[1]) == [gpu]
+
+
+def test_the_real_h200_reports_nothing_wrong():
+    (report,) = parse_report(REPORT)
+    assert (report.address, report.mig, report.mig_pending, report.persistence) == (
+        CHIP,
+        "Disabled",
+        "Disabled",
+        "Enabled",
+    )
+    assert (report.fabric, report.fabric_status, report.recovery, report.remapping_failed) == ("", "", "", False)
+
+
+def test_a_host_on_which_all_is_proven_has_no_findings():
+    assert found() == []
+    assert found(minimum="", hold=False) == []
+
+
+def test_another_version_on_disk_than_in_the_kernel():
+    what, where, action = only(disk={KERNEL: module_text(version="580.178.04")})
+    assert what == "driver 580.159.04 is loaded, 580.178.04 is on disk"
+    assert where == "module nvidia"
+    assert action.startswith("reboot, or stop what uses the chips")
+
+
+def test_another_build_of_the_same_version():
+    what, _where, _action = only(disk={KERNEL: module_text(srcversion="99")})
+    assert "(srcversion AB12CD) is another build of 580.159.04 than the one on disk (srcversion 99)" in what
+
+
+def test_a_module_that_is_not_loaded():
+    what, where, action = only(host=on_host(modules={}))
+    assert (what, where) == ("driver 580.159.04 is on disk and not loaded", "module nvidia")
+    assert action.startswith("run 'modprobe nvidia'")
+
+
+def test_a_module_that_secure_boot_refuses():
+    what, _where, action = only(host=on_host(modules={}, secure_boot=True, signing_key_enrolled=False))
+    assert "Secure Boot is on and the key that DKMS signs with is not enrolled" in what
+    assert "mokutil --import" in action
+
+
+def test_a_module_that_was_never_built_for_the_running_kernel():
+    what, where, action = only(
+        host=on_host(modules={}, dkms=(DkmsBuild("nvidia", "580.159.04", "", "added"),)), disk={}
+    )
+    assert (what, where) == (f"no driver is loaded: there is no module for kernel {KERNEL}", f"kernel {KERNEL}")
+    assert action == (
+        f"install linux-headers-{KERNEL}, then run 'dkms autoinstall -k {KERNEL}'; if that fails, read "
+        "/var/lib/dkms/nvidia/580.159.04/build/make.log"
+    )
+
+
+def test_a_loaded_driver_that_is_gone_from_the_disk():
+    what, _where, _action = only(disk={})
+    assert what == f"the next load of the driver fails: there is no module for kernel {KERNEL}"
+
+
+def test_the_next_kernel_has_no_module():
+    host = on_host(next_kernel=NEXT, packages={**HOST.packages, f"linux-headers-{NEXT}": "6.8.0-52.53"})
+    what, where, action = only(host=host)
+    assert what == f"the machine boots next without a driver: there is no module for kernel {NEXT}"
+    assert where == f"kernel {NEXT}"
+    assert action.startswith(f"run 'dkms autoinstall -k {NEXT}'")
+
+
+def test_headers_are_called_otherwise_on_rhel():
+    host = replace(HOST, distribution="rocky", version="9.6", next_kernel="5.14.0-600.el9.x86_64")
+    assert only(host=host)[2].startswith("install kernel-devel-5.14.0-600.el9.x86_64, then run")
+
+
+def test_a_module_that_was_built_for_another_kernel():
+    what, where, _action = only(disk={KERNEL: module_text(built_for="6.8.0-40-generic")})
+    assert (what, where) == (f"the module for kernel {KERNEL} was built for 6.8.0-40-generic", f"kernel {KERNEL}")
+
+
+def test_nouveau_holds_the_chips():
+    findings = found(replace(WHOLE, host=on_host(modules={"nouveau": Module()})))
+    assert findings[0] == (
+        "nouveau is loaded and holds the chips",
+        "module nouveau",
+        "keep it from loading and reboot",
+    )
+
+
+def test_a_driver_below_the_releases_minimum():
+    assert found(minimum="590.44.01")[0][0] == "driver 580.159.04 is loaded, the release needs 590.44.01 or newer"
+
+
+def test_packages_that_an_upgrade_may_replace():
+    host = on_host(holds=("nvidia-open",))
+    assert only(host=host) == (
+        "an upgrade may replace parts of the driver",
+        "nvidia-dkms-580-open",
+        "run 'apt-mark hold nvidia-dkms-580-open'",
+    )
+    assert found(replace(WHOLE, host=host), hold=False) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Answer(9, NO_DRIVER), "nvidia-smi cannot reach the driver"),
+        (Answer(18, MISMATCH), "the tools are of another version than the driver that is loaded"),
+        (Answer(6, "No devices were found\n"), "the driver is loaded and has taken no chip"),
+        (Answer(15, "", "something new\n"), "nvidia-smi ends with 15 and says: something new"),
+        (Answer(127), "nvidia-smi is not installed"),
+        (Answer(124), "nvidia-smi does not come to an end"),
+    ],
+)
+def test_what_nvidia_smi_says_where_it_fails(answer, sentence):
+    what, where, action = only(query=answer)
+    assert what.startswith(sentence)
+    assert where == "nvidia-smi"
+    assert action
+
+
+def test_a_chip_that_is_lost():
+    assert {what for what, _where, _action in found(replace(WHOLE, query=Answer(15, LOST)))} == {
+        "a chip does not answer any more",
+        "a chip does not answer",
+    }
+
+
+def test_a_value_that_is_an_error():
+    what, where, _action = only(query=Answer(0, QUERY.replace("143771 MiB", "ERR!")))
+    assert (what, where) == ("nvidia-smi shows ERR!", f"chip {CHIP}")
+    assert only(query=Answer(0, QUERY.replace("Disabled", "[GPU requires reset]")))[0].endswith("[GPU requires reset]")
+
+
+def test_chips_on_pci_that_nvidia_smi_does_not_list():
+    what, where, action = only(chips=(CHIP, "0000:5d:00.0"))
+    assert what == "nvidia-smi lists 1 of 2 chips on PCI; the driver has not taken it"
+    assert (where, action) == ("chip 0000:5d:00.0", "read why with 'dmesg | grep 0000:5d:00.0'")
+    what, _where, _action = only(
+        chips=(CHIP, "0000:5d:00.0"), information={CHIP: "", "0000:5d:00.0": "Model: NVIDIA H200\n"}
+    )
+    assert what.endswith("the driver has it")
+    what, _where, action = only(
+        chips=(CHIP, "0000:5d:00.0"), information={CHIP: "", "0000:5d:00.0": "Model: x\nGPU Excluded:\t Yes\n"}
+    )
+    assert what.endswith("the driver is told to leave it out")
+    assert "NVreg_ExcludedGpus" in action
+
+
+@pytest.mark.parametrize(
+    ("element", "other", "sentence"),
+    [
+        ("<gpu_recovery_action>None", "<gpu_recovery_action>Reset", "the driver asks for: Reset"),
+        ("<remapped_row_failure>No", "<remapped_row_failure>Yes", "a bad row of memory could not be replaced"),
+        ("<pending_mig>Disabled", "<pending_mig>Enabled", "MIG is Disabled and will be Enabled"),
+        ("<persistence_mode>Enabled", "<persistence_mode>Disabled", "persistence mode is off"),
+    ],
+)
+def test_what_the_report_of_a_chip_says(element, other, sentence):
+    assert element in REPORT
+    what, where, _action = only(report=Answer(0, REPORT.replace(element, other)))
+    assert what.startswith(sentence)
+    assert where == f"chip {CHIP}"
+
+
+def test_a_persistence_daemon_that_does_not_run():
+    assert only(services={"nvidia-persistenced": "failed"})[0] == "nvidia-persistenced is failed"
+    assert only(services={})[0] == "nvidia-persistenced is not known to systemd"
+
+
+# A machine with NVSwitches.
+
+FABRIC_PACKAGE = "nvidia-fabricmanager"
+JOINED = REPORT.replace("<state>N/A", "<state>Completed", 1).replace("<status>N/A", "<status>Success", 1)
+HGX_HOST = replace(
+    HOST, packages={**HOST.packages, FABRIC_PACKAGE: "580.159.04-1"}, holds=(*HOST.holds, FABRIC_PACKAGE)
+)
+HGX = replace(
+    WHOLE,
+    host=HGX_HOST,
+    fabric="nvswitch",
+    report=Answer(0, JOINED),
+    services={"nvidia-persistenced": "active", "nvidia-fabricmanager": "active"},
+)
+
+
+def test_a_machine_with_switches_on_which_all_is_proven():
+    assert found(HGX) == []
+    # As A100 answers.
+    assert found(replace(HGX, report=Answer(0, REPORT))) == []
+
+
+def test_a_fabric_manager_that_does_not_run():
+    ((what, where, action),) = found(replace(HGX, services={**HGX.services, "nvidia-fabricmanager": "failed"}))
+    assert (what, where) == ("nvidia-fabricmanager is failed", "service nvidia-fabricmanager")
+    assert "journalctl -u nvidia-fabricmanager" in action
+
+
+def test_a_fabric_manager_of_another_version():
+    host = replace(HGX_HOST, packages={**HGX_HOST.packages, FABRIC_PACKAGE: "580.95.05-1"})
+    ((what, where, action),) = found(replace(HGX, host=host))
+    assert what == "nvidia-fabricmanager is 580.95.05, the driver is 580.159.04"
+    assert where == "package nvidia-fabricmanager"
+    assert action.startswith("install nvidia-fabricmanager 580.159.04")
+
+
+def test_a_fabric_manager_with_nothing_to_manage():
+    ((what, where, action),) = found(replace(HGX, fabric=""))
+    assert (where, action) == ("package nvidia-fabricmanager", "remove it")
+    assert what == "this machine has no NVSwitches to manage"
+
+
+def test_a_chip_that_has_not_joined_the_fabric():
+    text = JOINED.replace("<state>Completed", "<state>In Progress").replace("<status>Success", "<status>N/A")
+    ((what, where, _action),) = found(replace(HGX, report=Answer(0, text)))
+    assert (what, where) == ("the chip has not joined the NVLink fabric: In Progress", f"chip {CHIP}")
+
+
+# The kernel's log.
+
+
+def test_a_chip_that_has_fallen_off_the_bus():
+    what, where, action = only(kernel_log=XID_79 * 3)
+    assert (what, where) == ("Xid 79 since the last boot: the chip has fallen off the bus", f"chip {CHIP}")
+    assert action.startswith("switch the machine off and on")
+
+
+@pytest.mark.parametrize("number", ["13", "31", "43", "45", "63", "94"])
+def test_an_error_of_a_program_is_no_finding(number):
+    assert found(replace(WHOLE, kernel_log=XID_79.replace("79", number))) == []
+
+
+def test_an_error_that_nobody_has_words_for():
+    assert only(kernel_log=XID_79.replace("79", "154"))[0] == (
+        "Xid 154 since the last boot: pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("NVRM: installed in this system is not supported by open\n", "the open kernel modules are loaded"),
+        ("NVRM: requires use of the NVIDIA open kernel modules.\n", "the proprietary kernel modules are loaded"),
+    ],
+)
+def test_modules_of_the_wrong_flavour(line, sentence):
+    assert only(kernel_log=line)[0].startswith(sentence)
+
+
+# Texts.
+
+
+def test_the_kernels_form_of_a_bus_id():
+    assert short_address("00000000:5D:00.0") == "0000:5d:00.0"
+    assert short_address("00010000:5D:00.0") == "00010000:5d:00.0"
+    assert short_address("0000:5d:00.0") == "0000:5d:00.0"
+
+
+def test_builds_of_dkms_in_every_form():
+    text = (
+        "nvidia/580.159.04, 6.8.0-50-generic, x86_64: installed\n"
+        "nvidia/580.159.04, 6.8.0-52-generic, x86_64: built (WARNING! Diff between built and installed module!)\n"
+        "nvidia-current/550.163.01, 6.12.38+deb13-amd64, x86_64: installed\n"
+        "nvidia, 535.261.03, 6.1.0-28-amd64, x86_64: installed\n"
+        "nvidia-open/595.45.04: added\n"
+        "zfs/2.2.7: broken\n"
+    )
+    assert parse_dkms(text) == (
+        DkmsBuild("nvidia", "580.159.04", "6.8.0-50-generic", "installed"),
+        DkmsBuild("nvidia", "580.159.04", "6.8.0-52-generic", "built"),
+        DkmsBuild("nvidia-current", "550.163.01", "6.12.38+deb13-amd64", "installed"),
+        DkmsBuild("nvidia", "535.261.03", "6.1.0-28-amd64", "installed"),
+        DkmsBuild("nvidia-open", "595.45.04", "", "added"),
+    )
+    assert parse_dkms("Error! something\n") == ()
+
+
+def test_what_modinfo_says():
+    info = parse_module_info(module_text())
+    assert (info.version, info.srcversion, info.kernel) == ("580.159.04", "AB12CD", KERNEL)
+    assert parse_module_info("modinfo: ERROR: Module nvidia not found.\n") is None
+
+
+@pytest.mark.parametrize("text", ["", "Failed to initialize NVML", "<nvidia_smi_log>", "<other/>"])
+def test_what_is_no_report_says_nothing(text):
+    assert parse_report(text) == []
+    assert parse_query(text) == []
+
+
+def test_each_error_of_a_chip_counts_once():
+    assert [(xid.address, xid.number) for xid in parse_xids(XID_79 * 2 + XID_79.replace("79", "48"))] == [
+        (CHIP, 79),
+        (CHIP, 48),
+    ]
+
+
+def recorded(name="h200/cuda-recording.json"):
+    """Return what was read on real H100s and H200s: virtual machines whose driver came with their image."""
+    data = json.loads((FIXTURES.parent / name).read_text())
+    host = data.pop("host")
+    modules = {name: Module(**module) for name, module in host.pop("modules").items()}
+    host = Host(**{**host, "modules": modules, "dkms": (), "holds": tuple(host["holds"])})
+    query, report, chips = (data.pop(name) for name in ("query", "report", "chips"))
+    return Recording(host, tuple(chips), query=Answer(**query), report=Answer(**report), **data)
+
+
+@pytest.mark.parametrize("name", ["h200/cuda-recording.json", "h200/cuda-recording-2.json", "h100/cuda-recording.json"])
+def test_a_real_host_is_whole_but_for_what_its_image_left_out(name):
+    sentences = [finding.what for finding in prove(recorded(name), "580.65.06")]
+    assert sentences == [
+        "the next load of the driver fails: there is no module for kernel 6.18.44-fc-v657-gpu",
+        "nvidia-persistenced is not known to systemd",
+    ]
+
+
+def test_of_two_real_chips_one_that_is_not_listed_is_named():
+    host = recorded("h200/cuda-recording-2.json")
+    first, _second = host.query.out.splitlines(True)
+    (finding,) = (one for one in prove(replace(host, query=Answer(0, first))) if one.where.startswith("chip"))
+    assert (finding.where, finding.what) == (
+        "chip 0000:00:07.0",
+        "nvidia-smi lists 1 of 2 chips on PCI; the driver has it",
+    )
+
+
+def test_and_the_same_host_with_a_chip_more_and_a_release_that_wants_more():
+    host = recorded()
+    sentences = [finding.what for finding in prove(replace(host, chips=(*host.chips, "0000:ff:00.0")), "999.1")]
+    assert "driver 580.159.04 is loaded, the release needs 999.1 or newer" in sentences
+    assert "nvidia-smi lists 1 of 2 chips on PCI; the driver has not taken it" in sentences

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What figures mean beside those of an earlier run."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
+    Limits,
+    Load,
+    Sample,
+    compared,
+    figures_of,
+    load_of,
+    message,
+    prompts_of,
+)
+
+BEFORE = {
+    "tokens_per_second": 100.0,
+    "first_token_s": 0.2,
+    "first_token_p90_s": 0.3,
+    "requests": 8,
+    "seconds": 5.12,
+    "tokens": 512,
+    "prompts": 8,
+    "streams": 4,
+    "max_tokens": 64,
+}
+LIMITS = Limits(0.8, 0.8, 0.05)
+
+
+def judged(limits=LIMITS, before=None, **now):
+    known = BEFORE if before is None else before
+    return {verdict.name: verdict.ok for verdict in compared({**BEFORE, **now}, known, limits)}
+
+
+@pytest.mark.parametrize(
+    ("now", "throughput", "first_token"),
+    [
+        ({}, True, True),
+        ({"tokens_per_second": 80.0}, True, True),
+        ({"tokens_per_second": 79.9}, False, True),
+        ({"tokens_per_second": 500.0, "first_token_s": 0.01}, True, True),
+        # 0.2 / 0.25 is 0.8 exactly, and 0.05 s more.
+        ({"first_token_s": 0.25}, True, True),
+        ({"first_token_s": 0.251}, True, False),
+        ({"tokens_per_second": 33.3, "first_token_s": 0.6}, False, False),
+    ],
+)
+def test_a_share_of_what_was_before(now, throughput, first_token):
+    assert judged(**now) == {"throughput": throughput, "first_token": first_token}
+
+
+def test_either_share_or_slack_is_enough_for_the_first_token():
+    small = {**BEFORE, "first_token_s": 0.01}
+    assert judged(before=small, first_token_s=0.059)["first_token"]
+    assert not judged(before=small, first_token_s=0.061)["first_token"]
+    large = {**BEFORE, "first_token_s": 10.0}
+    assert judged(before=large, first_token_s=12.4)["first_token"]
+    assert not judged(before=large, first_token_s=12.6)["first_token"]
+    assert not judged(Limits(0.8, 1, 0), first_token_s=0.2001)["first_token"]
+
+
+def test_a_share_of_zero_takes_anything():
+    assert all(judged(Limits(0, 0, 0), tokens_per_second=0.01, first_token_s=900.0).values())
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {**BEFORE, "streams": 8},
+        {**BEFORE, "max_tokens": 128},
+        {key: value for key, value in BEFORE.items() if key != "prompts"},
+        {**BEFORE, "tokens_per_second": 0},
+        {**BEFORE, "first_token_s": "fast"},
+        {**BEFORE, "tokens_per_second": float("nan")},
+        {"drain_s": 3},
+    ],
+)
+def test_what_cannot_be_compared_says_so_and_passes(before):
+    (verdict,) = compared({**BEFORE, "tokens_per_second": 1.0}, before, LIMITS)
+    assert verdict.ok and verdict.name == "baseline" and verdict.detail.startswith("not compared: ")
+
+
+def test_an_accelerator_that_only_one_side_names_is_no_reason():
+    assert judged(accelerator="h200") == {"throughput": True, "first_token": True}
+
+
+def test_nothing_before_or_nothing_measured_is_no_verdict():
+    assert compared(BEFORE, {}, LIMITS) == [] and compared({}, BEFORE, LIMITS) == []
+
+
+def test_shorter_answers_are_told_beside_the_throughput():
+    verdict = compared({**BEFORE, "tokens": 80, "tokens_per_second": 50.0}, BEFORE, LIMITS)[0]
+    assert verdict.detail == (
+        "50 tokens/s, before 100: 0.50 of it, expected at least 0.8 (an answer had 10 tokens, before 64)"
+    )
+
+
+def test_figures():
+    samples = [Sample(first / 10, 10) for first in range(10, 0, -1)]
+    figures = figures_of(samples, 4.0, Load(4, 10, 64), "")
+    assert figures == {
+        "tokens_per_second": 25.0, "first_token_s": 0.55, "first_token_p90_s": 0.9, "requests": 10, "seconds": 4.0,
+        "tokens": 100, "prompts": 10, "streams": 4, "max_tokens": 64,
+    }  # fmt: skip
+    assert figures_of(samples[:1], 4.0, Load(1, 1, 64), "h200")["first_token_p90_s"] == 1.0
+    assert figures_of([], 0.0, Load(1, 1, 64), "h200") == {}
+
+
+def test_options_that_are_left_out_have_defaults():
+    assert load_of(None) == load_of({}) == Load(4, 8, 64) and load_of({"prompts": "0"}) == Load(4, 0, 64)
+    (prompt,) = prompts_of([{"prompt": "6 times 7?", "expect": 42}])
+    assert prompt.expect == ("42",) and prompt.max_tokens == 256 and prompt.system == ""
+
+
+def test_no_gate_at_all_is_told():
+    assert message("Instance chat", [], {}, {}) == "Instance chat: no gate was asked for"

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import (
+    StateError,
+    read_kept,
+    read_view,
+)
+
+# What HAProxy 2.6.12 answers to LOOK: the first server is drained, the second one answers 503 to its check,
+# the third one is stuck; three requests were answered, one had no key and one no such path.
+ANSWER = (Path(__file__).resolve().parents[3] / "fixtures/haproxy/2.6.12.txt").read_text()
+
+
+def test_states_checks_and_figures_of_servers():
+    first, second, third = read_view(ANSWER).servers.values()
+    assert (first.name, first.backend, first.address) == ("gw--chat-1", "chat", "127.0.0.1:40891")
+    assert [(each.state, each.up, each.serves) for each in (first, second, third)] == [
+        ("drain", True, False),
+        ("ready", False, False),
+        ("ready", False, False),
+    ]
+    assert first.why == "" and second.why == "L7STS: Service Unavailable"
+    assert third.why == "L7STS: via agent : down (requests run and nothing has moved for 2 s)"
+    assert {(each.requests, each.errors, each.sessions, each.queued) for each in (first, second, third)} == {
+        (1, 0, 0, 0)
+    }
+
+
+def test_services_without_the_gateways_own_proxies():
+    view = read_view(ANSWER)
+    assert view.backends() == {"chat": {"ready": 0, "servers": 3}}
+    assert view.frontends == {
+        "chat": {"requests": 5, "ok": 3, "client_errors": 2, "server_errors": 0, "denied": 0},
+    }
+
+
+def test_started_is_that_of_the_worker():
+    view = read_view(ANSWER)
+    assert view.started == f"{view.pid}-{view.started.partition('-')[2]}" and view.pid > 1
+    assert read_view(ANSWER.replace(f"Pid: {view.pid}", "Pid: 7")).started != view.started
+    assert read_view(ANSWER.replace("Start_time_sec: 17", "Start_time_sec: 18")).started != view.started
+
+
+@pytest.mark.parametrize(
+    ("admin", "weight", "state"),
+    [(0, 1, "ready"), (1, 1, "maint"), (2, 1, "maint"), (4, 1, "maint"), (8, 1, "drain"), (9, 1, "maint"),
+     (16, 1, "drain"), (32, 1, "maint"), (64, 1, "maint"), (0, 0, "drain")],
+)  # fmt: skip
+def test_what_was_asked_of_a_server(admin, weight, state):
+    answer = ANSWER.replace("127.0.0.1 2 8 1 1", f"127.0.0.1 2 {admin} {weight} 1")
+    server = read_view(answer).servers["gw--chat-1"]
+    assert (server.state, server.weightless) == (state, weight == 0)
+    states = answer[answer.index("\n1\n# be_id") + 1 : answer.index("\n# pxname")]
+    assert read_kept(states)["gw--chat-1"] == state
+
+
+@pytest.mark.parametrize("up", [("0", False), ("1", True), ("2", True), ("3", False)])
+def test_what_the_checks_say(up):
+    operation, expected = up
+    answer = ANSWER.replace("127.0.0.1 2 8 1 1", f"127.0.0.1 {operation} 0 1 1")
+    assert read_view(answer).servers["gw--chat-1"].serves is expected
+
+
+def test_errors_are_those_of_the_server_alone():
+    heading, line = (
+        next(text for text in ANSWER.splitlines() if text.startswith(name)) for name in ("# px", "chat,gw--chat-1")
+    )
+    columns = heading[2:].split(",")
+    fields = line.split(",")
+    for number, name in enumerate(("hrsp_5xx", "econ", "eresp", "cli_abrt", "hrsp_4xx", "wretr", "wredis")):
+        fields[columns.index(name)] = str(10**number)
+    server = read_view(ANSWER.replace(line, ",".join(fields))).servers["gw--chat-1"]
+    assert (server.errors, server.retries, server.redispatches) == (111, 10**5, 10**6)
+
+
+def test_a_comma_in_what_a_check_says_moves_no_column():
+    answer = ANSWER.replace(",Service Unavailable,", ',"Service ""x"", unavailable",')
+    assert read_view(answer).servers["gw--chat-2"].why == 'L7STS: Service "x", unavailable'
+
+
+def test_an_address_with_colons():
+    answer = ANSWER.replace("gw--chat-1 127.0.0.1", "gw--chat-1 fd00::5")
+    assert read_view(answer).servers["gw--chat-1"].address == "[fd00::5]:40891"
+
+
+@pytest.mark.parametrize("length", range(0, len(ANSWER) - 1, 97))
+def test_half_an_answer_is_none(length):
+    with pytest.raises(StateError, match=r"is not whole|cannot be read"):
+        read_view(ANSWER[:length])
+
+
+def test_an_answer_without_a_column_is_refused():
+    with pytest.raises(StateError, match="eresp"):
+        read_view(ANSWER.replace(",eresp,", ",x,"))
+    with pytest.raises(StateError, match="Start_time_sec"):
+        read_view(ANSWER.replace("Start_time_sec", "Start"))
+
+
+@pytest.mark.parametrize("text", ["", "\n", "1\n", "1\n# be_id be_name\n4 chat\n", "nonsense\nmore\nlines"])
+def test_a_kept_state_that_cannot_be_read_keeps_nothing(text):
+    assert read_kept(text) == {}

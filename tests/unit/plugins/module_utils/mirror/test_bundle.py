@@ -1,0 +1,98 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
+    BundleError,
+    Content,
+    amount,
+    merge,
+    parse,
+    parse_holds,
+    render,
+    size_of,
+    summary,
+)
+
+DIGEST = "0" * 64
+OTHER = "1" * 64
+FILE = {"size": 3, "sha256": DIGEST}
+
+
+def holds(kind="weights", item="a/b/1", path="weights/a/b/1/x", **changes):
+    return parse_holds({kind: {item: {path: {**FILE, **changes}}}}, "holds")
+
+
+def test_what_is_written_is_what_is_read():
+    written = {**holds(), **holds("wheels", "lock.txt", "wheels/torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl")}
+    found = parse(render(written), "bundle.json")
+    assert {kind: items for kind, items in found.items() if items} == written
+    assert json.loads(render(written))["bytes"] == 6
+
+
+def test_a_file_of_two_items_counts_once():
+    one, two = holds("wheels", "a.txt", "wheels/x-1.whl"), holds("wheels", "b.txt", "wheels/x-1.whl")
+    assert size_of({"wheels": {**one["wheels"], **two["wheels"]}}) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        ([], "found list"),
+        ({"wights": {}}, "unknown kind 'wights'"),
+        ({"weights": {"a": {}}}, "expected a mapping of at least one file"),
+        ({"weights": {"a": {"../x": FILE}}}, r"found the path '../x'"),
+        ({"weights": {"a": {"/etc/x": FILE}}}, "found the path '/etc/x'"),
+        ({"weights": {"a": {"weights/.x": FILE}}}, "found the path"),
+        ({"weights": {"a": {"weights/x": {"size": -1, "sha256": DIGEST}}}}, "expected size in bytes"),
+        ({"weights": {"a": {"weights/x": {"size": True, "sha256": DIGEST}}}}, "expected size in bytes"),
+        ({"weights": {"a": {"weights/x": {"size": 1, "sha256": "f"}}}}, "expected size in bytes"),
+        ({"weights": {"a": {"weights/x": None}}}, "expected size in bytes"),
+    ],
+)
+def test_wrong_content_is_named(data, part):
+    with pytest.raises(BundleError, match=part):
+        parse_holds(data, "holds")
+
+
+@pytest.mark.parametrize(("text", "part"), [("{", "cannot be read"), ("[]", "version"), ('{"version": 2}', "found 2")])
+def test_another_bundle_is_refused(text, part):
+    with pytest.raises(BundleError, match=f"disk/bundle.json: .*{part}"):
+        parse(text, "disk/bundle.json")
+
+
+def test_what_an_earlier_fill_brought_stays_named():
+    before, new = holds(), holds("encodings", "x", "encodings/x")
+    merged, dropped = merge(new, before, {"weights/a/b/1/x": 3})
+    assert merged["weights"] == before["weights"] and merged["encodings"] == new["encodings"]
+    assert dropped == []
+
+
+@pytest.mark.parametrize("size", [None, 2])
+def test_what_is_gone_or_cut_is_not_named_any_more(size):
+    merged, dropped = merge({}, holds(), {"weights/a/b/1/x": size})
+    assert not merged["weights"]
+    assert dropped == ["weights a/b/1"]
+
+
+def test_two_items_never_say_two_things_of_one_file():
+    merged, dropped = merge(
+        holds("wheels", "new", "wheels/x"), holds("wheels", "old", "wheels/x", sha256=OTHER), {"wheels/x": 3}
+    )
+    assert merged["wheels"] == {"new": {"wheels/x": Content(3, DIGEST)}}
+    assert dropped == ["wheels old"]
+
+
+def test_summary_and_amounts():
+    assert summary(holds()) == ["weights: a/b/1 (1 file, 3 bytes)"]
+    assert [amount(count) for count in (999, 1000, 65_300_000_000, 2_000_000_000_000)] == [
+        "999 bytes",
+        "1.0 kB",
+        "65.3 GB",
+        "2.0 TB",
+    ]

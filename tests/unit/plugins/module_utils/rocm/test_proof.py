@@ -1,0 +1,391 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answers of AMD's tools in all their shapes, and every way in which a host can be less than whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
+    GpuAnswer,
+    gfx_of,
+    parse_amd_smi,
+    parse_kfd,
+    parse_rocm_smi,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Blacklist, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import Node, Recording, listed, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+
+# Debian's own tools on a host that has no module.
+RECORDED = json.loads(
+    (Path(__file__).parents[3] / "fixtures" / "rocm-debian13" / "no-driver.json").read_text(encoding="utf-8")
+)["answers"]
+KERNEL, NEXT = "6.8.0-50-generic", "6.8.0-52-generic"
+CHIPS = ("0000:0c:00.0", "0000:85:00.0")
+MODINFO = (
+    "filename:       /lib/modules/{kernel}/updates/dkms/amdgpu.ko.zst\nversion:        {version}\n"
+    "license:        GPL and additional rights\nsrcversion:     {srcversion}\nvermagic:       {kernel} SMP preempt\n"
+)
+# In the form of the fact sheet's fixture of an MI300X.
+ENTRY = {
+    "asic": {
+        "market_name": "AMD Instinct MI300X",
+        "vendor_id": "0x1002",
+        "device_id": "0x74a1",
+        "num_compute_units": 304,
+        "target_graphics_version": "gfx942",
+    },
+    "vram": {"type": "HBM", "size": {"value": 196592, "unit": "MB"}},
+    "driver": {"name": "amdgpu", "version": "6.16.13"},
+}
+KFD_NODE = (
+    "cpu_cores_count 0\nsimd_count 1216\nlocation_id {location}\ndomain {domain}\nvendor_id 4098\ndevice_id 29857\n"
+    "gfx_target_version 90402\nunique_id 12345678901234567890\ndrm_render_minor 128\n"
+)
+CPU_NODE = "cpu_cores_count 64\nsimd_count 0\nvendor_id 0\nlocation_id 0\ngfx_target_version 0\n"
+
+
+def amd_smi(*addresses):
+    return [{"gpu": number, **ENTRY, "bus": {"bdf": address.upper()}} for number, address in enumerate(addresses)]
+
+
+def module_text(kernel=KERNEL, version="6.16.13", srcversion="AB12"):
+    return MODINFO.format(kernel=kernel, version=version, srcversion=srcversion)
+
+
+HOST = Host(
+    "ubuntu",
+    "24.04",
+    "noble",
+    "x86_64",
+    KERNEL,
+    KERNEL,
+    secure_boot=False,
+    packages={"amdgpu-dkms": "1:6.16.13.30300300-1.24.04", "amdgpu-dkms-firmware": "30.30.3.0.30300300-1.24.04"},
+    modules={"amdgpu": Module("6.16.13", "AB12")},
+    dkms=(DkmsBuild("amdgpu", "6.16.13-1.24.04", KERNEL, "installed"),),
+    holds=("amdgpu-dkms", "amdgpu-dkms-firmware"),
+)
+WHOLE = Recording(
+    host=HOST,
+    chips=CHIPS,
+    kfd=tuple(GpuAnswer(address, generation="gfx942") for address in CHIPS),
+    amd_smi=Answer(0, json.dumps({"gpu_data": amd_smi(*CHIPS)})),
+    bound=dict.fromkeys(CHIPS, "amdgpu"),
+    nodes=(
+        Node("/dev/kfd", "render", 0o660),
+        Node("/dev/dri/renderD128", "render", 0o660),
+        Node("/dev/dri/renderD129", "render", 0o666),
+    ),
+    disk={KERNEL: module_text()},
+)
+
+
+def found(recording=WHOLE, minimum="6.14.14", hold=True):
+    return [(finding.what, finding.where, finding.action) for finding in prove(recording, minimum, hold)]
+
+
+def only(recording=WHOLE, minimum="6.14.14", **changes):
+    """Return the one finding of the whole recording with these changes."""
+    findings = found(replace(recording, **changes), minimum)
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+def on_host(**changes):
+    return replace(HOST, **changes)
+
+
+@pytest.mark.parametrize("before", ["", "WARNING: 1 GPU is in a low-power state\n"])
+@pytest.mark.parametrize("shape", [lambda gpus: {"gpu_data": gpus}, lambda gpus: gpus])
+def test_both_shapes_of_amd_smi(shape, before):
+    gpus = parse_amd_smi(before + json.dumps(shape(amd_smi(*CHIPS)), indent=4))
+    assert gpus == [GpuAnswer(address, "AMD Instinct MI300X", "gfx942", "6.16.13") for address in CHIPS]
+
+
+def test_partitions_are_one_chip():
+    partitions = [f"0000:0c:00.{number}" for number in range(8)]
+    assert [gpu.address for gpu in parse_amd_smi(json.dumps(amd_smi(*partitions)))] == ["0000:0c:00.0"]
+    nodes = [KFD_NODE.format(location=0x0C00 + number, domain=0) for number in range(8)]
+    assert [gpu.address for gpu in parse_kfd(nodes)] == ["0000:0c:00.0"]
+
+
+@pytest.mark.parametrize("text", ["", "not json", "{", "[1, 2]", '{"gpu_data": {}}', '[{"gpu": 0}]', '{"error": "x"}'])
+def test_what_is_no_list_of_chips(text):
+    assert parse_amd_smi(text) == []
+    assert parse_rocm_smi(text) == []
+
+
+def test_rocm_smi():
+    text = json.dumps(
+        {
+            "card1": {"Card Series": "N/A", "PCI Bus": "0000:85:00.0"},
+            "card0": {"Card Series": "AMD Instinct MI300X", "GFX Version": "gfx942", "PCI Bus": "0000:0C:00.0"},
+            "system": {"Driver version": "6.16.13"},
+        }
+    )
+    assert parse_rocm_smi(text) == [
+        GpuAnswer("0000:0c:00.0", "AMD Instinct MI300X", "gfx942"),
+        GpuAnswer("0000:85:00.0"),
+    ]
+
+
+def test_the_kernels_nodes():
+    nodes = [CPU_NODE, KFD_NODE.format(location=0x0C00, domain=0), KFD_NODE.format(location=0x8500, domain=1), ""]
+    assert parse_kfd(nodes) == [
+        GpuAnswer("0000:0c:00.0", generation="gfx942"),
+        GpuAnswer("0001:85:00.0", generation="gfx942"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "gfx"),
+    [(90010, "gfx90a"), (90402, "gfx942"), (90500, "gfx950"), (110000, "gfx1100"), (120001, "gfx1201"), (0, "")],
+)
+def test_names_of_targets(number, gfx):
+    assert gfx_of(number) == gfx
+
+
+def test_a_host_on_which_all_is_proven_has_no_findings():
+    assert found() == []
+    assert found(minimum="", hold=False) == []
+    assert listed(WHOLE)[0] == "amd-smi"
+
+
+@pytest.mark.parametrize("minimum", ["6.14.14", ""])
+def test_no_tool_is_missed_where_none_is_wanted(minimum):
+    bare = replace(WHOLE, amd_smi=Answer(127))
+    assert found(bare, minimum) == []
+    assert listed(bare) == ("the kernel (KFD)", list(WHOLE.kfd))
+    what, where, _action = only(bare, wants_tools=True)
+    assert (what, where) == ("neither amd-smi nor rocm-smi is installed", "amd-smi")
+
+
+LOOK = "run 'modprobe amdgpu' and read what the kernel says with 'dmesg | grep -i amdgpu'"
+NOT_BUILT = "there is no module for kernel"
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "action"),
+    [
+        (
+            {"disk": {KERNEL: module_text(version="7.1.3.31500000")}},
+            "driver 6.16.13 is loaded, 7.1.3.31500000 is on disk",
+            "reboot, or stop",
+        ),
+        (
+            {"disk": {KERNEL: module_text(srcversion="99")}},
+            "the driver that is loaded (srcversion AB12) is another build of 6.16.13 than the one on disk (srcversion "
+            "99)",
+            "reboot, or stop",
+        ),
+        (
+            {"disk": {}},
+            f"the next load of the driver fails: {NOT_BUILT} {KERNEL}",
+            f"install linux-headers-{KERNEL}, then run 'dkms autoinstall -k {KERNEL}'",
+        ),
+        ({"host": on_host(modules={})}, "driver 6.16.13 is on disk and not loaded", LOOK),
+        (
+            {"host": on_host(next_kernel=NEXT)},
+            f"the machine boots next without a driver: {NOT_BUILT} {NEXT}",
+            f"install linux-headers-{NEXT}, then run",
+        ),
+        (
+            {"host": on_host(holds=("amdgpu-dkms",))},
+            "an upgrade may replace parts of the driver",
+            "run 'apt-mark hold amdgpu-dkms-firmware'",
+        ),
+        (
+            {"host": on_host(modules={}, secure_boot=True)},
+            "driver 6.16.13 is on disk and not loaded: Secure Boot is on and the key that DKMS signs with is not "
+            "enrolled",
+            "enrol the key",
+        ),
+    ],
+)
+def test_modules_kernels_and_holds(changes, what, action):
+    finding = only(**changes)
+    assert finding[0] == what
+    assert finding[2].startswith(action)
+
+
+def test_a_driver_below_the_minimum():
+    assert only(minimum="6.19")[0] == "driver 6.16.13 is loaded, the release needs 6.19 or newer"
+
+
+OWN = on_host(packages={}, dkms=(), holds=(), modules={"amdgpu": Module(None, "AB12")})
+OWN_DISK = {KERNEL: module_text().replace("version:        6.16.13\n", "")}
+
+
+def test_the_kernels_own_driver_has_no_version():
+    assert found(replace(WHOLE, host=OWN, disk=OWN_DISK), minimum="") == []
+    what, where, action = only(host=OWN, disk=OWN_DISK)
+    assert what == (
+        "the kernel's own amdgpu is loaded, which has no version: that it is as new as 6.14.14 is not proven"
+    )
+    assert where == "module amdgpu"
+    assert "rocm_source to distro" in action
+
+
+def test_kernels_that_would_come_up_with_their_own_driver():
+    own = MODINFO.format(kernel=NEXT, version="", srcversion="0WN").replace("version:        \n", "", 1)
+    what, where, action = only(host=on_host(next_kernel=NEXT), disk={KERNEL: module_text(), NEXT: own})
+    assert what == f"the machine boots next without a driver: there is no module for kernel {NEXT}"
+    assert where == f"kernel {NEXT}"
+    assert action.startswith(f"install linux-headers-{NEXT}, then run 'dkms autoinstall -k {NEXT}'")
+    assert found(replace(WHOLE, host=replace(OWN, next_kernel=NEXT), disk={**OWN_DISK, NEXT: own}), minimum="") == []
+
+
+def test_an_installation_whose_build_failed():
+    host = replace(OWN, unfinished=("amdgpu-dkms",), modules={}, dkms=(DkmsBuild("amdgpu", "7.1.3-1", "", "added"),))
+    findings = found(replace(WHOLE, host=host, disk=OWN_DISK, build_log="error: implicit declaration"), minimum="")
+    assert [what for what, _where, _action in findings] == [
+        f"no driver is loaded: there is no module for kernel {KERNEL}"
+    ]
+    assert findings[0][2].endswith("the last build ended with: error: implicit declaration")
+
+
+@pytest.mark.parametrize(
+    ("entry", "where"),
+    [
+        (Blacklist("/etc/modprobe.d/cloud.conf", 3, "blacklist amdgpu"), "/etc/modprobe.d/cloud.conf line 3"),
+        (Blacklist("", 0, "nomodeset"), "the kernel's command line"),
+    ],
+)
+def test_what_keeps_the_driver_out(entry, where):
+    what, place, action = only(shown=Shown(blacklists=(entry,)))
+    assert (what, place) == (f"amdgpu is kept from loading at boot: {entry.text}", where)
+    assert "rocm_blacklist_remove" in action
+
+
+NO_DRIVER = "amd-smi fails: it finds no driver loaded"
+NO_CHIP = "ERROR:root:Unable to detect any GPU devices, check amdgpu version and module status\n"
+NO_LIBRARY = "ModuleNotFoundError: No module named 'amdsmi'"
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (Answer(255, "", RECORDED["amd-smi static --json"]["err"]), NO_DRIVER),
+        (Answer(1, "", "ERROR:root:Drivers not loaded (amdgpu, amd_hsmp drivers not found in modules)\n"), NO_DRIVER),
+        (Answer(1, "", "AMDSMI_STATUS_NO_PERM - Permission Denied\n"), "amd-smi fails: it may not open the chips"),
+        (Answer(255, "", NO_CHIP), "amd-smi fails: the driver is loaded and has taken no chip"),
+        (Answer(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with 1 and says: {NO_LIBRARY}"),
+        (Answer(124), "amd-smi does not come to an end"),
+    ],
+)
+def test_an_amd_smi_that_fails(answer, what):
+    assert only(amd_smi=answer)[0] == what
+
+
+def test_a_rocm_smi_that_fails_and_says_all_is_well():
+    recorded = next(entry for name, entry in RECORDED.items() if name.startswith("rocm-smi"))
+    assert recorded["rc"] == 0
+    answer = Answer(recorded["rc"], recorded["out"], recorded["err"])
+    assert only(amd_smi=Answer(127), rocm_smi=answer)[0] == "rocm-smi fails: it finds no driver loaded"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why", "action"),
+    [
+        ({}, "the driver has not taken it", "read why with 'dmesg | grep 0000:85:00.0'"),
+        ({"bound": {CHIPS[1]: "vfio-pci"}}, "the driver vfio-pci has taken it", "see what binds it there"),
+        ({"kfd": WHOLE.kfd}, "the driver has it", "read why with"),
+    ],
+)
+def test_a_chip_that_cannot_be_used(changes, why, action):
+    one = {"kfd": WHOLE.kfd[:1], "amd_smi": Answer(0, json.dumps(amd_smi(CHIPS[0]))), **changes}
+    finding = only(**one)
+    assert finding[:2] == (f"amd-smi lists 1 of 2 chips on PCI; {why}", f"chip {CHIPS[1]}")
+    assert finding[2].startswith(action)
+
+
+@pytest.mark.parametrize(
+    ("changes", "who"),
+    [
+        ({"amd_smi": Answer(127)}, "the kernel (KFD)"),
+        ({"amd_smi": Answer(127), "rocm_smi": Answer(0, '{"card0": {"PCI Bus": "0000:0C:00.0"}}')}, "rocm-smi"),
+    ],
+)
+def test_who_lists_chips_where_there_is_no_amd_smi(changes, who):
+    assert only(kfd=WHOLE.kfd[:1], **changes)[0].startswith(f"{who} lists 1 of 2 chips on PCI")
+
+
+def test_chips_that_nobody_counts_are_no_finding():
+    assert found(replace(WHOLE, chips=CHIPS[:1])) == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "what", "where"),
+    [
+        (WHOLE.nodes[1:], "the driver has chips and there is no device to open them by", "/dev/kfd"),
+        (WHOLE.nodes[:2], "there are 1 render nodes for 2 chips", "/dev/dri/renderD*"),
+        ((Node("/dev/kfd", "root", 0o600), *WHOLE.nodes[1:]), "its group is root with mode 0600", "/dev/kfd"),
+        ((Node("/dev/kfd", "render", 0o600), *WHOLE.nodes[1:]), "its group is render with mode 0600", "/dev/kfd"),
+        ((*WHOLE.nodes[:2], Node("/dev/dri/renderD129", "video", 0o660)), "its group is video", "/dev/dri/renderD129"),
+    ],
+)
+def test_device_nodes(nodes, what, where):
+    finding = only(nodes=nodes)
+    assert finding[0].startswith(what)
+    assert finding[1] == where
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "where"),
+    [
+        (
+            "[drm:amdgpu_init [amdgpu]] *ERROR* VGACON disables amdgpu kernel modesetting.",
+            "amdgpu gives up because",
+            "kernel log",
+        ),
+        (
+            "amdgpu 0000:85:00.0: Direct firmware load for amdgpu/gc_9_4_3_mec.bin failed with error -2",
+            "firmware of a chip is missing",
+            "chip 0000:85:00.0",
+        ),
+        (
+            "[drm:amdgpu_device_init.cold [amdgpu]] *ERROR* hw_init of IP block <psp> failed -22",
+            "the driver could not start a chip",
+            "kernel log",
+        ),
+        (
+            "amdgpu 0000:85:00.0: amdgpu: Fatal error during GPU init",
+            "the driver could not start a chip",
+            "chip 0000:85:00.0",
+        ),
+        (
+            "amdgpu 0000:0c:00.0: amdgpu: GPU reset(4) failed",
+            "a chip did not come back from its reset",
+            "chip 0000:0c:00.0",
+        ),
+        (
+            "amdgpu 0000:0c:00.0: amdgpu: 2 uncorrectable hardware errors detected in total in umc block",
+            "memory or logic of a chip has failed",
+            "chip 0000:0c:00.0",
+        ),
+    ],
+)
+def test_what_the_kernel_says(line, what, where):
+    finding = only(kernel_log=f"[    1.0] amdgpu: Topology: Add CPU node\n[   12.3] {line}\n")
+    assert finding[0].startswith(what)
+    assert finding[1] == where
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "amdgpu 0000:0c:00.0: amdgpu: GPU reset(4) succeeded!",
+        "amdgpu 0000:0c:00.0: amdgpu: 12 correctable hardware errors detected in total in umc block",
+        "[drm] amdgpu version: 6.16.13",
+        "amdgpu 0000:0c:00.0: [drm:amdgpu_ring_test_helper] ring gfx uses VM inv eng 0 on hub 0",
+    ],
+)
+def test_what_the_kernel_says_and_is_no_harm(line):
+    assert found(replace(WHOLE, kernel_log=line)) == []

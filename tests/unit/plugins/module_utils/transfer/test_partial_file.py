@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
+    Growing,
+    TargetError,
+    Wanted,
+)
+
+CONTENT = os.urandom(5000)
+
+
+@pytest.fixture
+def wanted(tmp_path):
+    return Wanted("http://mirror/a.bin", str(tmp_path / "a.bin"), len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+
+
+def test_write_that_the_file_system_takes_a_part_of_keeps_that_part(wanted, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Growing(wanted) as one:
+        # What crosses the limit is cut there, as by a disk that fills up; Python ignores the signal.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+        try:
+            with pytest.raises(TargetError, match=r"a.bin.partial: cannot be written: File too large"):
+                one.append(memoryview(CONTENT))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert one.length == 3000
+        one.append(memoryview(CONTENT)[3000:])
+        one.end()
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT
+
+
+def test_what_lay_there_is_forgotten_once_it_is_wrong(wanted, tmp_path):
+    (tmp_path / "a.bin.partial").write_bytes(b"x" * 4000)
+    with Growing(wanted) as one:
+        one.append(memoryview(CONTENT)[4000:])
+        one.end()
+        assert one.begin_again()
+        assert one.length == 0
+        assert (tmp_path / "a.bin.partial").read_bytes() == b""
+        one.append(memoryview(CONTENT))
+        one.end()
+        assert not one.begin_again()
+    assert os.listdir(tmp_path) == ["a.bin"]
+    assert (tmp_path / "a.bin").read_bytes() == CONTENT

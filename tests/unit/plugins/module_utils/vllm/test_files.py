@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.filter.instance_files import FilterModule
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files, unit_kind
+
+TEMPLATES = Path(__file__).resolve().parents[5] / "roles/vllm/templates"
+VENV = {"instance": "chat", "runtime": "venv"}
+CONTAINER = {"instance": "chat", "runtime": "container"}
+COMMON = ["/etc/vllm/chat.env", "/etc/vllm/chat.yaml", "/etc/vllm/chat.secrets"]
+OWN = ["/var/lib/vllm/chat/serve", "/etc/systemd/system/vllm@chat.service"]
+ALL = [
+    (VENV, {}, ["/var/lib/vllm/chat/serve", "/etc/systemd/system/vllm@.service"]),
+    (CONTAINER, {}, OWN),
+    (CONTAINER, {"engine": "podman", "quadlet": False}, OWN),
+    (CONTAINER, {"engine": "podman", "quadlet": True}, ["/etc/containers/systemd/vllm@chat.container"]),
+]
+
+
+@pytest.mark.parametrize(("plan", "settings", "rest"), ALL)
+def test_an_instance_has_the_same_files_whatever_runs_it(plan, settings, rest):
+    files = instance_files(plan, {"user": "vllm", **settings})
+    assert [entry["path"] for entry in files] == [*COMMON, *rest]
+    assert all((TEMPLATES / entry["template"]).is_file() for entry in files)
+    assert [entry["unit"] for entry in files] == [False] * (len(files) - 1) + [True]
+
+
+def test_secrets_are_roots_alone():
+    files = instance_files(VENV, {"user": "ai"})
+    secret = [entry for entry in files if entry["secret"]]
+    assert [(entry["owner"], entry["group"], entry["mode"]) for entry in secret] == [("root", "root", "0600")]
+    assert [entry["group"] for entry in files[:2]] == ["ai", "ai"]
+
+
+def test_a_host_that_nobody_asked_has_a_current_engine():
+    assert unit_kind(CONTAINER, {}) == "unit"
+    assert unit_kind(CONTAINER, {"engine": "podman"}) == "quadlet"
+    assert unit_kind(VENV, {"engine": "podman"}) == "template"
+
+
+def test_what_instances_share_is_written_once_and_concerns_them_all():
+    plans = {
+        "a": {**VENV, "instance": "a"},
+        "b": {**VENV, "instance": "b"},
+        "c": {**CONTAINER, "instance": "c"},
+    }
+    files = FilterModule().filters()["instance_files"](plans, {"user": "vllm"})
+    paths = [entry["path"] for entry in files]
+    assert len(paths) == len(set(paths)) and paths[-1] == "/etc/systemd/system/vllm@.service"
+    assert files[-1]["restarts"] == ["a", "b"]
+    own = next(entry for entry in files if entry["path"] == "/etc/systemd/system/vllm@c.service")
+    assert own["restarts"] == ["c"] and own["value"] is plans["c"]

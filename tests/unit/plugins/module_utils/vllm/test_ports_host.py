@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import socket
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners, unit_of
+
+
+def test_a_listening_process_is_found_by_its_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (found,) = listeners({port})
+    assert (found.port, found.pid) == (port, os.getpid())
+    assert "py" in found.command
+
+
+def test_ipv6_listeners_count_too():
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        assert [found.port for found in listeners({server.getsockname()[1]})] == [server.getsockname()[1]]
+
+
+def test_a_closed_port_has_no_listener():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert listeners({port}) == []
+
+
+def test_unit_comes_from_the_innermost_service():
+    assert unit_of("0::/system.slice/system-vllm.slice/vllm@chat.service\n") == "vllm@chat.service"
+    assert unit_of("0::/user.slice/user-0.slice/session-1.scope\n") is None

@@ -1,0 +1,156 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
+    CATALOG,
+    find,
+    load_manifest,
+    load_recipe,
+    load_release,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+
+RECIPES = sorted(f"{path.parent.name}/{path.stem}" for path in (CATALOG / "recipes").rglob("*.y*ml"))
+RELEASES = sorted(path.stem for path in (CATALOG / "releases").glob("*.yml"))
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A site's directory, and a way to put a recipe into it."""
+    (tmp_path / "org").mkdir()
+
+    def write(text):
+        (tmp_path / "org/model.yaml").write_text(text)
+        return [str(tmp_path)]
+
+    return write
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_bundled_recipe_loads(name):
+    assert load_recipe(name)["model"]["model_id"] == name
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_bundled_release_loads_with_its_locks(name):
+    for stack in load_release(name)["stacks"].values():
+        assert stack["runtime"] != "venv" or len(stack["requirements_sha256"]) == 64
+
+
+def test_the_site_s_own_file_comes_first(site):
+    directories = site("model: {model_id: theirs}\n")
+    assert load_recipe("org/model", directories)["model"]["model_id"] == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message"),
+    [
+        (
+            "recipes",
+            "baremetal/gpt-oss-smok",
+            "no recipe .* nearest: 'baremetal/gpt-oss-smoke'",
+        ),
+        ("releases", "0.32", "no release '0.32' .* nearest: '0.32.0'"),
+        ("weights", "openai/gpt-oss-20", "no manifest of weights 'openai/gpt-oss-20' .* nearest: 'openai/gpt-oss-20b'"),
+    ],
+)
+def test_unknown_name_gets_the_nearest(kind, name, message):
+    with pytest.raises(PlanError, match=message):
+        find(kind, name, (".yaml", ".yml"), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: {model_id: a, base_arg: []}\n", "unknown key 'model.base_arg'; nearest: 'base_args'"),
+        ("model: {model_id: a}\nvariant: {}\n", "unknown key 'variant'; nearest: 'variants'"),
+        ("meta: {}\n", "model is missing"),
+        ("- a\n", "found list, expected a mapping"),
+        ("", "found NoneType, expected a mapping"),
+        ("model: {model_id: a}\nvariants: [default]\n", "variants: found a list, expected a mapping"),
+        ("a: [\n", "cannot be read: did not find expected node content (line 2, column 1)"),
+        ("a: b: c\n", "cannot be read: mapping values are not allowed in this context (line 1, column 5)"),
+        (
+            "model:\n\tmodel_id: a\n",
+            "cannot be read: found a tab, YAML is indented with spaces (line 2, column 1)",
+        ),
+        (
+            "model:\n  model_id: a\n\tbase_args: []\n",
+            "cannot be read: found a tab, YAML is indented with spaces (line 3, column 1)",
+        ),
+        ("model: {}\nmodel: {}\n", "cannot be read: the key 'model' is there twice (line 2, column 1)"),
+        (
+            "model:\n  model_id: a\n  base_env: {A: 1, A: 2}\n",
+            "cannot be read: the key 'A' is there twice (line 3, column 20)",
+        ),
+        (
+            "model: {{ mine }}\n",
+            "cannot be read: found {'mine': None} as a key, expected a text; put a value with braces in quotes "
+            "(line 1, column 9)",
+        ),
+    ],
+)
+def test_a_malformed_recipe_is_one_line_with_file_and_key(site, text, message):
+    directories = site(text)
+    with pytest.raises(PlanError) as caught:
+        load_recipe("org/model", directories)
+    assert str(caught.value) == f"{directories[0]}/org/model.yaml: {message}"
+
+
+def test_a_recipe_that_is_no_text(site, tmp_path):
+    directories = site("")
+    (tmp_path / "org/model.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(PlanError, match=r"org/model.yaml: cannot be read: 'utf-8' codec can't decode"):
+        load_recipe("org/model", directories)
+
+
+def test_a_manifest_may_be_missing():
+    assert load_manifest("org/nobody") is None
+    assert load_manifest("openai/gpt-oss-20b")["repository"] == "openai/gpt-oss-20b"
+
+
+def test_release_whose_lock_is_missing(tmp_path):
+    (tmp_path / "x.yml").write_text("vllm: x\nstacks: {cpu: {runtime: venv, requirements: none.txt}}\n")
+    with pytest.raises(PlanError, match=r"requirements/none.txt: the release names this lock"):
+        load_release("x", [str(tmp_path)])
+
+
+def test_release_with_its_lock(tmp_path):
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements/lock.txt").write_text("vllm==1\n")
+    (tmp_path / "x.yml").write_text("vllm: x\nstacks: {cpu: {runtime: venv, requirements: lock.txt}}\n")
+    stack = load_release("x", [str(tmp_path)])["stacks"]["cpu"]
+    assert stack["requirements"] == f"{tmp_path}/requirements/lock.txt"
+    assert stack["requirements_text"] == "vllm==1\n"
+    assert stack["requirements_sha256"] == hashlib.sha256(b"vllm==1\n").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vllm: x\n", "'stacks' is missing"),
+        ("stacks: {}\n", "'vllm' is missing"),
+        ("vllm: x\nstacks: [cuda]\n", "stacks: found ['cuda'], expected a mapping of stacks"),
+        ("vllm: x\nstacks: {cuda: {image: y}}\n", "stacks.cuda: 'runtime' is missing; expected container or venv"),
+        ("vllm: x\nstacks: {cuda: y}\n", "stacks.cuda: 'runtime' is missing; expected container or venv"),
+        (
+            "vllm: x\nstacks: {cuda: {runtime: conteiner}}\n",
+            "stacks.cuda.runtime: found 'conteiner'; nearest: 'container'",
+        ),
+        (
+            "vllm: x\nstacks: {cuda: {runtime: container, entrypoint: vllm serve}}\n",
+            "stacks.cuda.entrypoint: found 'vllm serve', expected image, module or a list of words",
+        ),
+    ],
+)
+def test_a_malformed_release_is_one_line_with_file_and_key(tmp_path, text, message):
+    (tmp_path / "x.yml").write_text(text)
+    with pytest.raises(PlanError) as caught:
+        load_release("x", [str(tmp_path)])
+    assert str(caught.value) == f"{tmp_path}/x.yml: {message}"

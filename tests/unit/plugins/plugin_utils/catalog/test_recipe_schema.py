@@ -1,0 +1,175 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+
+MODEL = {"model": {"model_id": "org/model"}}
+
+GOOD = {
+    "meta": {
+        "title": "x",
+        "hardware": {"h200": "verified"},
+        "default_variant": {"ascend": "bf16", "default": "default"},
+    },
+    "model": {
+        "model_id": "org/model",
+        "min_vllm_version": "0.11.0",
+        "docker_image": {"nvidia": {"cu129": "x"}, "amd": "y"},
+        "base_args": ["--max-model-len", 4096, "--eager"],
+        "base_env": {"A": 1, "B": None},
+        "kv_cache_bytes_per_token": 36864,
+        "rules": [{"when": {"vllm": "<0.13"}, "unless": {"features": ["x"]}, "because": "Why", "extra_args": ["--x"]}],
+    },
+    "features": {
+        "tools": {"args": ["--tools"], "hardware": {"ampere": "unsupported"}},
+        "spec": {"default_mode": "a", "modes": {"a": {"args": ["--a"], "variants": ["default"]}, "b": None}},
+        "empty": None,
+    },
+    "opt_in_features": ["spec"],
+    "variants": {"default": {"tp": {"h200": 1, "default": 2}, "vram_minimum_gb": 72.5}, "other": None},
+    "presets": {
+        "latency": {
+            "tp": 4,
+            "extra_args": ["--x"],
+            "rules": [{"when": {"generation": ["hopper"]}, "extra_env": {"A": "1"}}],
+        },
+        "upstream": {"points": [{"any": "thing"}]},
+    },
+    "compatible_strategies": ["single_node_tp"],
+    "strategy_overrides": {"single_node_tp": {"tp": 2, "vllm_args": ["--x"], "hardware_overrides": {"amd": None}}},
+    "hardware_overrides": {"hopper": {"extra_args": ["--x"], "install_note": "x"}},
+    "release_fixes": [{"when": {"vllm": ">=0.12,<0.13"}, "extra_env": {"A": "1"}}],
+    "guards": [
+        {"when": {"args": {"x": "present"}, "env": {"A": "absent"}, "secrets": {"B": "absent"}}, "refuse": "No."}
+    ],
+    "known_issues": [{"symptom": "x", "advice": "y", "when": {"count": ">=2"}}],
+    "guide": "Text",
+}
+
+
+def refusal(recipe):
+    with pytest.raises(PlanError) as caught:
+        check_recipe(recipe, "model.yml")
+    return str(caught.value)
+
+
+def test_a_recipe_with_everything_that_there_is():
+    check_recipe(GOOD, "model.yml")
+
+
+@pytest.mark.parametrize("section", sorted(set(GOOD) - {"model"}))
+def test_a_section_may_be_empty(section):
+    if section in ("compatible_strategies", "guide"):
+        check_recipe({key: value for key, value in GOOD.items() if key != section}, "model.yml")
+    else:
+        check_recipe({**GOOD, section: None}, "model.yml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variant": {}}, "unknown key 'variant'; nearest: 'variants'"),
+        ({"model": {"model_id": "a", "base_arg": []}}, "unknown key 'model.base_arg'; nearest: 'base_args'"),
+        ({"features": {"x": {"arg": []}}}, "unknown key 'features.x.arg'; nearest: 'args'"),
+        (
+            {"features": {"x": {"modes": {"m": {"extra_args": []}}}}},
+            "unknown key 'features.x.modes.m.extra_args'; "
+            "known: args, description, env, hardware, hardware_overrides, label, rules, variants",
+        ),
+        (
+            {"hardware_overrides": {"hopper": {"args": []}}},
+            "unknown key 'hardware_overrides.hopper.args'; known: extra_args, extra_env, install_note, rules",
+        ),
+        ({"presets": {"x": {"tpp": 1}}}, "unknown key 'presets.x.tpp'; nearest: 'tp'"),
+        ({"model": {}}, "model.model_id is missing"),
+        ({"model": {"model_id": ""}}, "model.model_id is missing"),
+        ({"model": None}, "model: found None, expected a mapping"),
+        ({"model": []}, "model: found a list, expected a mapping"),
+        ({"variants": ["default"]}, "variants: found a list, expected a mapping"),
+        ({"variants": {"default": "mxfp4"}}, "variants.default: found the text 'mxfp4', expected a mapping"),
+        ({"features": {"x": ["--y"]}}, "features.x: found a list, expected a mapping"),
+        (
+            {"hardware_overrides": {"amd": {"extra_args": "--x 1"}}},
+            "hardware_overrides.amd.extra_args: found the text '--x 1', "
+            "expected a list of words, each flag and each value one of them",
+        ),
+        (
+            {"model": {"model_id": "a", "base_args": {"x": 1}}},
+            "model.base_args: found a mapping, expected a list of words, each flag and each value one of them",
+        ),
+        (
+            {"model": {"model_id": "a", "base_args": ["--x", {"a": 1}]}},
+            "model.base_args[1]: found a mapping, expected one value",
+        ),
+        (
+            {"model": {"model_id": "a", "base_args": ["--x", None]}},
+            "model.base_args[1]: found nothing, expected something behind the dash",
+        ),
+        ({"model": {"model_id": "a", "base_env": ["A=1"]}}, "model.base_env: found a list, expected a mapping"),
+        ({"model": {"model_id": "a", "base_env": {"A": [1]}}}, "model.base_env.A: found a list, expected one value"),
+        (
+            {"model": {"model_id": "a", "context_length": "128k"}},
+            "model.context_length: found the text '128k', expected a whole number",
+        ),
+        (
+            {"model": {"model_id": "a", "context_length": True}},
+            "model.context_length: found True, expected a whole number",
+        ),
+        ({"variants": {"a": {"tp": "2"}}}, "variants.a.tp: found the text '2', expected a whole number"),
+        ({"variants": {"a": {"tp": {"h200": "2"}}}}, "variants.a.tp.h200: found the text '2', expected a whole number"),
+        ({"opt_in_features": "spec"}, "opt_in_features: found the text 'spec', expected a list of names"),
+        ({"release_fixes": {"when": {}}}, "release_fixes: found a mapping, expected a list of rules"),
+        ({"release_fixes": [None]}, "release_fixes[0]: found nothing, expected something behind the dash"),
+        ({"release_fixes": [{"whenn": {}}]}, "unknown key 'release_fixes[0].whenn'; nearest: 'when'"),
+        (
+            {"release_fixes": [{"args": []}]},
+            "unknown key 'release_fixes[0].args'; known: because, extra_args, extra_env, unless, when",
+        ),
+        ({"release_fixes": [{"when": []}]}, "release_fixes[0].when: found a list, expected a mapping of conditions"),
+        (
+            {"release_fixes": [{"when": {"vlm": "1"}}]},
+            "unknown condition 'release_fixes[0].when.vlm'; nearest: 'vllm'",
+        ),
+        (
+            {"release_fixes": [{"unless": {"vllm": "~0.33"}}]},
+            "release_fixes[0].unless.vllm: found '~0.33', expected a form like '>=0.24,<0.33'",
+        ),
+        (
+            {"release_fixes": [{"when": {"count": "many"}}]},
+            "release_fixes[0].when.count: could not convert string to float: 'many'",
+        ),
+        # Only what is looked at after all layers can ask for what came out of them.
+        (
+            {"release_fixes": [{"when": {"args": {"x": 1}}}]},
+            "unknown condition 'release_fixes[0].when.args'; known: ",
+        ),
+        (
+            {"guards": [{"when": {"args": ["x"]}, "refuse": "No."}]},
+            "guards[0].when.args: found ['x'], expected a mapping of names to what is wanted of them",
+        ),
+        ({"guards": [{"refused": "No."}]}, "unknown key 'guards[0].refused'; nearest: 'refuse'"),
+        ({"known_issues": [{"symptom": "x"}]}, "known_issues[0].advice is missing"),
+    ],
+)
+def test_what_the_schema_does_not_know_is_one_sentence_with_file_and_key(changes, message):
+    found = refusal({**MODEL, **changes})
+    if message.endswith("known: "):
+        assert found.startswith(f"model.yml: {message}")
+    else:
+        assert found == f"model.yml: {message}"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (None, "model.yml: the file: found None, expected a mapping"),
+        ([], "model.yml: the file: found a list, expected a mapping"),
+        ({}, "model.yml: model is missing"),
+    ],
+)
+def test_a_file_that_is_no_recipe(recipe, message):
+    assert refusal(recipe) == message

@@ -1,0 +1,113 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
+    ExplainError,
+    explained,
+    group,
+    narrowed,
+    plan_table,
+    shown,
+)
+
+
+def plan(host="gpu-1", instance="chat", size=2, **more):
+    return {
+        "host": host,
+        "instance": instance,
+        "replica_of": instance,
+        "accelerator": "h200",
+        "stack": "cuda",
+        "generation": "hopper",
+        "runtime": "container",
+        "vllm_version": "0.33.0",
+        "image": "vllm/vllm-openai:v0.33.0",
+        "recipe": "openai/gpt-oss-120b",
+        "variant": "default",
+        "preset": "balanced",
+        "strategy": "single_node_tp",
+        "features": {"tool_calling": None, "spec_decoding": "eagle3"},
+        "listen": {"host": "127.0.0.1", "port": 8000},
+        "chips": [0, 1],
+        "explain": [
+            {
+                "key": "tensor-parallel-size",
+                "value": size,
+                "layer": "presets.balanced",
+                "because": "the best trade-off",
+                "overrides": [{"layer": "variants.default", "value": 1}],
+            },
+            {"key": "env.A", "value": "", "layer": "model", "because": None, "overrides": []},
+        ],
+        **more,
+    }
+
+
+def test_hosts_with_the_same_plan_are_told_of_once():
+    groups = group([plan("gpu-1"), plan("gpu-2"), plan("gpu-3", size=4)])
+    assert [entry["hosts"] for entry in groups] == [["gpu-1", "gpu-2"], ["gpu-3"]]
+    assert "chat on gpu-1, gpu-2\n" in plan_table([plan("gpu-1"), plan("gpu-2")])
+
+
+def test_groups_can_be_grouped_again():
+    assert group([*group([plan("gpu-1")]), plan("gpu-2")])[0]["hosts"] == ["gpu-1", "gpu-2"]
+
+
+def test_a_setting_is_told_with_value_layer_reason_and_what_it_overrode():
+    lines = plan_table([plan()]).splitlines()
+    (line,) = [line for line in lines if line.startswith("  tensor-parallel-size")]
+    assert line.split("  ")[1:] and "presets.balanced: the best trade-off" in line and "1 (variants.default)" in line
+    assert any("env.A" in line and '""' in line for line in lines)
+
+
+def test_what_was_chosen_stands_above_the_settings():
+    text = " ".join(plan_table([plan()]).split())
+    assert "recipe openai/gpt-oss-120b, variant default, preset balanced" in text
+    assert "features tool_calling, spec_decoding (eagle3)" in text
+    assert "container vllm/vllm-openai:v0.33.0" in text and "chips 0, 1" in text
+
+
+def test_no_line_is_wider_than_a_terminal():
+    wide = {"key": "compilation-config", "value": {f"key_{n}": list(range(30)) for n in range(9)}, "layer": "x" * 200,
+            "because": "y " * 100, "overrides": []}  # fmt: skip
+    text = plan_table([plan(explain=[wide], warnings=["w " * 200])])
+    assert max(len(line) for line in text.splitlines()) <= 120
+    assert text.count("x") >= 200
+
+
+def test_of_a_replica_only_the_difference_is_told():
+    replica = plan(instance="chat-2", replica_of="chat", listen={"host": "127.0.0.1", "port": 8001})
+    replica["explain"] = [*replica["explain"], {"key": "env.CHIPS", "value": "2,3", "layer": "placement"}]
+    told = plan_table([plan(), replica]).split("chat-2 on ")[1]
+    assert "a replica of chat, listens on 127.0.0.1:8001" in told
+    assert "env.CHIPS" in told and "tensor-parallel-size" not in told
+
+
+def test_warnings_stand_with_their_plan():
+    assert "  warning: no manifest" in plan_table([plan(warnings=["no manifest"])])
+
+
+def test_one_instance_comes_with_its_replicas():
+    groups = group([plan(), plan(instance="chat-2", replica_of="chat"), plan(instance="quick")])
+    assert [entry["instance"] for entry in narrowed(groups, "chat")] == ["chat", "chat-2"]
+
+
+def test_an_unknown_instance_is_refused_with_the_nearest():
+    with pytest.raises(ExplainError, match="explain_instance: no host has an instance 'chta'; nearest: 'chat'"):
+        narrowed(group([plan()]), "chta")
+
+
+def test_the_document_has_hosts_choice_and_settings():
+    (entry,) = explained(group([plan("gpu-1"), plan("gpu-2")]))
+    assert entry["hosts"] == ["gpu-1", "gpu-2"] and entry["preset"] == "balanced"
+    assert entry["explain"][0]["overrides"] == [{"layer": "variants.default", "value": 1}]
+
+
+def test_values_are_shown_as_people_write_them():
+    assert [shown(value) for value in (None, "", "a b", True, {"a": 1})] == [
+        "(not set)", '""', "a b", "true", '{"a": 1}',
+    ]  # fmt: skip

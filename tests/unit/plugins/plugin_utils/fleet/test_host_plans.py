@@ -1,0 +1,293 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet import host_plans as _planning
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+
+SITE = {
+    "weights_root": "/srv/models",
+    "encodings_dir": "/srv/encodings",
+    "cache_root": "/var/cache/vllm",
+    "venv_root": "/opt/vllm",
+    "drain_timeout": 60,
+}
+
+
+def accelerator(model, count=8, memory_gib=None, **facts):
+    return declared_accelerator(load_catalogue(), model, count, memory_gib, facts)
+
+
+def plans(model, instances, release="0.33.0", count=8, host="h1", facts=None, **settings):
+    given = {"instances": instances, "release": release, **SITE, **settings}
+    return plan_host(host, accelerator(model, count, **(facts or {})), given)
+
+
+def plan(model="h200", release="0.33.0", count=8, facts=None, settings=None, **wishes):
+    instances = {"chat": {"recipe": "openai/gpt-oss-120b", **wishes}}
+    return plans(model, instances, release, count, facts=facts, **(settings or {}))["chat"]
+
+
+def refusal(*arguments, **options):
+    with pytest.raises(PlanError) as caught:
+        plan(*arguments, **options)
+    return str(caught.value)
+
+
+# The bundled catalogue.
+
+
+def test_a_host_of_eight_is_filled_with_replicas():
+    found = plans("h200", {"chat": {"recipe": "openai/gpt-oss-120b"}})
+    assert {name: (one["chips"], one["listen"]["port"]) for name, one in found.items()} == {
+        "chat": ([0, 1], 8000),
+        "chat-2": ([2, 3], 8001),
+        "chat-3": ([4, 5], 8002),
+        "chat-4": ([6, 7], 8003),
+    }
+    assert [one["devices"] for one in found.values()] == [
+        [f"nvidia.com/gpu={first}", f"nvidia.com/gpu={first + 1}"] for first in (0, 2, 4, 6)
+    ]
+    assert {one["image"] for one in found.values()} == {"vllm/vllm-openai:v0.33.0"}
+    assert {one["args"]["tensor-parallel-size"] for one in found.values()} == {2}
+
+
+def test_an_atlas_serves_bf16_from_its_own_image():
+    found = plan("ascend_a3", "0.23.0", 16)
+    assert (found["variant"], found["model"]) == ("bf16", "unsloth/gpt-oss-120b-BF16")
+    assert found["image"] == "quay.io/ascend/vllm-ascend:v0.23.0-a3"
+    assert found["container"]["user"] == "root"
+    assert found["container"]["command"][:2] == ["/bin/bash", "-lc"]
+    assert found["env"]["ASCEND_RT_VISIBLE_DEVICES"] == "0,1,2,3"
+    assert "/usr/local/dcmi:/usr/local/dcmi:ro" in found["container"]["mounts"]
+    assert found["warnings"] == [
+        "vllm_instances.chat: no manifest pins the weights of unsloth/gpt-oss-120b-BF16; make one before a host can "
+        "fetch "
+        "them"
+    ]
+
+
+def test_a_fact_of_the_host_decides_a_rule():
+    old, new, unknown = (plan("mi300x", facts=facts) for facts in ({"mec_firmware": 176}, {"mec_firmware": 177}, None))
+    assert old["env"]["HSA_NO_SCRATCH_RECLAIM"] == unknown["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"
+    assert "HSA_NO_SCRATCH_RECLAIM" not in new["env"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"model": "ascend_a2", "release": "0.23.0", "variant": "default"},
+            "vllm_instances.chat.variant: 'default' of recipe openai/gpt-oss-120b is not for ascend_a2: vLLM Ascend "
+            "has no "
+            "MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants for it: bf16 "
+            "(weights unsloth/gpt-oss-120b-BF16)",
+        ),
+        (
+            {"variant": "bf61"},
+            "vllm_instances.chat.variant: recipe openai/gpt-oss-120b has no variant 'bf61'; nearest: 'bf16'",
+        ),
+        (
+            {"preset": "latancy"},
+            "vllm_instances.chat.preset: recipe openai/gpt-oss-120b has no preset 'latancy'; nearest: 'latency'",
+        ),
+        (
+            {"features": ["tool_caling"]},
+            "vllm_instances.chat.features: recipe openai/gpt-oss-120b has no feature 'tool_caling'; nearest: "
+            "'tool_calling'",
+        ),
+        (
+            {"features": ["spec_decoding"], "feature_modes": {"spec_decoding": "eagle_v3"}},
+            "vllm_instances.chat.feature_modes.spec_decoding: recipe openai/gpt-oss-120b has no mode 'eagle_v3'; "
+            "nearest: "
+            "'eagle3_v3'",
+        ),
+        (
+            {"strategy": "single_node_tep"},
+            "vllm_instances.chat.strategy: recipe openai/gpt-oss-120b does not list 'single_node_tep' for h200; "
+            "nearest: "
+            "'single_node_tp'",
+        ),
+        (
+            {"args": {"tensor-parallel-size": 16}},
+            "vllm_instances.chat: more chips asked for than there are: chat 1 x 16 make 16, the host has 8 x h200; "
+            "lower "
+            "tensor-parallel-size or replicas, or take another host",
+        ),
+        (
+            {"model": "rtx_5090", "count": 1},
+            "vllm_instances.chat: does not fit: 60.8 GiB of weights and 4.5 GiB of KV cache for one request of "
+            "131072 tokens "
+            "make 65.3 GiB, 1 x rtx_5090 have 32.0 GiB, of which gpu-memory-utilization 0.9 is 28.8 GiB; take more "
+            "chips "
+            "(tensor-parallel-size), a smaller max-model-len or variant, or another host",
+        ),
+        (
+            {"facts": {"driver_version": "570.26"}},
+            "vllm_release '0.33.0' needs driver 580.65.06 or newer for cuda, the host has 570.26; upgrade the "
+            "driver, or "
+            "choose an older release",
+        ),
+        (
+            {"args": {"cuda-graph-sizes": 2048}},
+            "vllm_instances.chat: --cuda-graph-sizes: vLLM 0.33.0 has no such flag, the last release here that has "
+            "it is "
+            "0.11.0; instead: --max-cudagraph-capture-size for one number, --cudagraph-capture-sizes for several",
+        ),
+        (
+            {"args": {"max-cudagraph-capture-size": 8}, "release": "0.11.0"},
+            "vllm_instances.chat: --max-cudagraph-capture-size: vLLM 0.11.0 has no such flag, the first release "
+            "here that has "
+            "it is 0.13.0; nearest: 'cuda-graph-sizes'",
+        ),
+        (
+            {"env": {"VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8": "1"}},
+            "vllm_instances.chat: VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8: vLLM 0.33.0 does not read this variable, the "
+            "last "
+            "release here that has it is 0.23.0; instead: --quantization-config.moe.activation mxfp8, and "
+            "--moe-backend "
+            "flashinfer_trtllm to pin the kernel",
+        ),
+        (
+            {"args": {"cudagraph-capture-sizes": [1, 2], "max-cudagraph-capture-size": 8}},
+            "vllm_instances.chat: --cudagraph-capture-sizes and --max-cudagraph-capture-size exclude each other: "
+            "the sizes "
+            "name the largest themselves, vLLM refuses another one",
+        ),
+        (
+            {"runtime": "venv"},
+            "vllm_instances.chat.runtime: release '0.33.0' has no lock of wheels for this stack, so it cannot make "
+            "a virtual "
+            "environment; use the runtime 'container', or name a lock (requirements) in a release of your own",
+        ),
+        (
+            {"model": "mi300x", "release": "0.32.0"},
+            "vllm_release '0.32.0' has nothing for stack 'rocm' (accelerator 'mi300x'); it serves: cpu",
+        ),
+    ],
+)
+def test_what_cannot_be_served_is_one_sentence(options, message):
+    assert refusal(**options) == message
+
+
+def test_settings_of_which_vllm_ignores_one_are_a_warning():
+    assert plan(args={"enforce-eager": True, "max-cudagraph-capture-size": 8})["warnings"] == [
+        "vllm_instances.chat: --enforce-eager and --max-cudagraph-capture-size stand together: eager mode captures "
+        "no CUDA "
+        "graphs, vLLM would ignore the size"
+    ]
+
+
+def test_unknown_recipe_release_and_accelerator_get_the_nearest_name():
+    with pytest.raises(
+        PlanError, match=r"^no recipe 'openai/gpt-oss-12b' in .*recipes; nearest: 'openai/gpt-oss-120b'$"
+    ):
+        plans("h200", {"chat": {"recipe": "openai/gpt-oss-12b"}})
+    assert refusal(release="0.33.1").startswith("no release '0.33.1' in ")
+    assert refusal(release="0.33.1").endswith("; nearest: '0.33.0'")
+    with pytest.raises(AcceleratorError) as caught:
+        accelerator("h2000")
+    assert str(caught.value) == ("accelerator 'h2000' of the inventory is in no file of the catalogue; nearest: 'h200'")
+
+
+@pytest.mark.parametrize("stack", ["cuda", "rocm"])
+def test_a_lock_for_another_python_than_the_wheels(tmp_path, stack):
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements/lock.txt").write_text("# target: cp311-x86_64\nvllm==0.33.0\n")
+    (tmp_path / "mine.yml").write_text(
+        f'vllm: "0.33.0"\nstacks: {{{stack}: {{runtime: venv, requirements: lock.txt, python: "3.12"}}}}\n'
+    )
+    model = {"cuda": "h200", "rocm": "mi300x"}[stack]
+    assert refusal(model, "mine", settings={"release_path": [str(tmp_path)]}) == (
+        f"{tmp_path}/requirements/lock.txt: the lock is for Python 3.11, the wheels of release 'mine' for this "
+        f"stack are for "
+        "Python 3.12 only; another Python would get another vendor's wheel in silence"
+    )
+
+
+def test_a_release_without_a_table(tmp_path):
+    (tmp_path / "nightly.yml").write_text('vllm: "9.9.9"\nstacks: {cuda: {runtime: container, image: a/b:nightly}}\n')
+    settings = {"release_path": [str(tmp_path)]}
+    message = refusal(release="nightly", settings=settings)
+    assert message.startswith("no option table for vLLM 9.9.9 in ")
+    assert message.endswith("; or set vllm_strict: false to go by the newest table")
+    lenient = {**settings, "strict": False}
+    found = plan(release="nightly", settings=lenient, args={"brand-new-flag": 1})
+    assert found["vllm_version"] == "9.9.9"
+    assert any("--brand-new-flag: vLLM 0.33.0 has no such flag" in warning for warning in found["warnings"])
+
+
+def test_a_site_s_own_recipe_goes_before_the_bundled_one(tmp_path):
+    (tmp_path / "openai").mkdir()
+    (tmp_path / "openai/gpt-oss-120b.yaml").write_text(
+        "model: {model_id: openai/gpt-oss-120b, base_args: [--seed, 7]}\n"
+    )
+    assert plan(settings={"recipe_path": [str(tmp_path)]})["args"]["seed"] == 7
+
+
+def test_instances_that_are_none_are_refused_before_anything_is_read():
+    with pytest.raises(PlanError, match=r"^vllm_instances: found a list, expected a mapping of names to instances"):
+        plan_host("h1", None, {"instances": ["chat"], "release": "no such release"})
+
+
+# Memory of plans.
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The number of times that plans were made, from an empty memory."""
+    calls = []
+    made = _planning.plan_instances
+
+    def counting(host, *arguments):
+        calls.append(host)
+        return made(host, *arguments)
+
+    monkeypatch.setattr(_planning, "_PLANS", {})
+    monkeypatch.setattr(_planning, "plan_instances", counting)
+    return calls
+
+
+def test_hosts_that_are_alike_are_planned_once(counted):
+    instances = {"chat": {"recipe": "openai/gpt-oss-20b"}}
+    found = [plans("h200", instances, host=f"h{number}") for number in range(50)]
+    assert counted == ["h0"]
+    assert [one["chat"]["host"] for one in found] == [f"h{number}" for number in range(50)]
+    assert {**found[0]["chat"], "host": ""} == {**found[49]["chat"], "host": ""}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": "h100"},
+        {"count": 4},
+        {"release": "0.25.1"},
+        {"facts": {"driver_version": "590.1"}},
+        {"registry": "mirror:5000"},
+        {"drain_timeout": 5},
+        {"secrets": {"chat": ["A"]}},
+        {"instances": {"chat": {"recipe": "openai/gpt-oss-20b", "port": 9000}}},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_a_host_that_differs_is_planned_for_itself(counted, other):
+    usual = {"model": "h200", "instances": {"chat": {"recipe": "openai/gpt-oss-20b"}}}
+    plans(**usual)
+    plans(**usual)
+    plans(**{**usual, **other})
+    assert len(counted) == 2
+
+
+def test_an_instance_that_spans_hosts_is_planned_for_each(counted):
+    instances = {"chat": {"recipe": "openai/gpt-oss-120b", "nodes": ["h1", "h2"]}}
+    found = [plans("h200", instances, host=host)["chat"] for host in ("h1", "h2", "h1")]
+    assert counted == ["h1", "h2"]
+    assert [one["args"]["node-rank"] for one in found] == [0, 1, 0]

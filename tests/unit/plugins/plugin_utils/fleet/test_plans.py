@@ -1,0 +1,257 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import (
+    FleetError,
+    HostReader,
+    accelerator_of,
+    as_template,
+    plan_fleet,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+
+INSTANCES = {"chat": {"recipe": "openai/gpt-oss-20b", "port": 8000}}
+HOST = {"accelerator": "h200", "accelerator_count": 8, "vllm_release": "0.33.0", "vllm_instances": INSTANCES}
+
+
+class HostVars:
+    """Stands for Ansible's hostvars: raw variables by host."""
+
+    def __init__(self, hosts):
+        self.hosts = hosts
+
+    def raw_get(self, name):
+        return {"inventory_hostname": name, "group_names": [], "groups": {"all": list(self.hosts)}, **self.hosts[name]}
+
+
+class Planner:
+    """Stands for plan_host and remembers what it was asked."""
+
+    def __init__(self, problem=None):
+        self.asked = []
+        self.problem = problem
+
+    def __call__(self, host, accelerator, settings):
+        self.asked.append((host, accelerator, settings))
+        if self.problem:
+            raise PlanError(self.problem)
+        return {name: {"host": host, "instance": name, "warnings": []} for name in settings["instances"]}
+
+
+def fleet_of(hosts, planner=None):
+    planner = planner or Planner()
+    return plan_fleet(list(hosts), HostReader(HostVars(hosts), DataLoader()), planner), planner
+
+
+def settings_of(**variables):
+    """Return accelerator and settings that the planner is asked with for one host."""
+    found, planner = fleet_of({"a": {**HOST, **variables}})
+    found.check("nothing was done")
+    return planner.asked[0][1:]
+
+
+def problem_of(**variables):
+    found, _planner = fleet_of({"a": {**HOST, **variables}})
+    with pytest.raises(FleetError) as error:
+        found.check("nothing was done")
+    return str(error.value)
+
+
+def test_hosts_that_are_served_alike_cost_one_plan():
+    found, planner = fleet_of({f"gpu-{number}": dict(HOST) for number in range(50)})
+    assert len(planner.asked) == 1
+    assert len(found.groups[0].hosts) == 50
+
+
+def test_hosts_that_differ_in_one_setting_are_planned_for_themselves():
+    found, _planner = fleet_of({"a": HOST, "b": {**HOST, "accelerator_count": 4}, "c": HOST})
+    assert [group.hosts for group in found.groups] == [["a", "c"], ["b"]]
+
+
+def test_a_variable_that_no_plan_is_made_from_makes_no_difference():
+    _found, planner = fleet_of({"a": HOST, "b": {**HOST, "rack": "r7", "ansible_host": "10.0.0.2"}})
+    assert len(planner.asked) == 1
+
+
+def test_an_instance_that_spans_hosts_is_planned_for_each():
+    spans = {**HOST, "vllm_instances": {"chat": {"recipe": "x", "nodes": ["a", "b"]}}}
+    _found, planner = fleet_of({"a": spans, "b": spans})
+    assert [host for host, _accelerator, _settings in planner.asked] == ["a", "b"]
+
+
+def test_the_defaults_of_the_role_lie_below_a_hosts_variables():
+    _accelerator, settings = settings_of(vllm_drain_timeout="90")
+    assert (settings["release"], settings["drain_timeout"], settings["cache_root"]) == ("0.33.0", 90, "/var/cache/vllm")
+    assert settings["weights_root"] == "/srv/models"
+
+
+def test_a_default_that_refers_to_another_variable_follows_it():
+    _accelerator, settings = settings_of(weights_root="/data/models")
+    assert settings["weights_root"] == "/data/models"
+
+
+@pytest.mark.parametrize(
+    ("variables", "engine"),
+    [
+        ({}, ""),
+        ({"container_runtime_engine": "podman"}, "podman"),
+        ({"container_runtime_engine": "podman", "vllm_engine": "docker"}, "docker"),
+    ],
+)
+def test_the_engine_is_the_one_that_the_role_container_runtime_is_told_to_install(variables, engine):
+    found, _planner = fleet_of({"a": {**HOST, **variables}})
+    assert found.groups[0].variables["vllm_engine"] == engine
+
+
+def test_templates_are_those_of_each_host():
+    shared = {"chat": {"recipe": "x", "port": as_template("{{ base_port + 1 }}"), "host": as_template("{{ address }}")}}
+    own = {"address": as_template("10.0.0.{{ index }}")}
+    hosts = {
+        name: {**HOST, **own, "vllm_instances": shared, "base_port": 8000 + index, "index": index}
+        for index, name in enumerate("abc")
+    }
+    found, planner = fleet_of(hosts)
+    assert found.problems == {}
+    asked = {host: settings["instances"]["chat"] for host, _accelerator, settings in planner.asked}
+    assert asked["a"] == {"recipe": "x", "port": 8001, "host": "10.0.0.0"}
+    assert asked["c"] == {"recipe": "x", "port": 8003, "host": "10.0.0.2"}
+
+
+def test_a_template_is_rendered_once_for_hosts_with_the_same_values(monkeypatch):
+    rendered = []
+    original = HostReader._inputs
+    monkeypatch.setattr(HostReader, "_inputs", lambda *args: rendered.append(original(*args)) or rendered[-1])
+    fleet_of({f"h{number}": {**HOST, "weights_root": "/m"} for number in range(3)})
+    assert None not in rendered and len(set(rendered)) == len(rendered) / 3
+
+
+def test_a_variable_that_is_not_defined_names_variable_and_host():
+    text = problem_of(vllm_instances=as_template("{{ nowhere }}"))
+    assert "nothing was done: 1 of 1 hosts cannot be planned.\na: vllm_instances: " in text
+    assert "'nowhere' is undefined" in text
+
+
+def test_only_the_names_of_secrets_are_looked_at():
+    boom = as_template("{{ lookup('ansible.builtin.file', '/nowhere') }}")
+    _accelerator, settings = settings_of(vllm_secrets={"chat": {"VLLM_API_KEY": boom, "HF_TOKEN": boom}})
+    assert settings["secrets"] == {"chat": ["HF_TOKEN", "VLLM_API_KEY"]}
+    assert "vllm_secrets" not in settings
+
+
+def test_secrets_that_are_no_mapping_are_refused():
+    assert "vllm_secrets: expected a mapping" in problem_of(vllm_secrets=["x"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"vllm_drain_timeout": "soon"}, "vllm_drain_timeout"),
+        ({"accelerator_count": 0}, "accelerator_count: found 0, expected a number above 0"),
+        ({"accelerator_count": "many"}, "accelerator_count: found 'many', expected a number above 0"),
+        (
+            {"accelerator": "h20o"},
+            "accelerator 'h20o' of the inventory is in no file of the catalogue; nearest: ",
+        ),
+    ],
+)
+def test_a_wrong_variable_is_named(variables, message):
+    assert message in problem_of(**variables)
+
+
+def test_the_problems_of_all_hosts_are_one_error_each_sentence_once():
+    bad = {**HOST, "accelerator": "h20o"}
+    none = {key: value for key, value in HOST.items() if key != "accelerator"}
+    found, _planner = fleet_of({"a": bad, "b": HOST, "c": bad, "d": none})
+    with pytest.raises(FleetError) as error:
+        found.check("nothing was written")
+    lines = str(error.value).splitlines()
+    assert lines[0] == "nothing was written: 3 of 4 hosts cannot be planned."
+    assert lines[1].startswith("a, c: accelerator 'h20o'") and lines[2].startswith("d: its accelerator is not known")
+
+
+def test_the_same_problem_is_found_once_for_equal_hosts():
+    found, planner = fleet_of({"a": HOST, "b": HOST}, Planner("too little memory"))
+    assert found.problems == {"too little memory": ["a", "b"]} and len(planner.asked) == 1
+
+
+def test_a_host_without_instances_is_named_and_skipped():
+    found, _planner = fleet_of({"mirror": {}, "a": HOST})
+    assert found.skipped == ["mirror"]
+    assert found.notes() == ["skipped, for there are no vllm_instances: mirror"]
+
+
+def test_warnings_of_plans_are_told_once_with_all_hosts():
+    def planner(host, accelerator, settings):
+        return {name: {"host": host, "instance": name, "warnings": ["careful"]} for name in ("chat", "chat-2")}
+
+    found, _planner = fleet_of({"a": HOST, "b": {**HOST, "accelerator_count": 2}}, planner)
+    assert found.notes() == ["a, b: careful"]
+
+
+def where_from(**variables):
+    accelerator = accelerator_of(variables, load_catalogue())
+    return accelerator.model, accelerator.count, accelerator.memory_mib
+
+
+def test_an_accelerator_is_declared_by_variables():
+    assert where_from(accelerator="a100", accelerator_count=4, accelerator_memory_gib=40) == ("a100", 4, 40 * 1024)
+
+
+def test_or_by_a_group():
+    assert where_from(group_names=["accel_cuda", "accel_hopper", "accel_h200", "x"])[:2] == ("h200", 1)
+    assert where_from(group_names=["accel_cpu"])[:2] == ("cpu", 1)
+
+
+DETECTED = {"model": "h100", "count": 8, "memory_mib": 81559, "driver_version": "580.1"}
+
+
+def test_or_by_what_was_found_and_cached():
+    assert where_from(accelerator_detected=DETECTED) == ("h100", 8, 81559)
+    assert accelerator_of({"accelerator_detected": DETECTED}, load_catalogue()).driver_version == "580.1"
+
+
+def test_a_cached_fact_is_found_among_the_facts():
+    facts = {"ansible_facts": {"accelerator_detected": DETECTED}, "vllm_instances": INSTANCES, "accelerator": None}
+    _found, planner = fleet_of({"a": facts})
+    assert [accelerator.model for _host, accelerator, _settings in planner.asked] == ["h100"]
+
+
+def test_a_group_goes_before_what_was_found():
+    assert where_from(group_names=["accel_b200"], accelerator_detected=DETECTED)[:2] == ("b200", 1)
+
+
+def test_what_is_declared_goes_before_what_was_found():
+    assert where_from(accelerator="h100", accelerator_count=2, accelerator_detected=DETECTED)[:2] == ("h100", 2)
+    assert where_from(accelerator="b200", accelerator_detected=DETECTED)[:2] == ("b200", 1)
+
+
+def test_two_groups_that_name_a_model_are_refused():
+    with pytest.raises(FleetError, match="several groups that name a model: accel_h100, accel_h200"):
+        where_from(group_names=["accel_h100", "accel_h200"])
+
+
+def test_a_stack_with_the_name_of_a_model_is_no_second_model():
+    assert where_from(group_names=["accel_gaudi", "accel_gaudi3"])[0] == "gaudi3"
+
+
+def test_of_two_kinds_in_one_host_the_one_that_leads_is_planned_for():
+    groups = ["accel_h100", "accel_l40s"]
+    assert where_from(group_names=groups, accelerator_detected=DETECTED)[0] == "h100"
+
+
+def test_the_three_ways_to_name_an_accelerator_are_told():
+    with pytest.raises(FleetError) as error:
+        where_from()
+    for words in ("accelerator and accelerator_count", "accel_<model>", "accelerator_detected"):
+        assert words in str(error.value)
+
+
+def test_the_group_of_unknown_chips_is_refused():
+    with pytest.raises(FleetError, match="accel_unknown"):
+        where_from(group_names=["accel_unknown"])

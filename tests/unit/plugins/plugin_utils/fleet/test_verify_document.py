@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.verify_document import (
+    checks_of,
+    document,
+    instances_of,
+)
+
+GOOD = {"name": "chat", "ok": True, "seconds": 0.1, "detail": "answered"}
+BAD = {"name": "chat", "ok": False, "seconds": 0.1, "detail": "is empty"}
+
+
+def test_a_loop_over_instances():
+    good = {"item": "a", "ok": True, "checks": [GOOD], "answer": "Yes.", "tokens_per_second": 80.2, "msg": "passes"}
+    bad = {"item": "b", "ok": False, "failed": True, "checks": [BAD], "msg": "b does not pass"}
+    result = {"failed": True, "msg": "One or more items failed", "results": [good, bad]}
+    assert checks_of("h", result) == [{"host": "h", "instance": "a", **GOOD}, {"host": "h", "instance": "b", **BAD}]
+    assert instances_of("h", result) == [
+        {"host": "h", "instance": "a", "ok": True, "answer": "Yes.", "tokens_per_second": 80.2},
+        {"host": "h", "instance": "b", "ok": False, "msg": "b does not pass"},
+    ]
+
+
+def test_what_never_got_to_a_check():
+    unreachable = {"unreachable": True, "msg": "ssh: connection refused"}
+    refused = {"item": "a", "failed": True, "msg": "max_tokens: found 0, expected more than 0."}
+    skipped = {"item": "a", "skipped": True, "ok": None, "msg": "Not verified: x."}
+    assert checks_of("h", unreachable) == [
+        {
+            "host": "h",
+            "instance": None,
+            "name": "reach",
+            "ok": False,
+            "seconds": None,
+            "detail": "ssh: connection refused",
+        }
+    ]
+    assert [row["name"] for row in checks_of("h", {"results": [{"item": "a", **unreachable}]})] == ["reach"]
+    assert [(row["name"], row["ok"]) for row in checks_of("h", {"results": [refused, skipped]})] == [
+        ("endpoint", False), ("endpoint", None)]  # fmt: skip
+
+
+def test_a_host_without_instances_has_no_rows():
+    nothing = {"skipped": True, "skipped_reason": "No items in the list", "results": []}
+    assert checks_of("h", nothing) == [] and instances_of("h", nothing) == []
+
+
+def test_a_document_is_ok_only_when_something_was_verified_and_all_of_it_passed():
+    assert document([GOOD], []) == {"ok": True, "checks": [GOOD], "instances": []}
+    assert not document([GOOD, BAD], [])["ok"]
+    assert not document([GOOD, {**GOOD, "ok": None}], [])["ok"]
+    assert document([], [])["ok"] is False and "no instance was verified" in document([], [])["problem"]

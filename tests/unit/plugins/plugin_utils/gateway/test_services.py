@@ -1,0 +1,433 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import time
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certificate_host import (
+    DAY,
+    CertificateError,
+    given,
+    own,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
+    Client,
+    KeyFileError,
+    check_clients,
+    commands,
+    differences,
+    hashes_of,
+    map_text,
+    maps_of,
+    parse_map,
+    shared_keys,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
+
+from tests.unit.gateways import loaded, options, plan, render
+from tests.unit.wheelhouse import run_module
+
+KEY = "k" * 40
+HASH = hashlib.sha256(KEY.encode()).hexdigest()
+
+
+def backend(host, address=None, **plans):
+    return Backend(host, address or host, plans or {"chat": plan(8000)})
+
+
+def decided(*backends, gateway="gw", **more):
+    return decide(gateway, backends, options(**more))
+
+
+def refused(*backends, gateway="gw", **more):
+    with pytest.raises(GatewayError) as caught:
+        decided(*backends, gateway=gateway, **more)
+    return str(caught.value)
+
+
+class TestServices:
+    def test_instances_and_replicas_of_a_name_are_one_service(self):
+        replicas = {"chat": plan(8000), "chat-2": plan(8001)}
+        found = decided(backend("a", "10.0.0.1", **replicas), backend("b", "fd00::2"))
+        (service,) = found["services"]
+        assert (service["name"], service["port"], service["models"]) == ("chat", 443, ["baremetal/gpt-oss-smoke"])
+        assert [(each["name"], each["address"], each["port"]) for each in service["servers"]] == [
+            ("a--chat", "10.0.0.1", 8000), ("a--chat-2", "10.0.0.1", 8001), ("b--chat", "[fd00::2]", 8000),
+        ]  # fmt: skip
+        assert found["agent"]["[fd00::2]:8000"] == {"name": "b--chat", "model": "baremetal/gpt-oss-smoke"}
+
+    def test_an_instance_is_reached_where_it_listens(self):
+        found = decided(
+            backend("a", one=plan(1, "10.1.1.1")),
+            backend("gw", two=plan(2, "127.0.0.1"), three=plan(3, "::")),
+            gateway="gw",
+        )
+        assert [each["address"] for each in found["services"][0]["servers"]] == ["10.1.1.1", "127.0.0.1", "127.0.0.1"]
+
+    def test_loopback_of_another_host_cannot_be_reached(self):
+        said = refused(backend("a", chat=plan(8000, "127.0.0.1")), backend("b", chat=plan(8000, "::1")))
+        assert "a: chat listens on 127.0.0.1, where the gateway gw cannot reach it" in said
+        assert "b: chat listens on ::1" in said
+
+    def test_the_followers_of_an_instance_over_hosts_are_no_servers(self):
+        found = decided(backend("a"), backend("b", chat=plan(8000, argv=["vllm", "serve", "--headless"])))
+        assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat"]
+
+    def test_a_key_of_vllms_own_is_refused(self):
+        assert "take VLLM_API_KEY out of vllm_secrets.chat" in refused(
+            backend("a", chat=plan(8000, secrets=["VLLM_API_KEY"]))
+        )
+
+    @pytest.mark.parametrize(
+        ("backends", "words"), [((), "no host is named"), ((Backend("a", "a", {}),), "none of a has")]
+    )
+    def test_nothing_to_serve(self, backends, words):
+        assert words in refused(*backends)
+
+    def test_too_few_servers(self):
+        assert "service chat has 1 servers (a--chat), gateway_backends_min is 2" in refused(
+            backend("a"), backends_min=2
+        )
+
+    def test_servers_that_share_no_name_of_a_model_are_no_service(self):
+        a, b = backend("a", chat=plan(1, models=["m", "chat"])), backend("b", chat=plan(1, models=["m"]))
+        found = decided(a, b)
+        assert found["services"][0]["models"] == ["m"]
+        assert "not every server knows every name" in found["warnings"][0]
+        assert "no name of a model is known to all" in refused(a, backend("c", chat=plan(1, models=["x"])))
+
+
+class TestPorts:
+    TWO = Backend("a", "a", {"chat": plan(1), "quick": plan(2, of="quick")})
+
+    def test_one_service_needs_no_port_of_its_own(self):
+        found = decided(self.TWO, services={"quick": {"port": 8443}})
+        assert {each["name"]: each["port"] for each in found["services"]} == {"chat": 443, "quick": 8443}
+        assert "chat, quick name no port" in refused(self.TWO)
+
+    @pytest.mark.parametrize(
+        ("services", "words"),
+        [
+            (
+                {"chat": {"port": 443}, "quick": {"port": 443}},
+                "port 443 is wanted by the service chat and by the service quick",
+            ),
+            ({"chat": {"port": 8404}}, "port 8404 is wanted by gateway_stats_port and by the service chat"),
+            ({"chatt": {"port": 1}}, "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'"),
+            ({"chat": {"prot": 1}}, "gateway_services.chat: unknown key 'prot'; nearest: 'port'"),
+            ({"chat": {"port": "443"}}, "found '443', expected a whole number"),
+            ({"chat": {"port": True}}, "found True"),
+            ({"chat": 443}, "gateway_services.chat: found 443"),
+            ([], "gateway_services: found []"),
+        ],
+    )
+    def test_ports_that_cannot_be(self, services, words):
+        assert words in refused(self.TWO, services=services)
+
+
+class TestExposure:
+    @pytest.mark.parametrize(
+        "more", [{"listen": "::1"}, {"listen": "10.0.0.1", "insecure": True}, {"listen": "::", "tls": "own"}]
+    )
+    def test_what_may_be(self, more):
+        assert decided(backend("a"), **more)["services"]
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            ({"listen": "0.0.0.0"}, "keys would go over the network as they are"),
+            ({"clients": {}}, "gateway_clients is empty"),
+            ({"open": True}, "gateway_open is true, and gateway_clients names alice"),
+            ({"listen": "eth0"}, "gateway_listen: found 'eth0'"),
+            ({"address": "x"}, "gateway_address: found 'x'"),
+            ({"address": "10.0.0.9/24"}, "gateway_interface is empty"),
+            ({"address": "127.0.0.1/24", "interface": "lo"}, "gateway_listen is gateway_address"),
+        ],
+    )
+    def test_what_may_not(self, more, words):
+        assert words in refused(backend("a"), **more)
+
+
+class TestPaths:
+    def test_a_path_of_the_site_is_let_through(self):
+        paths, problems = paths_of(
+            [{"path": "/v1/files/<id>/x.y", "methods": ["GET", "DELETE"]}, {"path": "/v1/embeddings"}]
+        )
+        assert problems == []
+        assert paths[-1] == {"methods": "POST", "match": "str", "value": "/v1/embeddings"}
+        assert paths[-2]["methods"] == "GET DELETE"
+        assert re.search(paths[-2]["value"], "/v1/files/a1/x.y") and not re.search(
+            paths[-2]["value"], "/v1/files/a1/xzy"
+        )
+
+    @pytest.mark.parametrize(
+        "entry", [{"path": "v1"}, {"path": "/a b"}, {"path": "/a'"}, {"path": "/../x"}, {"path": "/x", "method": "GET"},
+                  {"path": "/x", "methods": ["get"]}, {"path": "/x", "methods": []}, "/x", {}]
+    )  # fmt: skip
+    def test_what_is_no_path(self, entry):
+        assert len(paths_of([entry])[1]) == 1
+
+
+class TestClients:
+    def test_only_the_hash_of_a_key_goes_on(self):
+        client = Client("alice", hashes_of(f"{KEY}\n\n{'x' * 32}\n"), 60, 0)
+        maps = maps_of([client, Client("bob", ("0" * 64,))])
+        assert maps["clients.map"][HASH] == "alice" and len(maps["clients.map"]) == 3
+        assert (maps["rates.map"], maps["concurrent.map"]) == ({"alice": "60"}, {})
+        assert KEY not in str(maps) and parse_map(map_text(maps["clients.map"])) == maps["clients.map"]
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [("", "is empty"), ("\n \n", "is empty"), ("short", "key 1 has 5 characters"), (f"{KEY}\nshort", "key 2 has 5"),
+         ("a b" * 20, "characters that no bearer token has"), ("$ANSIBLE_VAULT;1.1;AES256\n6162", "ansible-vault")],
+    )  # fmt: skip
+    def test_a_file_that_holds_no_key(self, text, words):
+        with pytest.raises(KeyFileError, match=words) as caught:
+            hashes_of(text)
+        assert "short" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("wanted", "words"),
+        [
+            ({"a b": {"key_file": "/k"}}, "expected a name"),
+            ({"a": "/k"}, "expected a mapping with key_file"),
+            ({"a": {}}, "gateway_clients.a.key_file"),
+            ({"a": {"key_file": "/k", "rates": 1}}, "unknown key 'rates'; nearest: 'rate'"),
+            ({"a": {"key_file": "/k", "rate": 0}}, "gateway_clients.a.rate: found 0"),
+            ({"a": {"key_file": "/k", "concurrent": "8"}}, "gateway_clients.a.concurrent: found '8'"),
+            (["a"], "expected a mapping of names"),
+        ],
+    )
+    def test_clients_that_cannot_be(self, wanted, words):
+        (said,) = check_clients(wanted)
+        assert words in said
+
+    def test_a_key_belongs_to_one_client(self):
+        assert "a and b have the same key" in shared_keys([Client("a", (HASH,)), Client("b", (HASH,))])[0]
+
+    def test_haproxy_is_told_what_is_new_before_what_goes(self):
+        assert commands("/m", {"a": "1", "b": "2"}, {"b": "3", "c": "4"}) == [
+            "set map /m b 3",
+            "add map /m c 4",
+            "del map /m a",
+        ]
+        assert commands("/m", {"a": "1"}, {"a": "1"}) == []
+
+    def test_differences_name_clients(self):
+        before = maps_of([Client("a", ("1",)), Client("b", ("2",), 5), Client("c", ("3",))])
+        after = maps_of([Client("b", ("2",), 6), Client("c", ("3",)), Client("d", ("4",))])
+        assert differences(before, after) == {"added": ["d"], "removed": ["a"], "changed": ["b"]}
+
+    def test_a_diff_shows_no_hash(self, tmp_path):
+        given = [{"name": "alice", "sha256": [HASH], "rate": 5}]
+        where = {"directory": str(tmp_path), "socket": str(tmp_path / "s"), "group": "root"}
+        result = run_module("gateway_keys", clients=given, _ansible_diff=True, **where)
+        assert result["changed"] and not result["running"]
+        assert result["diff"] == {"before": "", "after": "alice: keys 1, rate 5, concurrent any\n"}
+        assert (tmp_path / "clients.map").stat().st_mode & 0o777 == 0o640
+        again = run_module("gateway_keys", clients=given, **where)
+        assert not again["changed"]
+
+
+def make_certificate(directory, start="-1", end="90", names="DNS:gw"):
+    """Make key and self-signed certificate that hold from ``start`` to ``end``, in days from now."""
+    certificate, key = directory / "own.crt", directory / "own.key"
+    openssl = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-subj",
+        "/CN=x",
+    ]
+    subprocess.run([*openssl, "-keyout", key, "-out", certificate, "-days", end, "-addext", f"subjectAltName={names}"],
+                   check=True, capture_output=True)  # fmt: skip
+    return str(certificate), str(key)
+
+
+class TestCertificates:
+    def test_a_ca_is_made_once_and_certificates_are_kept(self, tmp_path):
+        ca = str(tmp_path / "ca")
+        assert own(ca, "gw", ["gw", "10.0.0.1", "fd00::1"], 825, 30, True).reason == "there is no CA yet"
+        assert not (tmp_path / "ca").exists()
+        first = own(ca, "gw", ["gw", "10.0.0.1", "fd00::1"], 825, 30, False)
+        assert first.reason and first.not_after == time.strftime("%Y-%m-%d", time.gmtime(time.time() + 825 * DAY))
+        assert own(ca, "gw", ["10.0.0.1", "gw", "fd00::1"], 825, 30, False).reason == ""
+        assert own(ca, "gw2", ["gw2"], 825, 30, False).reason == "there is none yet"
+        text = (tmp_path / "ca/ca.crt").read_text()
+        assert own(ca, "gw", ["gw"], 9999, 30, False).reason == "its names are others"
+        assert (tmp_path / "ca/ca.crt").read_text() == text
+        assert {path.name: path.stat().st_mode & 0o077 for path in (tmp_path / "ca").glob("*.key")} == {
+            "ca.key": 0, "gw.key": 0, "gw2.key": 0,
+        }  # fmt: skip
+        verify = ["openssl", "verify", "-CAfile", f"{ca}/ca.crt", "-purpose", "sslserver", f"{ca}/gw.crt"]
+        assert subprocess.run(verify, check=False, capture_output=True).returncode == 0
+
+    def test_a_certificate_is_renewed_in_time_and_where_it_is_of_another_ca(self, tmp_path):
+        ca = str(tmp_path / "ca")
+        own(ca, "gw", ["gw"], 20, 10, False)
+        assert own(ca, "gw", ["gw"], 825, 10, False).reason == ""
+        assert own(ca, "gw", ["gw"], 825, 30, False).reason.startswith("it runs out on ")
+        (tmp_path / "ca/gw.key").write_bytes((tmp_path / "ca/ca.key").read_bytes())
+        assert own(ca, "gw", ["gw"], 825, 30, False).reason == "its key is another"
+        for name in ("ca.crt", "ca.key"):
+            (tmp_path / "ca" / name).unlink()
+        own(ca, "gw2", ["gw2"], 825, 30, False)
+        assert own(ca, "gw", ["gw"], 825, 30, False).reason == "it is not of this CA"
+        (tmp_path / "ca/ca.crt").unlink()
+        with pytest.raises(CertificateError, match="is missing beside its key"):
+            own(ca, "gw", ["gw"], 825, 30, False)
+
+    def test_a_certificate_of_the_site_is_looked_at(self, tmp_path):
+        certificate, key = make_certificate(tmp_path)
+        assert given(certificate, key, ["gw"], 30, time.time()).warnings == []
+        assert "runs out on" in given(certificate, key, ["gw"], 99, time.time()).warnings[0]
+        assert "has none of the names" in given(certificate, key, ["other"], 30, time.time()).warnings[0]
+
+    def test_a_certificate_that_has_run_out_is_refused_with_dates(self, tmp_path):
+        certificate, key = make_certificate(tmp_path)
+        with pytest.raises(CertificateError, match=r"has run out on \d{4}-\d\d-\d\d \(it is \d{4}-\d\d-\d\d\)"):
+            given(certificate, key, ["gw"], 30, time.time() + 91 * DAY)
+        with pytest.raises(CertificateError, match="holds from"):
+            given(certificate, key, ["gw"], 30, time.time() - 2 * DAY)
+
+    def test_a_key_that_does_not_fit_is_refused(self, tmp_path):
+        certificate, key = make_certificate(tmp_path)
+        (tmp_path / "other").mkdir()
+        _certificate, other = make_certificate(tmp_path / "other")
+        for wrong, words in (
+            (other, "is not the key of"),
+            (certificate, "chmod 600|cannot use it"),
+            ("/none", "cannot be read"),
+        ):
+            with pytest.raises(CertificateError, match=words):
+                given(certificate, wrong, ["gw"], 30, time.time())
+        (tmp_path / "own.key").chmod(0o644)
+        with pytest.raises(CertificateError, match="is open to everybody"):
+            given(certificate, key, ["gw"], 30, time.time())
+        (tmp_path / "text").write_text("no certificate")
+        (tmp_path / "own.key").chmod(0o600)
+        assert (
+            "openssl cannot use it"
+            in run_module(
+                "gateway_certificate",
+                source="files",
+                host="gw",
+                names=["gw"],
+                certificate=str(tmp_path / "text"),
+                key=key,
+            )["msg"]
+        )
+
+
+class TestAgent:
+    agent = loaded("gateway-agent")
+
+    def watched(self, **more):
+        return self.agent.Watched(**{"stuck_after": 60, "probe_after": 60, "moved_at": 0.0, "proven_at": 0.0, **more})
+
+    @staticmethod
+    def metrics(running=0.0, tokens=1.0):
+        return {"vllm:num_requests_running": running, "vllm:generation_tokens_total": tokens}
+
+    def test_metrics_of_several_engines_are_one(self):
+        text = (
+            '# HELP x\nvllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\nother 5\n'
+        )
+        assert self.agent.read_metrics(text) == {"vllm:num_requests_running": 3.0}
+
+    def test_nothing_is_known_at_first_of_an_engine_at_work(self):
+        watched = self.watched()
+        assert not watched.saw(self.metrics(1), 10) and watched.verdict == ""
+        assert not watched.saw(self.metrics(1, 2), 12) and watched.verdict == "up"
+
+    def test_work_that_stands_still_is_stuck_and_work_that_moves_is_not(self):
+        watched = self.watched()
+        for now, tokens in ((0, 1), (50, 2), (109, 2)):
+            watched.saw(self.metrics(1, tokens), now)
+            assert not watched.verdict.startswith("down")
+        watched.saw(self.metrics(1, 2), 110)
+        assert watched.verdict == "down #requests run and nothing has moved for 60 s"
+        watched.saw(self.metrics(1, 3), 112)
+        assert watched.verdict == "up"
+
+    def test_an_engine_that_shows_requests_that_were_cut_off_comes_back_by_a_token(self):
+        watched = self.watched()
+        watched.saw(self.metrics(5), 0)
+        # Its figures stay as they are, and nothing is sent to it any more: it is asked.
+        assert watched.saw(self.metrics(5), 60) and watched.verdict.startswith("down #requests run")
+        watched.probed("", 61)
+        assert watched.verdict == "up" and not watched.saw(self.metrics(5), 63)
+        # One that hangs gives no token either.
+        assert watched.saw(self.metrics(5), 121)
+        watched.probed("no token within 60 s", 181)
+        assert watched.verdict.startswith("down #requests run") and watched.saw(self.metrics(5), 183)
+
+    def test_a_request_after_a_long_rest_is_not_stuck_at_once(self):
+        watched = self.watched(probe_after=0)
+        watched.saw(self.metrics(0), 0)
+        watched.saw(self.metrics(0), 600)
+        assert not watched.saw(self.metrics(1), 602) and watched.verdict == "up"
+
+    def test_an_idle_engine_is_asked_now_and_then(self):
+        watched = self.watched()
+        assert not watched.saw(self.metrics(), 59) and watched.verdict == "up"
+        assert watched.saw(self.metrics(), 60)
+        watched.probed("no token within 60 s", 120)
+        assert watched.verdict == "down #no token within 60 s" and watched.saw(self.metrics(), 122)
+        watched.probed("", 123)
+        assert watched.verdict == "up" and not watched.saw(self.metrics(), 180)
+        assert not self.watched(probe_after=0).saw(self.metrics(), 9999)
+
+    def test_what_cannot_be_asked_stays_what_it_was_and_begins_anew(self):
+        watched = self.watched(verdict="down #x")
+        watched.saw(self.metrics(1), 0)
+        watched.lost(100)
+        assert watched.verdict == "down #x"
+        # After its restart: other counters, nothing running.
+        assert watched.saw(self.metrics(0, 0.0), 102)
+
+
+class TestTool:
+    tool = loaded("gateway-tool")
+    STATE = (
+        "1\n# be_id be_name srv_id srv_name srv_admin_state srv_port srv_agent_port\n"
+        "4 chat 1 a--chat 8 8000 1\n4 chat 2 gone 8 8000 1\n\n"
+    )
+
+    def test_a_state_gets_the_ports_of_the_configuration(self):
+        config = "backend other\n    server a--chat 10.0.0.1:1\nbackend chat\n    default-server agent-port 8405\n"
+        config += "    server a--chat [::1]:9 x\n"
+        assert self.tool.fitted(self.STATE, config).splitlines()[2:] == ["4 chat 1 a--chat 8 9 8405", ""]
+
+    def test_a_worker_that_does_not_answer_is_none(self, tmp_path):
+        assert self.tool._worker(str(tmp_path / "none")) == ""
+
+    def test_what_is_no_state_is_left_alone(self):
+        assert self.tool.fitted("x\n", "") == "x\n"
+
+
+def test_a_shared_address_is_watched_and_tells_the_others():
+    text = render(
+        "keepalived.conf.j2",
+        {
+            "inventory_hostname": "gw1", "gateway_interface": "eth0", "gateway_router_id": 51,
+            "gateway_address": "10.0.0.9/24",
+            "gateway_stats_port": 8404, "__gateway_status_address": "127.0.0.1",
+            "__gateway_plan": {"peers": {"own": "10.0.0.1", "others": ["10.0.0.2"]}},
+        },
+    )  # fmt: skip
+    lines = [line.strip() for line in text.splitlines()]
+    for line in ("unicast_src_ip 10.0.0.1", "10.0.0.2", "10.0.0.9/24 dev eth0", "priority 150", "weight -100"):
+        assert line in lines

@@ -1,0 +1,348 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table, other_tables
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
+    Doubt,
+    Flag,
+    Foreign,
+    OptionTable,
+    Unknown,
+)
+
+TABLE = OptionTable.from_data(
+    {
+        "version": "2.0.0",
+        "flags": {
+            "config-x": {
+                "kind": "json",
+                "aliases": ["-cx"],
+                "keys": {
+                    "depth": "integer",
+                    "eager": "boolean",
+                    "ratio": "number",
+                    "sizes": "list",
+                    "name": "text",
+                    "mode": {"kind": "choice", "values": ["fast", "slow"]},
+                    "inner": {"kind": "json", "keys": {"fuse_rope": "boolean"}},
+                },
+            },
+            "dtype": {"kind": "choice", "values": ["auto", "bfloat16"]},
+            "headers": {"kind": "json"},
+            "headless": {"kind": "switch"},
+            "hf-token": {"kind": "text", "bare": True},
+            "level": {"kind": "choice", "none": True, "values": [0, 1]},
+            "max-model-len": {"kind": "integer", "suffix": True, "words": ["auto"]},
+            "middleware": {"kind": "text", "repeat": True},
+            "overrides": {"kind": "json", "text": True},
+            "parser": {"kind": "text", "known": ["hermes", "openai"]},
+            "prefix-caching": {"kind": "switch", "negatable": True, "inverse": ["--disable-prefix-caching"]},
+            "sizes": {"kind": "list", "of": "integer"},
+            "tensor-parallel-size": {"kind": "integer", "aliases": ["-tp"]},
+            "utilization": {"kind": "number", "aliases": ["--device-utilization"]},
+        },
+        "env": ["VLLM_CACHE_ROOT", "VLLM_USE_X"],
+    }
+)
+
+
+def table(version, flags=(), env=()):
+    return OptionTable.from_data(
+        {"version": version, "flags": {name: {"kind": "text"} for name in flags}, "env": list(env)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("spelling", "flag"),
+    [
+        ("tensor-parallel-size", Flag("tensor-parallel-size")),
+        ("--tensor-parallel-size", Flag("tensor-parallel-size")),
+        ("--tensor_parallel_size", Flag("tensor-parallel-size")),
+        ("tensor_parallel_size", Flag("tensor-parallel-size")),
+        ("-tp", Flag("tensor-parallel-size")),
+        ("tp", None),
+        ("--device-utilization", Flag("utilization")),
+        ("--no-prefix-caching", Flag("prefix-caching", off=True)),
+        ("no-prefix-caching", Flag("prefix-caching", off=True)),
+        ("--disable-prefix-caching", Flag("prefix-caching", off=True)),
+        ("--no-disable-prefix-caching", Flag("prefix-caching")),
+        ("--no-headless", None),
+        ("-cx.inner.fuse_rope=True", Flag("config-x", ("inner", "fuse_rope"))),
+        ("--config_x.inner.fuse_rope", Flag("config-x", ("inner", "fuse_rope"))),
+        ("--config-x.sizes+", Flag("config-x", ("sizes",))),
+        ("--prefix", None),
+    ],
+)
+def test_canonical(spelling, flag):
+    assert TABLE.canonical(spelling) == flag
+
+
+def test_short_optimization_level_by_release():
+    assert load_table("0.10.2").canonical("-O3") == Flag("compilation-config", ("level",))
+    assert load_table("0.33.0").canonical("-O=2") == Flag("optimization-level")
+    assert TABLE.canonical("-O3") is None
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"prefix-caching": True, "headless": True, "tensor-parallel-size": 2},
+        {"prefix-caching": False},
+        {"no-prefix-caching": True},
+        {"-tp": "8"},
+        {"max-model-len": "16k"},
+        {"max-model-len": "1.5k"},
+        {"max-model-len": "auto"},
+        {"max-model-len": -1},
+        {"utilization": 0.9},
+        {"utilization": "1"},
+        {"dtype": "auto", "level": 1},
+        {"level": "None"},
+        {"hf-token": True},
+        {"middleware": ["a.b", "c.d"]},
+        {"sizes": [1, 2]},
+        {"sizes": 4},
+        {"headers": ["*"]},
+        {"headers": '["*"]'},
+        {"overrides": "a.py"},
+        {"overrides": {"any": {"thing": 1}}},
+        {"parser": "openai"},
+        {"parser": "one_of_a_plugin"},
+        {
+            "config-x": {
+                "depth": 1,
+                "eager": "true",
+                "ratio": 1,
+                "sizes": [1],
+                "mode": "FAST",
+                "inner": {"fuse_rope": True},
+            }
+        },
+        {"config-x": '{"inner": {"fuse_rope": false}}'},
+        {"config-x": {"inner": "a short form", "depth": None}},
+        {"-cx.inner.fuse_rope": True},
+        {"-cx.inner.fuse_rope=True": None, "-cx.depth=3": True},
+        {"unknown": None},
+    ],
+)
+def test_good_arguments(args):
+    assert TABLE.check_args(args) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({"headless": "yes"}, '--headless: expected true or false (a switch, it takes no value), found "yes"'),
+        ({"headless": False}, "--headless: vLLM 2.0.0 has no --no-headless; leave it out"),
+        (
+            {"no-prefix-caching": False},
+            "--no-prefix-caching: vLLM 2.0.0 has no --no-no-prefix-caching; write --prefix-caching: true",
+        ),
+        ({"tensor-parallel-size": "two"}, '--tensor-parallel-size: expected an integer, found "two"'),
+        ({"tensor-parallel-size": "2k"}, '--tensor-parallel-size: expected an integer, found "2k"'),
+        ({"-tp": True}, "-tp: expected an integer, found true"),
+        ({"tensor-parallel-size": [2]}, "--tensor-parallel-size: expected an integer, found [2]"),
+        ({"max-model-len": "1.5K"}, '--max-model-len: expected an integer (16k and 16K too) or auto, found "1.5K"'),
+        ({"utilization": "90%"}, '--utilization: expected a number, found "90%"'),
+        ({"dtype": "bfloat61"}, "--dtype: expected one of auto, bfloat16, found \"bfloat61\"; nearest: 'bfloat16'"),
+        ({"level": 7}, "--level: expected one of 0, 1, found 7"),
+        ({"sizes": [1, "b"]}, '--sizes: expected a list, each an integer, found [1, "b"]'),
+        ({"parser": "opennai"}, "--parser: the types of vLLM 2.0.0 do not name 'opennai'; nearest: 'openai'"),
+        ({"headers": "*"}, '--headers: expected a mapping (JSON), found "*"'),
+        ({"config-x": [1]}, "--config-x: expected a mapping (JSON), found [1]"),
+        ({"config-x": {"dept": 1}}, "--config-x.dept: no such key in vLLM 2.0.0; nearest: 'depth'"),
+        ({"config-x": {"depth": "{deep}"}}, '--config-x.depth: expected an integer, found "{deep}"'),
+        ({"config-x": {"eager": "maybe"}}, '--config-x.eager: expected true or false, found "maybe"'),
+        ({"config-x": {"mode": "fsat"}}, '--config-x.mode: expected one of fast, slow, found "fsat"'),
+        ({"config-x": {"sizes": 3}}, "--config-x.sizes: expected a list, found 3"),
+        (
+            {"-cx.inner.fuse_rop=True": True},
+            "--config-x.inner.fuse_rop: no such key in vLLM 2.0.0; nearest: 'fuse_rope'",
+        ),
+        ({"--dtype.x": 1}, "--dtype.x: --dtype takes one of auto, bfloat16, it has no keys to set"),
+        (
+            {"tensor-parallel-size": 2, "-tp": 4},
+            "-tp and --tensor-parallel-size set the same flag of vLLM; keep one of them",
+        ),
+        (
+            {"prefix-caching": True, "disable-prefix-caching": True},
+            "--disable-prefix-caching and --prefix-caching set the same flag of vLLM; keep one of them",
+        ),
+        (
+            {"tensor-paralel-size": 2},
+            "--tensor-paralel-size: vLLM 2.0.0 has no such flag; nearest: 'tensor-parallel-size'",
+        ),
+        # A short alias is no name in a file; its flag is.
+        ({"tp": 2}, "--tp: vLLM 2.0.0 has no such flag; nearest: 'tensor-parallel-size'"),
+        ({"cx": {}}, "--cx: vLLM 2.0.0 has no such flag; nearest: 'config-x'"),
+        ({"zzz": 2}, "--zzz: vLLM 2.0.0 has no such flag; no flag has a name like it"),
+    ],
+)
+def test_bad_arguments(args, problem):
+    assert TABLE.check_args(args) == [problem]
+
+
+def test_flag_of_another_release_says_when():
+    others = [
+        table("1.10.0", ["gone"]),
+        table("1.9.0", ["gone"]),
+        table("2.1.0", ["coming"]),
+        table("2.2.0", ["coming"]),
+    ]
+    gone, coming = TABLE.check_args({"gone": "x", "coming": "x"}, others)
+    assert "--gone: vLLM 2.0.0 has no such flag, the last release here that has it is 1.10.0;" in gone
+    assert "--coming: vLLM 2.0.0 has no such flag, the first release here that has it is 2.1.0;" in coming
+
+
+REPLACED = {
+    "gone": {"instead": "--dtype", "since": "2.0.0"},
+    "coming": {"instead": "never said before its time", "since": "2.1.0"},
+    "config-x.old": {"instead": "depth"},
+    "VLLM_GONE": {"instead": "--level"},
+}
+
+
+def test_what_stands_in_place_of_a_name_is_said_from_its_release_on():
+    found = TABLE.check_args({"gone": 1, "coming": 1, "config-x": {"old": 1, "inner": {"old": 1}}}, (), REPLACED)
+    assert found == [
+        "--gone: vLLM 2.0.0 has no such flag; instead: --dtype",
+        "--coming: vLLM 2.0.0 has no such flag; no flag has a name like it",
+        "--config-x.old: no such key in vLLM 2.0.0, instead: depth; known: depth, eager, inner, mode, name, ratio, "
+        "sizes",
+        "--config-x.inner.old: no such key in vLLM 2.0.0; known: fuse_rope",
+    ]
+    assert TABLE.check_env(["VLLM_GONE"], FOREIGN, (), REPLACED) == [
+        "VLLM_GONE: vLLM 2.0.0 does not read this variable; instead: --level"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "kind"),
+    [
+        ({"zzz": 1}, Unknown),
+        ({"config-x": {"zzz": 1}}, Unknown),
+        ({"config-x.zzz": 1}, Unknown),
+        ({"parser": "opennai"}, Doubt),
+        ({"dtype": "opennai"}, str),
+        ({"config-x": {"depth": "x"}}, str),
+        ({"headless": False}, str),
+        ({"headless": "x"}, str),
+        ({"tensor-parallel-size": 2, "-tp": 4}, str),
+    ],
+)
+def test_only_unknown_names_are_of_the_class_that_a_lenient_site_lets_pass(args, kind):
+    assert [type(problem) for problem in TABLE.check_args(args)] == [kind]
+
+
+def test_only_variables_of_vllm_are_unknown_for_certain():
+    assert [type(problem) for problem in TABLE.check_env(["VLLM_ZZZ", "ZZZ"], FOREIGN)] == [Unknown, str]
+
+
+FOREIGN = Foreign.from_data({"all": {"names": ["TZ", "OMP_NUM_THREADS"]}, "cuda": {"prefixes": ["NCCL_"]}}, "cuda")
+
+
+def test_variables_that_somebody_reads():
+    assert TABLE.check_env(["VLLM_CACHE_ROOT", "TZ", "NCCL_DEBUG"], FOREIGN) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("VLLM_USE_Y", "VLLM_USE_Y: vLLM 2.0.0 does not read this variable; nearest: 'VLLM_USE_X'"),
+        (
+            "VLLM_GONE",
+            "VLLM_GONE: vLLM 2.0.0 does not read this variable, the last release here that has it is 1.0.0; "
+            "nothing here replaces it by name",
+        ),
+        (
+            "OMP_NUM_THREAD",
+            "OMP_NUM_THREAD: neither vLLM 2.0.0 nor a library on this stack is known to read it; "
+            "nearest: 'OMP_NUM_THREADS'",
+        ),
+        (
+            "MY_SITE",
+            "MY_SITE: neither vLLM 2.0.0 nor a library on this stack is known to read it; "
+            "add it to the foreign variables where a library does",
+        ),
+    ],
+)
+def test_variables_that_nobody_reads(name, problem):
+    assert TABLE.check_env([name], FOREIGN, [table("1.0.0", env=["VLLM_GONE"])]) == [problem]
+
+
+# The cases that the guides hold, against the bundled tables.
+
+
+def test_cuda_graph_sizes_on_0_33():
+    (problem,) = load_table("0.33.0").check_args({"cuda-graph-sizes": [2048]}, other_tables("0.33.0"))
+    assert problem == (
+        "--cuda-graph-sizes: vLLM 0.33.0 has no such flag, the last release here that has it is 0.11.0; "
+        "nearest: 'cudagraph-capture-sizes'"
+    )
+    assert load_table("0.11.0").check_args({"cuda-graph-sizes": [2048]}) == []
+
+
+@pytest.mark.parametrize("version", ["0.25.1", "0.32.0", "0.33.0"])
+def test_flashinfer_moe_variable_is_gone_after_0_23(version):
+    name = "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8"
+    (problem,) = load_table(version).check_env([name], FOREIGN, other_tables(version))
+    assert problem.startswith(
+        f"{name}: vLLM {version} does not read this variable, the last release here that has it is 0.23.0; "
+    )
+    assert load_table("0.23.0").check_env([name], FOREIGN) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "problems"),
+    [
+        ("0.10.2", []),
+        ("0.11.0", []),
+        (
+            "0.33.0",
+            [
+                "--compilation-config.full_cuda_graph: no such key in vLLM 0.33.0, "
+                "the last release here that has it is 0.11.0; nearest: 'cudagraph_mode'"
+            ],
+        ),
+    ],
+)
+def test_full_cuda_graph_by_release(version, problems):
+    args = {"compilation-config": {"full_cuda_graph": True}}
+    found = load_table(version).check_args(args, other_tables(version))
+    assert [problem.partition("; ")[0] for problem in found] == [problem.partition("; ")[0] for problem in problems]
+
+
+@pytest.mark.parametrize(("version", "good"), [("0.13.0", False), ("0.17.1", True), ("0.33.0", True)])
+def test_dotted_key_of_the_compilation_config(version, good):
+    problems = load_table(version).check_args({"-cc.pass_config.fuse_rope_kvcache=True": True}, other_tables(version))
+    if good:
+        assert problems == []
+    else:
+        assert len(problems) == 1
+        assert problems[0].startswith(
+            "--compilation-config.pass_config.fuse_rope_kvcache: no such key in vLLM 0.13.0, "
+            "the first release here that has it is 0.17.1; "
+        )
+
+
+def test_quantization_config_in_the_dotted_form_of_today():
+    args = {"--quantization-config.moe.activation": "mxfp8", "moe-backend": "flashinfer_trtllm"}
+    assert load_table("0.33.0").check_args(args) == []
+
+
+def test_speculative_config_keys():
+    good = {
+        "speculative-config": {
+            "model": "nvidia/gpt-oss-120b-Eagle3-v3",
+            "method": "eagle3",
+            "num_speculative_tokens": 3,
+        }
+    }
+    assert load_table("0.33.0").check_args(good) == []
+    (problem,) = load_table("0.33.0").check_args({"speculative-config": {"num_speculative_token": 3}})
+    assert problem == (
+        "--speculative-config.num_speculative_token: no such key in vLLM 0.33.0; nearest: 'num_speculative_tokens'"
+    )

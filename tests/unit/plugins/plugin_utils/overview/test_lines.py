@@ -1,0 +1,155 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is said of one host, from plain variables."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import (
+    Host,
+    line_of,
+    overview,
+    seconds_of,
+    totals,
+)
+
+MODELS = load_catalogue().models
+CHIP = {"vendor_id": "10de", "device_id": "2bb9", "address": "0000:3b:00.0"}
+
+
+def detected(**models):
+    model = max(models, key=models.get)
+    return {"model": model, "count": models[model], "models": models, "unknown": [], "memory_mib": 144384}
+
+
+def line(*groups, **variables):
+    return line_of(Host("a", groups, variables), MODELS)
+
+
+UNKNOWN_CHIPS = {"model": "unknown", "count": 2, "models": {}, "unknown": [CHIP, CHIP]}
+
+
+@pytest.mark.parametrize(
+    ("groups", "variables", "state", "chips"),
+    [
+        ([], {}, "nothing", ()),
+        ([], {"accelerator": "h200", "accelerator_count": 8}, "declared", (("h200", 8),)),
+        ([], {"accelerator": "h200", "accelerator_count": "8"}, "declared", (("h200", 8),)),
+        ([], {"accelerator": "h200"}, "declared", (("h200", 1),)),
+        ([], {"accelerator": "cpu"}, "declared", (("cpu", 1),)),
+        ([], {"accelerators": {"h200": 4, "l40s": 2}, "accelerator": "h200"}, "declared", (("h200", 4), ("l40s", 2))),
+        ([], {"accelerators": "l40s:2 h200:4"}, "declared", (("h200", 4), ("l40s", 2))),
+        (["accel_cuda", "accel_hopper", "accel_h200"], {}, "declared", (("h200", 1),)),
+        # The stack gaudi has the name of a model too.
+        (["accel_gaudi", "accel_gaudi3"], {}, "declared", (("gaudi3", 1),)),
+        (["accel_h200"], {"accelerator_detected": detected(h200=8)}, "seen", (("h200", 8),)),
+        ([], {"accelerator": "h200", "accelerator_detected": detected(h200=8)}, "seen", (("h200", 8),)),
+        ([], {"accelerator_detected": detected(h200=4, l40s=2)}, "seen", (("h200", 4), ("l40s", 2))),
+        ([], {"accelerator": "cpu", "accelerator_detected": {"model": "cpu", "count": 1}}, "seen", (("cpu", 1),)),
+        ([], {"accelerator_detected": detected(h200=8), "accelerator_stale": "x"}, "stale", (("h200", 8),)),
+        ([], {"accelerator_stale": "x"}, "stale", ()),
+        ([], {"accelerator_detected": UNKNOWN_CHIPS}, "unknown", (("unknown", 2),)),
+        (["accel_unknown"], {}, "unknown", (("unknown", 1),)),
+        ([], {"accelerator": "h20o"}, "unknown", (("h20o", 1),)),
+        ([], {"accelerator_conflict": "both", "accelerator_stale": "x"}, "conflict", ()),
+        (["accelerator_conflict"], {"accelerator": "h200"}, "conflict", (("h200", 1),)),
+        (["accel_h100", "accel_h200"], {}, "conflict", (("h100", 1), ("h200", 1))),
+    ],
+)
+def test_the_worst_that_is_true_is_the_state(groups, variables, state, chips):
+    found = line(*groups, **variables)
+    assert (found.state, found.chips) == (state, chips)
+
+
+@pytest.mark.parametrize(
+    ("groups", "variables", "why"),
+    [
+        ([], {"accelerator": "h200", "accelerator_count": 8}, "declared h200 x 8, found h200 x 7"),
+        ([], {"accelerator": "h100"}, "declared h100, found h200 x 7"),
+        ([], {"accelerator": "cpu"}, "declared cpu, found h200 x 7"),
+        (["accel_h100"], {}, "declared h100, found h200 x 7"),
+        ([], {"accelerators": {"h200": 7, "l40s": 1}}, "declared h200 x 7, l40s x 1, found h200 x 7"),
+    ],
+)
+def test_a_disagreement_is_seen_without_the_inventory_plugin(groups, variables, why):
+    found = line(*groups, **variables, accelerator_detected=detected(h200=7))
+    assert (found.state, found.why) == ("conflict", why)
+
+
+def test_reasons_say_what_to_do():
+    assert "10de:2bb9 is in no file" in line(accelerator_detected=UNKNOWN_CHIPS).why
+    assert "nearest: 'mi300x'" in line(accelerator="mi300").why
+    assert line_of(Host("a", [], {}, "accelerator: 'x' is undefined"), MODELS).why == "accelerator: 'x' is undefined"
+    assert all(line(**given).todo for given in ({}, {"accelerator_stale": "x"}, {"accelerator_conflict": "x"}))
+
+
+def test_places_come_from_variables_or_else_from_groups():
+    found = line("cluster_fra1", "site_fra", cluster="x", site=7)
+    assert (found.site, found.cluster) == ("7", "x")
+    found = line("cluster_b", "cluster_a", "site_fra", site=["no", "text"])
+    assert (found.site, found.cluster) == ("fra", "a")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"accelerator_detected": value} for value in ("x", [], 5, {"models": 3}, {"unknown": 3}, {"unknown": [3]})]
+    + [{"accelerators": value} for value in ([], 5, {"h200": None}, {"h200": -1}, "::", {3: 10**400})]
+    + [{"accelerator": ["h200"]}, {"accelerator": {}}, {"accelerator_count": float("inf"), "accelerator": "h200"}]
+    + [{"accelerator_discovered_at": "soon"}, {"accelerator_discovered_at": 10**400}, {"cluster": True}]
+    + [{"vllm_instances": value} for value in ("x", ["chat"], {"chat": 5}, {3: {"recipe": ["x"]}})],
+)
+def test_nothing_is_too_odd(odd):
+    line(**odd)
+
+
+def test_what_it_serves_and_what_was_found_is_told():
+    found = line(
+        vllm_instances={"embed": {"recipe": "BAAI/bge-m3"}, "chat": {}},
+        accelerator_detected={**detected(h200=8), "driver_version": "580.95.05"},
+        accelerator_discovered_at="2026-11-21T14:40:00Z",
+    )
+    assert found.serves == (("chat", ""), ("embed", "BAAI/bge-m3"))
+    assert found.facts == ("141 GiB each", "driver 580.95.05")
+    assert found.seen_at == 1795272000
+
+
+@pytest.mark.parametrize("text", ["2026-11-21T14:40:00Z", "2026-11-21T15:40:00+01:00", "2026-11-21T14:40:00"])
+def test_times(text):
+    assert seconds_of(text) == 1795272000
+
+
+def test_hosts_are_sorted_by_place_accelerator_and_number_whatever_the_order():
+    hosts = [
+        Host("gpu-10", [], {"accelerator": "h200", "cluster": "c2"}),
+        Host("gpu-9", [], {"accelerator": "h200", "cluster": "c2"}),
+        Host("gpu-1", [], {"cluster": "c2"}),
+        Host("gpu-11", [], {"accelerator": "a100", "cluster": "c10"}),
+        Host("amd-1", [], {"accelerator": "mi300x", "cluster": "c2"}),
+        Host("9" * 5000, [], {}),
+    ]
+    names = [found.host for found in overview(hosts, MODELS)]
+    assert names == ["9" * 5000, "amd-1", "gpu-9", "gpu-10", "gpu-1", "gpu-11"]
+    assert overview(hosts[::-1], MODELS) == overview(hosts, MODELS)
+
+
+def test_totals():
+    hosts = [
+        Host("a", ["cluster_c", "site_s"], {"accelerators": {"h200": 4, "l40s": 2}}),
+        Host("b", ["cluster_c", "site_s"], {"accelerator": "h200", "accelerator_count": 8}),
+        Host("c", [], {"accelerator": "cpu"}),
+        Host("d", [], {}),
+    ]
+    assert totals(overview(hosts, MODELS)) == {
+        "hosts": 4,
+        "chips": 14,
+        "sites": 1,
+        "clusters": 1,
+        "states": {"conflict": 0, "unknown": 0, "stale": 0, "declared": 3, "seen": 0, "nothing": 1},
+        "accelerators": {
+            "cpu": {"hosts": 1, "chips": 0},
+            "h200": {"hosts": 2, "chips": 12},
+            "l40s": {"hosts": 1, "chips": 2},
+        },
+    }

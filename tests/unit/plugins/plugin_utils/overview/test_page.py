@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page's text: what a browser makes of it is in tests/integration/test_fleet_page.py."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Host, Line, overview
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import data, page
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import page_parts
+
+MODELS = load_catalogue().models
+HOSTILE = '</script><!--<img src=x onerror=alert(1)>\u2028\'"&@DATA@@STYLE@\ud800],["'
+HOSTS = [
+    Host("gpu-2", ["cluster_c1", "site_s"], {"accelerator": "h200", "accelerator_count": 8}),
+    Host("gpu-1", ["cluster_c1", "site_s"], {"accelerators": {"h200": 4, "l40s": 2}, "accelerator_stale": "why"}),
+    Host("odd", [], {"vllm_instances": {"chat": {"recipe": "a/b"}}}),
+]
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a page and what script and style hold."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts = [], {}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        self.tags.append((f"/{tag}", {}))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1][0] in ("script", "style", "title", "h1"):
+            self.texts.setdefault(self.tags[-1][0], []).append(data)
+
+
+def page_of(hosts, title="The fleet"):
+    return page(overview(hosts, MODELS), MODELS, title, page_parts())
+
+
+def test_the_same_fleet_gives_the_same_page_and_one_change_changes_one_line():
+    text = page_of(HOSTS)
+    assert text == page_of(HOSTS[::-1])
+    seen = {**HOSTS[0].variables, "accelerator_discovered_at": "2026-11-21T14:40:00Z"}
+    changed = page_of([Host("gpu-2", HOSTS[0].groups, seen), *HOSTS[1:]])
+    differ = [line for line in changed.splitlines() if line not in text.splitlines()]
+    assert len(differ) == 1 and differ[0].startswith('["gpu-2",3,8,1795272000')
+
+
+def test_hosts_are_told_in_full():
+    document = json.loads(data(overview(HOSTS, MODELS), MODELS, "t"))
+    nowhere, site = document["sites"]
+    assert (nowhere["name"], site["name"]) == ("", "s")
+    rows = {tuple(row["models"]): row["hosts"] for row in site["clusters"][0]["rows"]}
+    assert list(rows) == [("h200",), ("h200", "l40s")]
+    mixed = rows[("h200", "l40s")][0]
+    assert mixed[:3] == ["gpu-1", 2, [4, 2]] and document["texts"][mixed[8]] == "why"
+    odd = nowhere["clusters"][0]["rows"][0]["hosts"][0]
+    assert document["serves"][odd[7]] == [["chat", "a/b"]]
+    assert {model: look["hue"] for model, look in document["models"].items()} == {"h200": 190, "l40s": 140}
+
+
+def test_the_policy_allows_this_style_and_script_and_nothing_else():
+    found = Elements(page_of(HOSTS))
+    policy = next(attrs["content"] for _tag, attrs in found.tags if "http-equiv" in attrs)
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in ("".join(found.texts["script"][1:]), "".join(found.texts["style"]))
+    ]
+    assert policy == (
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    assert not [attrs for _tag, attrs in found.tags if {"src", "href", "style"} & set(attrs)]
+
+
+def test_what_hosts_are_called_stays_text():
+    variables = {"accelerator": HOSTILE, "cluster": HOSTILE, "site": HOSTILE, "accelerator_conflict": HOSTILE,
+                 "accelerators": {HOSTILE: 2}, "vllm_instances": {HOSTILE: {"recipe": HOSTILE}}}  # fmt: skip
+    text = page_of([Host(HOSTILE, [], variables)], HOSTILE)
+    assert [tag for tag, _attrs in Elements(text).tags] == [tag for tag, _attrs in Elements(page_of(HOSTS)).tags]
+    inside = re.search(r'type="application/json">(.*?)</script>', text, re.S).group(1)
+    assert not set("<>&") & set(inside) and inside.isascii()
+    document = json.loads(inside)
+    assert document["sites"][0]["clusters"][0]["rows"][0]["hosts"][0][0] == HOSTILE
+
+
+def test_colours_of_many_models_differ():
+    lines = [Line(key, "", "", ((key, 1),), "seen") for key in (*MODELS, "cpu", "unknown")]
+    looks = json.loads(data(lines, MODELS, "t"))["models"]
+    colours = [(look["hue"], look["tone"]) for key, look in looks.items() if key in MODELS]
+    assert len(set(colours)) == len(colours) and looks["cpu"]["hue"] is None

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading the variables of a fleet as cheaply as can be, and putting its page in place."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import as_template
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import (
+    OverviewReader,
+    PageError,
+    PageFile,
+    read_fleet,
+)
+
+
+class HostVars:
+    """Stands for Ansible's hostvars: raw variables by host."""
+
+    def __init__(self, hosts):
+        self.hosts = hosts
+
+    def raw_get(self, name):
+        return {"inventory_hostname": name, "group_names": ["g"], **self.hosts[name]}
+
+
+def read(**hosts):
+    found, models = read_fleet(hosts, OverviewReader(HostVars(hosts), DataLoader()))
+    return {host.name: host for host in found}, models
+
+
+def one(**variables):
+    return read(a=variables)[0]["a"]
+
+
+def test_plain_variables_are_taken_as_they_are_and_others_are_left_alone():
+    host = one(accelerator="h200", accelerator_count=8, password="x", cluster=None)
+    assert (host.groups, dict(host.variables)) == (["g"], {"accelerator": "h200", "accelerator_count": 8})
+
+
+def test_templates_are_rendered_only_where_ansible_may():
+    chip = as_template("{{ kind }}")
+    hosts, _models = read(a={"accelerator": chip, "kind": "h200"}, b={"accelerator": chip, "kind": "b200"})
+    assert [host.variables["accelerator"] for host in hosts.values()] == ["h200", "b200"]
+
+
+def test_what_cannot_be_read_is_told_of_the_host():
+    host = one(accelerator=as_template("{{ nowhere }}"), cluster="c")
+    assert host.problem.startswith("accelerator: ") and "nowhere" in host.problem
+    assert host.variables["cluster"] == "c"
+
+
+def test_of_instances_names_and_plain_recipes_are_read():
+    instances = {"chat": {"recipe": "a/b", "env": {"TOKEN": "secret"}}, "x": {"recipe": "{{ y }}"}, "z": None}
+    assert one(vllm_instances=instances).variables["vllm_instances"] == {
+        "chat": {"recipe": "a/b"}, "x": {"recipe": ""}, "z": {"recipe": ""},
+    }  # fmt: skip
+    whole = one(vllm_instances=as_template("{{ all_of_them }}"), all_of_them={"chat": {"recipe": "a/b"}})
+    assert whole.variables["vllm_instances"]["chat"]["recipe"] == "a/b"
+
+
+def test_a_cached_fact_counts():
+    fact = {"model": "h200", "count": 8}
+    assert one(ansible_facts={"accelerator_detected": fact}).variables["accelerator_detected"] == fact
+
+
+def test_hosts_may_have_catalogues_of_their_own(tmp_path):
+    (tmp_path / "nvidia.yml").write_text(
+        "vendor: nvidia\nmodels:\n  h999: {title: NVIDIA H999, generation: hopper, memory_gib: 141, pci_ids: {}}\n"
+    )
+    _hosts, models = read(a={}, b={"accelerator_catalog_path": [str(tmp_path)]}, c={"accelerator_catalog_path": []})
+    assert {"h200", "h999"} <= set(models)
+    with pytest.raises(AcceleratorError, match="is no directory"):
+        read(a={"accelerator_catalog_path": str(tmp_path / "none")})
+
+
+def test_a_page_is_put_in_place_whole(tmp_path):
+    path = tmp_path / "fleet.html"
+    page = PageFile(str(path))
+    assert page.before is None
+    page.write("<p>\u2013")
+    assert path.read_text(encoding="utf-8") == "<p>\u2013"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert os.listdir(tmp_path) == ["fleet.html"]
+
+
+def test_a_mode_and_a_link_are_kept(tmp_path):
+    path, link = tmp_path / "fleet.html", tmp_path / "link.html"
+    path.write_text("old")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    page = PageFile(str(link))
+    assert page.before == "old"
+    page.write("new")
+    assert link.is_symlink() and path.read_text() == "new" and stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("path", "message"), [(".", "is in the way"), ("none/x.html", "is no directory"),
+                                               ("file/x.html", "Not a directory")])  # fmt: skip
+def test_a_path_that_cannot_be_is_one_sentence(tmp_path, path, message):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PageError, match=f"fleet_page: .*{message}"):
+        PageFile(str(tmp_path / path))
+
+
+def test_nothing_is_left_of_a_page_that_cannot_be_written(tmp_path, monkeypatch):
+    def full(_source, _target):
+        raise OSError(28, "No space left on device")
+
+    page = PageFile(str(tmp_path / "fleet.html"))
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(PageError, match="No space left"):
+        page.write("x")
+    assert os.listdir(tmp_path) == []

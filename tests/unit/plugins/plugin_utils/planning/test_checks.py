@@ -1,0 +1,319 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
+    Doubt,
+    Foreign,
+    OptionTable,
+    Unknown,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
+    check_driver,
+    check_format,
+    check_release,
+    choose_variant,
+    doubts_of,
+    errors_of,
+    exclusions,
+    judge,
+    known_issues,
+    option_problems,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8, driver_version="580.65.06")
+B200 = Accelerator("b200", "cuda", "blackwell", "nvidia", 8)
+A100 = Accelerator("a100", "cuda", "ampere", "nvidia", 8)
+MI300X = Accelerator("mi300x", "rocm", "gfx942", "amd", 8)
+NO_MXFP4 = (("mxfp4", "vLLM Ascend has no MXFP4 kernels for this chip, it serves the weights in bfloat16"),)
+A2 = Accelerator("ascend_a2", "cann", "ascend_a2", "ascend", 8, lacks=NO_MXFP4)
+A3 = Accelerator("ascend_a3", "cann", "ascend_a3", "ascend", 16, lacks=NO_MXFP4)
+
+
+def recipe(variants=None, **meta):
+    return {"model": {"model_id": "org/model"}, "meta": meta, "variants": variants}
+
+
+def variant(a_recipe, accelerator=H200, wished=None):
+    return choose_variant(a_recipe, accelerator, wished, "vllm_instances.chat")
+
+
+BOTH = {"default": {"precision": "mxfp4"}, "bf16": None}
+
+
+@pytest.mark.parametrize(
+    ("a_recipe", "accelerator", "wished", "name"),
+    [
+        (recipe(), H200, None, "default"),
+        (recipe(BOTH), H200, None, "default"),
+        (recipe(BOTH), H200, "bf16", "bf16"),
+        (recipe(BOTH, default_variant={"ascend": "bf16", "default": "default"}), A2, None, "bf16"),
+        (recipe(BOTH, default_variant={"ascend": "bf16", "default": "default"}), H200, None, "default"),
+        (recipe({"default": {"precision": "nvfp4"}}), B200, None, "default"),
+        (recipe({"default": {"precision_hardware": {"brand": "NVIDIA"}}}), H200, None, "default"),
+        (recipe({"default": {"supported_hardware": ["hopper"]}}), H200, None, "default"),
+        # Upstream's lists name what somebody tried, from its own list: a chip outside of it counts with its stack.
+        (recipe({"default": {"supported_hardware": ["h100"]}}), A100, None, "default"),
+        (recipe(hardware={"h200": "verified", "b200": "unsupported"}), H200, None, "default"),
+    ],
+)
+def test_which_variant_is_served(a_recipe, accelerator, wished, name):
+    assert variant(a_recipe, accelerator, wished) == name
+
+
+@pytest.mark.parametrize(
+    ("a_recipe", "accelerator", "wished", "message"),
+    [
+        (recipe(BOTH), H200, "bf61", "recipe org/model has no variant 'bf61'; nearest: 'bf16'"),
+        (recipe({"fp8": {}}), H200, None, "recipe org/model has no variant 'default'; known: fp8"),
+        (
+            recipe(BOTH),
+            A2,
+            None,
+            "'default' of recipe org/model is not for ascend_a2: vLLM Ascend has no MXFP4 kernels for this chip, it "
+            "serves "
+            "the weights in bfloat16; the variants for it: bf16",
+        ),
+        (
+            recipe({"default": {"precision": "mxfp4"}}),
+            A3,
+            "default",
+            "'default' of recipe org/model is not for ascend_a3: vLLM Ascend has no MXFP4 kernels for this chip, it "
+            "serves "
+            "the weights in bfloat16; no variant of this recipe is for it",
+        ),
+        (
+            recipe({"default": {}, "fast": {"precision": "nvfp4"}}),
+            H200,
+            "fast",
+            "'fast' of recipe org/model is not for h200: nvfp4 needs blackwell; the variants for it: default",
+        ),
+        # Brand and generation, not one of them.
+        (
+            recipe(
+                {"default": {"precision": "fp8", "precision_hardware": {"brand": "NVIDIA", "generation": "blackwell"}}}
+            ),
+            H200,
+            None,
+            "'default' of recipe org/model is not for h200: fp8 needs NVIDIA blackwell; no variant of this recipe "
+            "is for it",
+        ),
+        (
+            recipe({"default": {"supported_hardware": ["h100", "mi355x"]}}),
+            H200,
+            None,
+            "'default' of recipe org/model is not for h200: it is for h100, mi355x; no variant of this recipe is "
+            "for it",
+        ),
+        (
+            recipe({"default": {"supported_hardware": ["h100"]}}),
+            MI300X,
+            None,
+            "'default' of recipe org/model is not for mi300x: it is for h100; no variant of this recipe is for it",
+        ),
+        (
+            recipe(hardware={"h200": "unsupported"}),
+            H200,
+            None,
+            "'default' of recipe org/model is not for h200: the recipe says that the model does not run there; no "
+            "variant "
+            "of this recipe is for it",
+        ),
+    ],
+)
+def test_a_variant_that_cannot_run_here(a_recipe, accelerator, wished, message):
+    with pytest.raises(PlanError) as caught:
+        variant(a_recipe, accelerator, wished)
+    assert str(caught.value) == f"vllm_instances.chat.variant: {message}"
+
+
+OWN = {"bf16": {"model_id": "else/model-BF16", "precision": "bf16"}}
+
+
+def test_the_way_out_names_the_weights_of_a_variant():
+    with pytest.raises(PlanError, match=r"; the variants for it: bf16 \(weights else/model-BF16\)$"):
+        variant(recipe({"default": {"precision": "mxfp4"}, **OWN}), A2)
+
+
+@pytest.mark.parametrize(
+    ("variants", "way_out"),
+    [
+        # Neither says what format it is: both have the recipe's own weights.
+        ({"default": {}, "fast": None}, "no variant of this recipe is for it"),
+        ({"default": {}, **OWN}, "the variants for it: bf16 (weights else/model-BF16)"),
+    ],
+)
+def test_the_format_that_the_manifest_says_is_refused_where_the_chip_lacks_it(variants, way_out):
+    with pytest.raises(PlanError) as caught:
+        check_format(recipe(variants), "org/model", {"precision": "mxfp4"}, A2, "vllm_instances.chat")
+    assert str(caught.value) == (
+        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a2 does not serve: vLLM Ascend has no "
+        f"MXFP4 kernels for this chip, it serves the weights in bfloat16; {way_out}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "accelerator"),
+    [(None, A2), ({}, A2), ({"precision": "bf16"}, A2), ({"precision": "mxfp4"}, H200)],
+)
+def test_other_formats_and_other_chips_are_served(manifest, accelerator):
+    check_format(recipe({"default": {}}), "org/model", manifest, accelerator, "vllm_instances.chat")
+
+
+@pytest.mark.parametrize(
+    ("of_model", "of_variant", "good"),
+    [
+        ("0.33.0", None, True),
+        ("0.33", None, True),
+        ("0.33.1", None, False),
+        ("0.9", None, True),
+        (None, "0.34", False),
+        ("0.34", "0.20", True),
+        # Words of upstream that no number can be compared with.
+        ("nightly", None, True),
+        (">=0.34", None, False),
+        (None, None, True),
+    ],
+)
+def test_the_oldest_vllm_that_a_recipe_runs_on(of_model, of_variant, good):
+    a_recipe = {"model": {"model_id": "org/model", "min_vllm_version": of_model}}
+    arguments = (a_recipe, {"min_vllm_version": of_variant}, "0.33.0", "stable", "vllm_instances.chat")
+    if good:
+        check_release(*arguments)
+    else:
+        with pytest.raises(PlanError) as caught:
+            check_release(*arguments)
+        assert str(caught.value) == (
+            f"vllm_instances.chat.recipe: org/model needs vLLM {of_variant or of_model} or newer, release 'stable' has "
+            "0.33.0; choose a newer vllm_release"
+        )
+
+
+def test_a_driver_older_than_the_release_needs():
+    check_driver({"minimum_driver": "580.65.06"}, H200, "0.33.0")
+    check_driver({"minimum_driver": "999"}, B200, "0.33.0")
+    check_driver({}, H200, "0.33.0")
+    with pytest.raises(PlanError) as caught:
+        check_driver({"minimum_driver": "580.65.07"}, H200, "0.33.0")
+    assert str(caught.value) == (
+        "vllm_release '0.33.0' needs driver 580.65.07 or newer for cuda, the host has 580.65.06; upgrade the "
+        "driver, or "
+        "choose an older release"
+    )
+
+
+def test_guards_refuse_or_warn():
+    guards = [
+        {"when": {"stack": "rocm"}, "refuse": "Never here."},
+        {"when": {"args": {"x": "present"}}, "warn": "x is doubtful."},
+        {"when": {"env": {"A": "absent"}, "secrets": {"A": "absent"}}, "refuse": "A is missing."},
+    ]
+    facts = {"stack": "cuda", "args": {"x": 1}, "env": {}, "secrets": {"A": True}}
+    assert judge({"guards": guards}, facts, "vllm_instances.chat") == ["vllm_instances.chat: x is doubtful."]
+    assert judge({}, facts, "vllm_instances.chat") == []
+    with pytest.raises(PlanError) as caught:
+        judge({"guards": guards}, {**facts, "secrets": {}}, "vllm_instances.chat")
+    assert str(caught.value) == "vllm_instances.chat: A is missing."
+
+
+def test_known_issues_of_this_hardware_only():
+    issues = [
+        {"symptom": "a", "advice": "A.", "when": {"generation": "blackwell"}},
+        {"symptom": "b", "advice": "B."},
+    ]
+    assert known_issues({"known_issues": issues}, {"generation": ["hopper"]}) == [{"symptom": "b", "advice": "B."}]
+    assert len(known_issues({"known_issues": issues}, {"generation": ["blackwell"]})) == 2
+
+
+TABLE = OptionTable.from_data(
+    {
+        "version": "2.0.0",
+        "env": ["VLLM_A", "VLLM_B"],
+        "flags": {
+            "eager": {"kind": "switch", "negatable": True},
+            "headless": {"kind": "switch"},
+            "size": {"kind": "integer"},
+            "parser": {"kind": "text", "known": ["openai"]},
+            "j": {"kind": "json", "keys": {"sizes": "list", "backend": "text"}},
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "settings", "found"),
+    [
+        ({"eager": True, "size": 8}, {}, ["eager", "size"], "--eager and --size exclude each other: why"),
+        ({"eager": True}, {}, ["eager", "size"], None),
+        ({"eager": False, "size": 8}, {}, ["eager", "size"], None),
+        ({"eager": False, "size": 8}, {}, ["no-eager", "size"], "--no-eager and --size exclude each other: why"),
+        (
+            {"eager": True, "j": {"sizes": [1]}},
+            {},
+            ["eager", "j.sizes"],
+            "--eager and --j.sizes exclude each other: why",
+        ),
+        ({"eager": True, "j": {"other": [1]}}, {}, ["eager", "j.sizes"], None),
+        ({"eager": True, "j": {"sizes": None}}, {}, ["eager", "j.sizes"], None),
+        ({"eager": True, "j": "text"}, {}, ["eager", "j.sizes"], None),
+        (
+            {},
+            {"VLLM_A": "1", "VLLM_B": "1"},
+            {"VLLM_A": "1", "VLLM_B": "1"},
+            "VLLM_A 1 and VLLM_B 1 exclude each other: why",
+        ),
+        ({}, {"VLLM_A": "1", "VLLM_B": "0"}, {"VLLM_A": "1", "VLLM_B": "1"}, None),
+        (
+            {"size": 8},
+            {"VLLM_A": "True"},
+            [{"VLLM_A": "true"}, "size"],
+            "VLLM_A true and --size exclude each other: why",
+        ),
+    ],
+)
+def test_settings_that_exclude_each_other(args, env, settings, found):
+    group = {"settings": settings, "because": "why"}
+    assert list(exclusions(args, env, [group], TABLE)) == ([found] if found else [])
+
+
+def test_settings_of_which_vllm_ignores_one_are_a_doubt():
+    group = {"settings": ["eager", "size"], "because": "why", "warn": True}
+    (found,) = exclusions({"eager": True, "size": 8}, {}, [group], TABLE)
+    assert (type(found), found) == (Doubt, "--eager and --size stand together: why")
+
+
+FOREIGN = Foreign(frozenset({"TZ"}), ("NCCL_",))
+
+
+def problems(args, env=None):
+    return option_problems(args, env or {}, TABLE, FOREIGN)
+
+
+def test_only_variables_of_vllm_can_be_wrong():
+    assert problems({}, {"VLLM_A": "1", "TZ": "UTC", "NCCL_X": "1", "MY_OWN": "1"}) == []
+    (problem,) = problems({}, {"VLLM_C": "1"})
+    assert problem == "VLLM_C: vLLM 2.0.0 does not read this variable; nothing here replaces it by name"
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "kind", "strict", "lenient"),
+    [
+        ({"sise": 1}, {}, Unknown, 1, 0),
+        ({"j": {"siszes": [1]}}, {}, Unknown, 1, 0),
+        ({}, {"VLLM_AA": "1"}, Unknown, 1, 0),
+        # What is wrong in any release is wrong for a nightly too.
+        ({"size": "big"}, {}, str, 1, 1),
+        ({"headless": False}, {}, str, 1, 1),
+        ({"j": {"sizes": 1}}, {}, str, 1, 1),
+        ({"parser": "opnai"}, {}, Doubt, 0, 0),
+    ],
+)
+def test_what_is_wrong_for_certain(args, env, kind, strict, lenient):
+    found = problems(args, env)
+    assert [type(problem) for problem in found] == [kind]
+    assert (len(errors_of(found, True)), len(errors_of(found, False))) == (strict, lenient)
+    assert len(doubts_of(found)) == (kind is not str)

@@ -1,0 +1,234 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import (
+    Demand,
+    allot,
+    check_fit,
+    check_host_memory,
+    check_shares,
+    required_gib,
+    utilization,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+
+GIB = 1024**3
+H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8, 141 * 1024)
+A3 = Accelerator("ascend_a3", "cann", "ascend_a3", "ascend", 16, 64 * 1024, devices_per_card=2)
+CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1, 8 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("demands", "expected"),
+    [
+        ([Demand("chat", 2)], {"chat": [(0, 1), (2, 3), (4, 5), (6, 7)]}),
+        ([Demand("chat", 8)], {"chat": [(0, 1, 2, 3, 4, 5, 6, 7)]}),
+        ([Demand("chat", 3)], {"chat": [(0, 1, 2), (3, 4, 5)]}),
+        ([Demand("chat", 2, replicas=2)], {"chat": [(0, 1), (2, 3)]}),
+        # Those that may fill the host get one replica each in turn.
+        ([Demand("a", 2), Demand("b", 2)], {"a": [(0, 1), (2, 3)], "b": [(4, 5), (6, 7)]}),
+        ([Demand("b", 4), Demand("a", 2)], {"a": [(0, 1), (2, 3)], "b": [(4, 5, 6, 7)]}),
+        ([Demand("a", 4, replicas=1), Demand("b", 2)], {"a": [(0, 1, 2, 3)], "b": [(4, 5), (6, 7)]}),
+        # Pinned ones come first, and nobody else gets their chips.
+        ([Demand("a", 2), Demand("b", 2, pinned=(0, 1))], {"a": [(2, 3), (4, 5), (6, 7)], "b": [(0, 1)]}),
+        ([Demand("a", 4), Demand("b", 1, pinned=(7, 0))], {"a": [(1, 2, 3, 4)], "b": [(7, 0)]}),
+        # Two pinned instances may share a chip.
+        ([Demand("a", 1, pinned=(3,)), Demand("b", 1, pinned=(3,))], {"a": [(3,)], "b": [(3,)]}),
+    ],
+)
+def test_who_gets_which_chips(demands, expected):
+    assert allot(demands, H200) == expected
+
+
+def test_dies_of_one_card_stay_together():
+    assert allot([Demand("chat", 4, replicas=2)], A3) == {"chat": [(0, 1, 2, 3), (4, 5, 6, 7)]}
+    assert allot([Demand("chat", 1, replicas=2)], A3) == {"chat": [(0,), (2,)]}
+    assert allot([Demand("chat", 3, replicas=2)], A3) == {"chat": [(0, 1, 2), (4, 5, 6)]}
+    # Half cards are used when nothing else is left.
+    assert len({chips for (chips,) in allot([Demand("chat", 1)], A3)["chat"]}) == 16
+
+
+def test_a_cpu_has_no_chips_and_one_instance_unless_told_otherwise():
+    assert allot([Demand("a", 1), Demand("b", 2, replicas=2)], CPU) == {"a": [()], "b": [(), ()]}
+
+
+@pytest.mark.parametrize(
+    ("demands", "message"),
+    [
+        (
+            [Demand("chat", 16)],
+            "vllm_instances.chat: more chips asked for than there are: chat 1 x 16 make 16, the host has 8 x h200; "
+            "lower tensor-parallel-size or replicas, or take another host",
+        ),
+        (
+            [Demand("chat", 2, replicas=5)],
+            "vllm_instances.chat: more chips asked for than there are: chat 5 x 2 make 10, the host has 8 x h200; "
+            "lower tensor-parallel-size or replicas, or take another host",
+        ),
+        (
+            [Demand("b", 4), Demand("a", 8)],
+            "vllm_instances: more chips asked for than there are: a 1 x 8, b 1 x 4 make 12, the host has 8 x h200; "
+            "lower tensor-parallel-size or replicas, or take another host",
+        ),
+        (
+            [Demand("a", 8), Demand("b", 1, pinned=(0,))],
+            "vllm_instances.a: more chips asked for than there are: a 1 x 8 make 8, the host has 8 x h200 beside 1 "
+            "that "
+            "are pinned; lower tensor-parallel-size or replicas, or take another host",
+        ),
+        (
+            [Demand("a", 1, pinned=(7, 8))],
+            "vllm_instances.a.chips: found 8, but 8 x h200 are numbered 0 to 7",
+        ),
+        (
+            [Demand("a", 4, pinned=(0, 1))],
+            "vllm_instances.a.chips: 2 given, its parallelism takes 4",
+        ),
+    ],
+)
+def test_more_than_there_is(demands, message):
+    with pytest.raises(PlanError) as caught:
+        allot(demands, H200)
+    assert str(caught.value) == message
+
+
+def test_chips_of_a_cpu():
+    with pytest.raises(PlanError) as caught:
+        allot([Demand("chat", 1, pinned=(0,))], CPU)
+    assert str(caught.value) == (
+        "vllm_instances.chat.chips: a CPU has no chips to choose among; VLLM_CPU_OMP_THREADS_BIND under env keeps an "
+        "instance to some cores"
+    )
+
+
+RECIPE = {"model": {"context_length": 131072, "kv_cache_bytes_per_token": 36864}}
+
+
+@pytest.mark.parametrize(
+    ("args", "needs", "words"),
+    [
+        ({}, 64.5, "60.0 GiB of weights and 4.5 GiB of KV cache for one request of 131072 tokens"),
+        ({"max-model-len": 4096}, 60.1, "60.0 GiB of weights and 0.1 GiB of KV cache for one request of 4096 tokens"),
+        ({"max-model-len": "8192"}, 60.3, "60.0 GiB of weights and 0.3 GiB of KV cache for one request of 8192 tokens"),
+        ({"max-model-len": "16k"}, 60.5, "60.0 GiB of weights and 0.5 GiB of KV cache for one request of 16000 tokens"),
+        ({"max-model-len": "16K"}, 60.6, "60.0 GiB of weights and 0.6 GiB of KV cache for one request of 16384 tokens"),
+        # vLLM takes what fits.
+        ({"max-model-len": "auto"}, 60, "60.0 GiB of weights"),
+        ({"max-model-len": -1}, 60, "60.0 GiB of weights"),
+        (
+            {"kv-cache-dtype": "fp8"},
+            62.2,
+            "60.0 GiB of weights and 2.2 GiB of KV cache for one request of 131072 tokens",
+        ),
+        (
+            {"kv-cache-dtype": "bfloat16"},
+            64.5,
+            "60.0 GiB of weights and 4.5 GiB of KV cache for one request of 131072 tokens",
+        ),
+    ],
+)
+def test_the_sum_by_a_manifest(args, needs, words):
+    assert required_gib(RECIPE, {"vram_minimum_gb": 72}, 60 * GIB, args) == (needs, words)
+
+
+def test_the_sum_without_a_manifest():
+    assert required_gib(RECIPE, {"vram_minimum_gb": 72}, None, {}) == (72, "72 GB (vram_minimum_gb of the recipe)")
+    assert required_gib(RECIPE, {}, None, {}) == (None, "")
+
+
+def test_a_recipe_that_says_nothing_of_the_cache():
+    assert required_gib({"model": {}}, {}, 60 * GIB, {}) == (60, "60.0 GiB of weights")
+
+
+@pytest.mark.parametrize(
+    ("args", "share"),
+    [
+        ({}, 0.9),
+        ({"gpu-memory-utilization": 0.5}, 0.5),
+        ({"gpu-memory-utilization": "0.5"}, 0.5),
+        ({"gpu-memory-utilization": "half"}, 0.9),
+        ({"gpu-memory-utilization": [1]}, 0.9),
+    ],
+)
+def test_the_share_of_the_memory(args, share):
+    assert utilization(args) == share
+
+
+def fit(needs, chips, args=None, by_manifest=True, accelerator=H200):
+    check_fit("vllm_instances.chat", needs, "the sum", chips, args or {}, accelerator, by_manifest)
+
+
+def test_what_fits_to_the_last_gib():
+    fit(126.9, 1)
+    fit(141, 1, by_manifest=False)
+    fit(280, 2, {"gpu-memory-utilization": 1})
+    fit(None, 1)
+    fit(1000, 1, accelerator=CPU)
+    fit(1000, 1, accelerator=Accelerator("strix", "rocm", "gfx1150", "amd", 1, None))
+
+
+@pytest.mark.parametrize(
+    ("needs", "chips", "args", "by_manifest", "message"),
+    [
+        (
+            127,
+            1,
+            {},
+            True,
+            "vllm_instances.chat: does not fit: the sum make 127 GiB, 1 x h200 have 141.0 GiB, of which "
+            "gpu-memory-utilization 0.9 is 126.9 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
+            "or variant, or another host",
+        ),
+        (
+            200,
+            2,
+            {"gpu-memory-utilization": "0.5"},
+            True,
+            "vllm_instances.chat: does not fit: the sum make 200 GiB, 2 x h200 have 282.0 GiB, of which "
+            "gpu-memory-utilization 0.5 is 141.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
+            "or variant, or another host",
+        ),
+        (
+            142,
+            1,
+            {"gpu-memory-utilization": 0.1},
+            False,
+            "vllm_instances.chat: does not fit: the sum make 142 GiB, 1 x h200 have 141.0 GiB; take more chips "
+            "(tensor-parallel-size), a smaller max-model-len or variant, or another host",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_told_with_the_sum(needs, chips, args, by_manifest, message):
+    with pytest.raises(PlanError) as caught:
+        fit(needs, chips, args, by_manifest)
+    assert str(caught.value) == message
+
+
+def test_shared_chips_need_shares_that_fit_together():
+    check_shares({"a": ([0, 1], 0.9), "b": ([2], 0.9)})
+    check_shares({"a": ([0, 1], 0.5), "b": ([1], 0.5)})
+    # 0.1 + 0.2 + 0.7 and their like are 1, whatever a float says.
+    check_shares({name: ([0], share) for name, share in {"a": 0.35, "b": 0.35, "c": 0.3}.items()})
+    check_shares({"one alone is vLLM's to refuse": ([0], 1.2)})
+    with pytest.raises(PlanError) as caught:
+        check_shares({"b": ([1], 0.5), "a": ([0, 1], 0.6), "c": ([2], 0.9)})
+    assert str(caught.value) == (
+        "vllm_instances: chip 1 is shared, and the gpu-memory-utilization of its instances is above 1: a 0.6, b 0.5; "
+        "lower them, or give each chips of its own"
+    )
+
+
+def test_memory_of_a_cpu_host_is_shared_by_all_its_instances():
+    check_host_memory({"a": 4, "b": 4, "c": None}, CPU)
+    check_host_memory({"a": 1000}, H200)
+    check_host_memory({"a": 1000}, Accelerator("cpu", "cpu", "cpu", "cpu", 1, None))
+    with pytest.raises(PlanError) as caught:
+        check_host_memory({"b": 4.5, "a": 4}, CPU)
+    assert str(caught.value) == (
+        "too little memory: a 4 GiB, b 4.5 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 8.5 GiB, "
+        "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
+    )

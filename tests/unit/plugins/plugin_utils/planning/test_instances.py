@@ -1,0 +1,210 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import (
+    check_instances,
+    check_ports,
+    replica_name,
+)
+
+
+def refusal(instances):
+    with pytest.raises(PlanError) as caught:
+        check_instances(instances)
+    return str(caught.value)
+
+
+def test_an_instance_with_every_key():
+    check_instances(
+        {
+            "chat-1.b_C": {
+                "recipe": "org/model",
+                "variant": "default",
+                "preset": "latency",
+                "strategy": "single_node_tp",
+                "features": ["tools"],
+                "feature_modes": {"spec": "eagle"},
+                "release": "0.33.0",
+                "runtime": "venv",
+                "host": "::",
+                "port": 65535,
+                "served_model_names": ["a", "b"],
+                "replicas": None,
+                "chips": [0, 3],
+                "nodes": [],
+                "node_address": "10.0.0.1",
+                "args": {"x": None, "y": {"a": [1, 2.5, True, None]}, "compilation-config.pass_config.fuse_x": True},
+                "env": {"A": "text", "B": 1, "C": 0.5, "E": None},
+            }
+        }
+    )
+    check_instances({})
+
+
+@pytest.mark.parametrize(
+    ("instances", "message"),
+    [
+        (
+            [{"name": "chat"}],
+            "vllm_instances: found a list, expected a mapping of names to instances, as in {chat: {recipe: "
+            "openai/gpt-oss-20b}}",
+        ),
+        (
+            "chat",
+            "vllm_instances: found the text 'chat', expected a mapping of names to instances, as in "
+            "{chat: {recipe: openai/gpt-oss-20b}}",
+        ),
+        (
+            None,
+            "vllm_instances: found None, expected a mapping of names to instances, as in {chat: {recipe: "
+            "openai/gpt-oss-20b}}",
+        ),
+        ({"a b": {}}, "vllm_instances.a b: found the name 'a b', expected a text of letters, digits, '-', '_' and '.'"),
+        (
+            {"../x": {}},
+            "vllm_instances.../x: found the name '../x', expected a text of letters, digits, '-', '_' and '.'",
+        ),
+        (
+            {"a\n": {}},
+            "vllm_instances.a\n: found the name 'a\\n', expected a text of letters, digits, '-', '_' and '.'",
+        ),
+        ({1: {}}, "vllm_instances.1: found the name 1, expected a text of letters, digits, '-', '_' and '.'"),
+        (
+            {"chat": "org/model"},
+            "vllm_instances.chat: found the text 'org/model', expected a mapping with the key 'recipe'",
+        ),
+        ({"chat": ["x"]}, "vllm_instances.chat: found a list, expected a mapping with the key 'recipe'"),
+    ],
+)
+def test_what_is_no_mapping_of_instances(instances, message):
+    assert refusal(instances) == message
+
+
+DATE = datetime.date(2026, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        ({"recipe": None}, ": 'recipe' is missing; expected <org>/<model> of a file of the recipe catalogue"),
+        ({"recip": "x"}, ": unknown key 'recip'; nearest: 'recipe'"),
+        ({"recipe": 5}, ".recipe: found 5, expected a text"),
+        ({"release": 0.33}, ".release: found 0.33, expected a text, quoted"),
+        ({"variant": ["a"]}, ".variant: found ['a'], expected a text"),
+        ({"runtime": "conteiner"}, ".runtime: found 'conteiner'; nearest: 'container'"),
+        ({"port": "8000"}, ".port: found '8000', expected a whole number from 1 to 65535"),
+        ({"port": 70000}, ".port: found 70000, expected a whole number from 1 to 65535"),
+        ({"port": 0}, ".port: found 0, expected a whole number from 1 to 65535"),
+        ({"port": True}, ".port: found True, expected a whole number from 1 to 65535"),
+        ({"replicas": 0}, ".replicas: found 0, expected a whole number from 1, or nothing to fill the host"),
+        ({"replicas": "4"}, ".replicas: found '4', expected a whole number from 1, or nothing to fill the host"),
+        ({"chips": 2}, ".chips: found 2, expected a list of the chips' numbers, like [0, 1]"),
+        ({"chips": []}, ".chips: found [], expected a list of the chips' numbers, like [0, 1]"),
+        ({"chips": [-1]}, ".chips: found [-1], expected a list of the chips' numbers, like [0, 1]"),
+        ({"chips": ["0"]}, ".chips: found ['0'], expected a list of the chips' numbers, like [0, 1]"),
+        ({"chips": [0, 0]}, ".chips: found [0, 0], expected each number once, like [0, 1]"),
+        ({"chips": [0], "replicas": 2}, ".replicas: found 2 beside chips; an instance with chips of its own is one"),
+        ({"nodes": ["a", "b"], "replicas": 2}, ".replicas: found 2 beside nodes; an instance that spans hosts is one"),
+        ({"features": "tools"}, ".features: found 'tools', expected a list of names"),
+        ({"features": [1]}, ".features: found [1], expected a list of names"),
+        ({"served_model_names": "x"}, ".served_model_names: found 'x', expected a list of names"),
+        ({"feature_modes": {"spec": True}}, ".feature_modes.spec: found True, expected the name of a mode, in quotes"),
+        ({"feature_modes": ["spec"]}, ".feature_modes: found ['spec'], expected a mapping of names to values"),
+        ({"args": ["--x"]}, ".args: found ['--x'], expected a mapping of names to values"),
+        ({"args": "--x"}, ".args: found '--x', expected a mapping of names to values"),
+        ({"args": {1: 2}}, ".args: found the key 1, expected a text; put it in quotes"),
+        ({"args": {"port": 1}}, ".args.port: not set here; it comes from port"),
+        ({"args": {"model": "x"}}, ".args.model: not set here; it comes from recipe"),
+        ({"args": {"api-key": "x"}}, ".args.api-key: not set here; it comes from the role variable vllm_secrets"),
+        (
+            {"args": {"max_model_len": 1}},
+            ".args: 'max_model_len' is not how vLLM's --config file names a flag; expected 'max-model-len'",
+        ),
+        ({"args": {"--x": 1}}, ".args: '--x' is not how vLLM's --config file names a flag; expected 'x'"),
+        (
+            {"args": {"-cc.a_b": 1}},
+            ".args: '-cc.a_b' is not how vLLM's --config file names a flag; expected 'cc.a_b'",
+        ),
+        (
+            {"args": {"x": DATE}},
+            ".args.x: found datetime.date(2026, 1, 2) (date), which cannot be a word of a command",
+        ),
+        ({"args": {"x": b"y"}}, ".args.x: found b'y' (bytes), which cannot be a word of a command"),
+        ({"args": {"x": {"y"}}}, ".args.x: found {'y'} (set), which cannot be a word of a command"),
+        (
+            {"args": {"x": {"y": [1, DATE]}}},
+            ".args.x: found datetime.date(2026, 1, 2) (date), which cannot be a word of a command",
+        ),
+        (
+            {"args": {"x": "one\ntwo"}},
+            ".args.x: found a text of several lines ('one'...), which cannot be a word of a command",
+        ),
+        (
+            {"args": {"x": ["one\rtwo"]}},
+            ".args.x: found a text of several lines ('one'...), which cannot be a word of a command",
+        ),
+        ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
+        ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
+        ({"env": {"A": DATE}}, ".env.A: found datetime.date(2026, 1, 2) (date), expected a text in quotes"),
+        ({"env": {"A": True}}, '.env.A: found True, expected a text in quotes, such as "1" or "true"'),
+        (
+            {"args": {"x": {"y": {2: 32}}}},
+            ".args.x: found a mapping with the key 2 (int), not a text, which cannot be a word of a command",
+        ),
+        (
+            {"env": {"A": "hush\nhush"}},
+            ".env.A: found a text of several lines, which cannot be a variable of a unit",
+        ),
+        (
+            {"env": {"VLLM_API_KEY": "hush"}},
+            ".env.VLLM_API_KEY: a secret does not belong here; put it into vllm_secrets.chat.VLLM_API_KEY",
+        ),
+    ],
+)
+def test_a_malformed_instance_is_one_sentence(wishes, message):
+    found = refusal({"chat": {"recipe": "org/model", **wishes} if "recip" not in wishes else wishes})
+    assert found == f"vllm_instances.chat{message}"
+    assert "hush" not in found
+
+
+def test_replicas_are_numbered_from_the_second_on():
+    assert [replica_name("chat", number) for number in (1, 2, 3)] == ["chat", "chat-2", "chat-3"]
+
+
+def test_ports_that_are_all_different():
+    check_ports({"a": ("a", 8000), "a-2": ("a", 8001), "b": ("b", 8002)})
+
+
+@pytest.mark.parametrize(
+    ("ports", "message"),
+    [
+        (
+            {"a": ("a", 8000), "b": ("b", 8000)},
+            "vllm_instances.b.port: 8000 is the port of vllm_instances.a too; give one of them another",
+        ),
+        (
+            {"a": ("a", 8000), "a-2": ("a", 8001), "b": ("b", 8001)},
+            "vllm_instances.b.port: 8001 is the port of vllm_instances.a (of the replica a-2) too; "
+            "give one of them another",
+        ),
+        (
+            {"a": ("a", 8001), "b": ("b", 8000), "b-2": ("b", 8001)},
+            "vllm_instances.b.port: 8001 (of the replica b-2) is the port of vllm_instances.a too; "
+            "give one of them another",
+        ),
+        (
+            {"a": ("a", 65535), "a-2": ("a", 65536)},
+            "vllm_instances.a.port: the replica a-2 would get 65536, beyond 65535",
+        ),
+    ],
+)
+def test_ports_that_collide(ports, message):
+    with pytest.raises(PlanError) as caught:
+        check_ports(ports)
+    assert str(caught.value) == message

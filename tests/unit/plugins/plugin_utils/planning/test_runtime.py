@@ -1,0 +1,254 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
+    check_lock,
+    choose_runtime,
+    choose_stack,
+    container_of,
+    devices_of,
+    image_of,
+    launch_of,
+    venv_of,
+    visible_env,
+)
+
+H200 = Accelerator(
+    "h200", "cuda", "hopper", "nvidia", 8, devices=("nvidia.com/gpu=all",), visible_env="CUDA_VISIBLE_DEVICES"
+)
+MI300X = Accelerator(
+    "mi300x",
+    "rocm",
+    "gfx942",
+    "amd",
+    8,
+    devices=("/dev/kfd", "/dev/dri"),
+    groups=("render", "video"),
+    visible_env="HIP_VISIBLE_DEVICES",
+)
+A3 = Accelerator(
+    "ascend_a3",
+    "cann",
+    "ascend_a3",
+    "ascend",
+    4,
+    devices=("/dev/davinci{index}", "/dev/davinci_manager"),
+    groups=("HwHiAiUser",),
+    visible_env="ASCEND_RT_VISIBLE_DEVICES",
+)
+CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1)
+DIGEST = "sha256:" + "a" * 64
+
+
+def test_a_stack_that_the_release_does_not_serve():
+    release = {"stacks": {"cuda": {"runtime": "container"}, "cpu": {}}}
+    assert choose_stack(release, "1.0", H200) == {"runtime": "container"}
+    with pytest.raises(PlanError) as caught:
+        choose_stack(release, "1.0", MI300X)
+    assert str(caught.value) == (
+        "vllm_release '1.0' has nothing for stack 'rocm' (accelerator 'mi300x'); it serves: cpu, cuda"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stack", "wished", "image", "runtime"),
+    [
+        ({"runtime": "container", "image": "x"}, "", "", "container"),
+        ({"runtime": "container", "images": {"h200": "x"}}, "", "", "container"),
+        ({"runtime": "venv", "requirements": "x"}, "", "", "venv"),
+        ({"runtime": "container", "image": "x", "requirements": "x"}, "venv", "", "venv"),
+        ({"runtime": "venv", "requirements": "x"}, "container", "site/image:1", "container"),
+    ],
+)
+def test_the_runtime_is_the_wish_or_the_release_s(stack, wished, image, runtime):
+    assert choose_runtime(stack, wished, image, "1.0", "vllm_instances.chat") == runtime
+
+
+@pytest.mark.parametrize(
+    ("stack", "wished", "message"),
+    [
+        (
+            {"runtime": "container", "image": "x"},
+            "venv",
+            "release '1.0' has no lock of wheels for this stack, so it cannot make a virtual environment; use the "
+            "runtime "
+            "'container', or name a lock (requirements) in a release of your own",
+        ),
+        (
+            {"runtime": "venv", "requirements": "x"},
+            "container",
+            "release '1.0' names no image for this stack; use the runtime 'venv', or set vllm_image",
+        ),
+    ],
+)
+def test_a_runtime_that_the_release_lacks(stack, wished, message):
+    with pytest.raises(PlanError) as caught:
+        choose_runtime(stack, wished, "", "1.0", "vllm_instances.chat")
+    assert str(caught.value) == f"vllm_instances.chat.runtime: {message}"
+
+
+@pytest.mark.parametrize(
+    ("stack", "override", "registry", "image"),
+    [
+        ({"image": "vllm/vllm-openai:v1"}, "", "", "vllm/vllm-openai:v1"),
+        ({"image": "vllm/vllm-openai:v1"}, "site/own:2", "mirror:5000", "site/own:2"),
+        ({"image": "vllm/vllm-openai:v1"}, "", "mirror:5000", "mirror:5000/vllm/vllm-openai:v1"),
+        ({"image": "vllm/vllm-openai:v1"}, "", "mirror:5000/cache/", "mirror:5000/cache/vllm/vllm-openai:v1"),
+        ({"image": "quay.io/ascend/x:v1"}, "", "mirror:5000", "mirror:5000/ascend/x:v1"),
+        ({"image": "localhost/x:v1"}, "", "mirror:5000", "mirror:5000/x:v1"),
+        ({"image": "registry:5000/x:v1"}, "", "mirror", "mirror/x:v1"),
+        ({"image": "vllm:v1"}, "", "mirror", "mirror/vllm:v1"),
+        ({"image": "a/b:1", "digest": DIGEST}, "", "", f"a/b:1@{DIGEST}"),
+        ({"image": "a/b:1", "digest": DIGEST}, "", "mirror:5000", f"mirror:5000/a/b:1@{DIGEST}"),
+        ({"image": f"a/b@{DIGEST}", "digest": "sha256:other"}, "", "", f"a/b@{DIGEST}"),
+        ({"image": "a/b:1", "digest": DIGEST}, "site/own:2", "", "site/own:2"),
+        ({"image": "a/b:1", "images": {"hopper": "a/hopper:1"}}, "", "", "a/hopper:1"),
+        ({"image": "a/b:1", "images": {"hopper": "a/hopper:1", "h200": "a/h200:1"}}, "", "", "a/h200:1"),
+        ({"image": "a/b:1", "images": {"blackwell": "a/blackwell:1"}}, "", "", "a/b:1"),
+        ({"image": {"hopper": "a/hopper:1", "default": "a/b:1"}}, "", "", "a/hopper:1"),
+        # A digest is of one image only.
+        ({"image": "a/b:1", "digest": DIGEST, "images": {"hopper": "a/hopper:1"}}, "", "", "a/hopper:1"),
+    ],
+)
+def test_the_reference_of_an_image(stack, override, registry, image):
+    assert image_of(stack, H200, override, registry) == image
+
+
+def test_a_release_without_an_image_for_this_chip():
+    with pytest.raises(PlanError) as caught:
+        image_of({"images": {"ascend_a2": "x", "ascend_310p": "y"}}, A3, "", "")
+    assert str(caught.value) == (
+        "the release names no image for ascend_a3; it has ascend_310p, ascend_a2; set vllm_image"
+    )
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "chips", "runtime", "env", "expected"),
+    [
+        (H200, (2, 3), "venv", {}, {"CUDA_VISIBLE_DEVICES": "2,3"}),
+        # The container gets only its own, numbered from 0.
+        (H200, (2, 3), "container", {}, {}),
+        (MI300X, (2, 3), "container", {}, {"HIP_VISIBLE_DEVICES": "2,3"}),
+        (MI300X, (2, 3), "venv", {}, {"HIP_VISIBLE_DEVICES": "2,3"}),
+        (A3, (0, 1), "container", {}, {"ASCEND_RT_VISIBLE_DEVICES": "0,1"}),
+        (MI300X, tuple(range(8)), "container", {}, {}),
+        (MI300X, (0,), "container", {"HIP_VISIBLE_DEVICES": "7"}, {}),
+        (CPU, (), "venv", {}, {}),
+    ],
+)
+def test_the_variable_that_keeps_an_instance_to_its_chips(accelerator, chips, runtime, env, expected):
+    assert visible_env(accelerator, chips, runtime, env) == expected
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "chips", "devices"),
+    [
+        (H200, (2, 3), ["nvidia.com/gpu=2", "nvidia.com/gpu=3"]),
+        (H200, tuple(range(8)), ["nvidia.com/gpu=all"]),
+        (MI300X, (2, 3), ["/dev/kfd", "/dev/dri"]),
+        (A3, (0, 1), [*(f"/dev/davinci{index}" for index in range(4)), "/dev/davinci_manager"]),
+        (CPU, (), []),
+    ],
+)
+def test_devices_by_vendor(accelerator, chips, devices):
+    assert devices_of(accelerator, chips) == devices
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "entrypoint", "command", "user"),
+    [
+        (H200, "image", [], "vllm"),
+        (H200, None, [], "vllm"),
+        (MI300X, ["vllm", "serve"], ["vllm", "serve"], "vllm"),
+        (
+            A3,
+            ["/bin/bash", "-lc", 'exec vllm serve "$@"', "vllm"],
+            ["/bin/bash", "-lc", 'exec vllm serve "$@"', "vllm"],
+            "root",
+        ),
+    ],
+)
+def test_what_the_engine_is_told(accelerator, entrypoint, command, user):
+    stack = {} if entrypoint is None else {"entrypoint": entrypoint}
+    container = container_of(stack, accelerator, "a/b:1", ["/dev/x"], ["/a:/a:ro"])
+    assert container == {
+        "image": "a/b:1",
+        "command": command,
+        "user": user,
+        "shm_size": "16g",
+        "devices": ["/dev/x"],
+        "groups": list(accelerator.groups),
+        "mounts": ["/a:/a:ro"],
+        "memlock": True,
+    }
+    assert launch_of(stack, None, container) == command
+
+
+def test_a_venv_is_named_after_its_lock_and_started_as_its_wheel_wants():
+    stack = {"requirements": "/x/lock.txt", "requirements_sha256": "ab" * 32, "venv_size_gib": 1.5}
+    venv = venv_of({"vllm": "1.0"}, stack, CPU, "/opt/vllm")
+    assert venv == {
+        "name": "1.0-cpu",
+        "path": "/opt/vllm/1.0-cpu-abababababab",
+        "requirements": "/x/lock.txt",
+        "size_bytes": 3 * 512 * 1024**2,
+    }
+    assert launch_of(stack, venv, None) == ["/opt/vllm/1.0-cpu-abababababab/bin/vllm", "serve"]
+    assert launch_of({**stack, "entrypoint": "module"}, venv, None) == [
+        "/opt/vllm/1.0-cpu-abababababab/bin/python", "-m", "vllm.entrypoints.openai.api_server",
+    ]  # fmt: skip
+
+
+def lock(text, python="3.12"):
+    return {"requirements": "rocm.txt", "requirements_text": text, "python": python}
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        ("# target: cp312-x86_64\nvllm==1.0\n", "3.12"),
+        ("# target: cp312-x86_64\n", ">=3.10,<3.14"),
+        ("# target: cp310-x86_64\n", ">=3.10,<3.14"),
+        ("# target: cp39-x86_64\n", "3.9"),
+        ("# target: cp311-x86_64\n", ""),
+        ("vllm==1.0\n", "3.12"),
+        ("", "3.12"),
+        ("triton==3.4.0\n    --hash=sha256:x\ntritonclient==2.0\n", "3.12"),
+    ],
+)
+def test_a_lock_that_works(text, python):
+    check_lock(lock(text, python), "1.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "message"),
+    [
+        (
+            "# target: cp311-x86_64\n",
+            "3.12",
+            "the lock is for Python 3.11, the wheels of release '1.0' for this stack are for Python 3.12 only; another "
+            "Python would get another vendor's wheel in silence",
+        ),
+        (
+            "# target: cp314-x86_64\n",
+            ">=3.10,<3.14",
+            "the lock is for Python 3.14, the wheels of release '1.0' for this stack are for Python >=3.10,<3.14 only; "
+            "another Python would get another vendor's wheel in silence",
+        ),
+        (
+            "pytorch-triton-rocm==3.4.0\ntriton==3.4.0\n",
+            "3.12",
+            "pytorch-triton-rocm and triton in one environment break each other (tl.language is not defined); keep the "
+            "one that belongs to this torch",
+        ),
+    ],
+)
+def test_a_lock_that_cannot_work(text, python, message):
+    with pytest.raises(PlanError) as caught:
+        check_lock(lock(text, python), "1.0")
+    assert str(caught.value) == f"rocm.txt: {message}"

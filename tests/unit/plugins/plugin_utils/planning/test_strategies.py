@@ -1,0 +1,226 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import (
+    Nodes,
+    choose_strategy,
+    compatible,
+    sizes,
+    tensor_size,
+)
+
+H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8, 141 * 1024)
+MI300X = Accelerator("mi300x", "rocm", "gfx942", "amd", 8, 192 * 1024)
+CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1)
+
+
+def recipe(*listed, **sections):
+    return {"model": {"model_id": "org/model"}, "compatible_strategies": list(listed), **sections}
+
+
+def chosen(a_recipe, wished=None, nodes=1):
+    return choose_strategy(a_recipe, H200, wished, nodes, "vllm_instances.chat")
+
+
+@pytest.mark.parametrize(
+    ("gates", "offered"),
+    [
+        ({}, ["single_node_tp", "single_node_tep"]),
+        ({"single_node_tep": {"hopper": "unsupported"}}, ["single_node_tp"]),
+        ({"single_node_tep": {"amd": "unsupported"}}, ["single_node_tp", "single_node_tep"]),
+        # One that is not listed is granted to the hardware that is named.
+        ({"single_node_dep": {"h200": "supported"}}, ["single_node_tp", "single_node_tep", "single_node_dep"]),
+        ({"single_node_dep": {"b200": "supported"}}, ["single_node_tp", "single_node_tep"]),
+    ],
+)
+def test_strategies_that_a_recipe_offers_here(gates, offered):
+    assert compatible(recipe("single_node_tp", "single_node_tep", strategy_hardware=gates), H200) == offered
+
+
+def test_a_recipe_without_strategies_is_served_with_tensors_split():
+    assert compatible({"model": {}}, H200) == ["single_node_tp"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "default", "nodes", "strategy"),
+    [
+        (["single_node_tep", "single_node_tp"], None, 1, "single_node_tp"),
+        (["single_node_tep", "single_node_tp"], "single_node_tep", 1, "single_node_tep"),
+        (["single_node_tep", "single_node_tp"], "single_node_dep", 1, "single_node_tp"),
+        (["single_node_dep"], None, 1, "single_node_dep"),
+        (["single_node_tp", "multi_node_tep", "multi_node_tp"], None, 2, "multi_node_tp"),
+        (["single_node_tp", "multi_node_tep", "multi_node_tp"], "single_node_tep", 2, "multi_node_tep"),
+    ],
+)
+def test_what_a_recipe_prefers(listed, default, nodes, strategy):
+    assert chosen(recipe(*listed, default_strategy=default), nodes=nodes) == strategy
+
+
+def test_a_wish_goes_before_the_recipe_s_preference():
+    assert chosen(recipe("single_node_tp", "single_node_dep"), "single_node_dep") == "single_node_dep"
+
+
+@pytest.mark.parametrize(
+    ("listed", "wished", "nodes", "message"),
+    [
+        (
+            ["single_node_tp"],
+            "single_node_tpp",
+            1,
+            "strategy: recipe org/model does not list 'single_node_tpp' for h200; nearest: 'single_node_tp'",
+        ),
+        (
+            ["single_node_tp"],
+            "single_node_dep",
+            1,
+            "strategy: recipe org/model does not list 'single_node_dep' for h200; nearest: 'single_node_tp'",
+        ),
+        (
+            ["single_node_xp"],
+            "single_node_xp",
+            1,
+            "strategy: 'single_node_xp' is not known here; nearest: 'single_node_tp'",
+        ),
+        (
+            ["multi_node_tp"],
+            "multi_node_tp",
+            1,
+            "nodes: multi_node_tp spans hosts; expected a list of two or more hosts of the inventory",
+        ),
+        (
+            ["single_node_tp"],
+            "single_node_tp",
+            2,
+            "nodes: single_node_tp is for one host; expected no nodes, or a multi_node strategy",
+        ),
+        (
+            ["single_node_tp"],
+            None,
+            2,
+            "nodes: single_node_tp is for one host; expected no nodes, or a multi_node strategy",
+        ),
+        (
+            ["pd_cluster"],
+            None,
+            1,
+            "strategy: pd_cluster wants prefill and decode pools behind a router of their own, which this collection "
+            "does not set up; choose one of single_node_tp, single_node_tep, single_node_dep, single_node_dpa_tp, "
+            "multi_node_tp, multi_node_tep, multi_node_dep, multi_node_tp_pp, multi_node_tp_dp",
+        ),
+    ],
+)
+def test_a_strategy_that_cannot_be(listed, wished, nodes, message):
+    with pytest.raises(PlanError) as caught:
+        chosen(recipe(*listed), wished, nodes)
+    assert str(caught.value) == f"vllm_instances.chat.{message}"
+
+
+def test_a_recipe_that_lists_no_strategy_for_this_hardware():
+    gates = {"single_node_tp": {"hopper": "unsupported"}}
+    with pytest.raises(PlanError) as caught:
+        chosen(recipe("single_node_tp", strategy_hardware=gates), "single_node_tp")
+    assert str(caught.value) == (
+        "vllm_instances.chat.strategy: recipe org/model does not list 'single_node_tp' for h200; "
+        "it lists none for this hardware"
+    )
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "variant", "preset", "override", "chips", "size"),
+    [
+        # The preset's, the variant's, the recipe's, in this order; each by the most exact name.
+        (H200, {"tp": 4}, {"tp": 2}, 8, 8, (2, "tp of the recipe's preset")),
+        (H200, {"tp": 4}, {}, 8, 8, (4, "tp of the recipe's variant")),
+        (H200, {}, {}, 8, 8, (8, "tp of the recipe's strategy_overrides")),
+        (H200, {"tp": {"h200": 1, "hopper": 2}}, {"tp": {"amd": 8}}, None, 8, (1, "tp of the recipe's variant")),
+        (MI300X, {"tp": {"amd": 8, "default": 2}}, {}, None, 8, (8, "tp of the recipe's variant")),
+        # A smaller host takes all that it has.
+        (H200, {"tp": 8}, {}, None, 4, (4, "tp of the recipe's variant is 8, the host has 4")),
+        # One chip where the model fits in it, else all.
+        (H200, {"vram_minimum_gb": 72}, {}, None, 8, (1, "72 GB fit into one chip of 141")),
+        (H200, {"vram_minimum_gb": 141}, {}, None, 8, (1, "141 GB fit into one chip of 141")),
+        (H200, {"vram_minimum_gb": 141.5}, {}, None, 8, (8, "141.5 GB do not fit into one chip of 141")),
+        (H200, {}, {}, None, 8, (8, "all chips: the recipe or the catalogue does not say what is needed")),
+        # Nobody knows a CPU's NUMA nodes here.
+        (CPU, {"tp": 2}, {}, None, 1, (2, "tp of the recipe's variant")),
+    ],
+)
+def test_how_many_chips_share_the_tensors(accelerator, variant, preset, override, chips, size):
+    a_recipe = recipe("single_node_tp", strategy_overrides={"single_node_tp": {"tp": override}})
+    assert tensor_size(a_recipe, variant, preset, accelerator, chips) == size
+
+
+HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1"), Nodes(2, 1, "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "nodes", "words", "chips", "tensor"),
+    [
+        ("single_node_tp", Nodes(), "--tensor-parallel-size 2", 2, 2),
+        ("single_node_tep", Nodes(), "--enable-expert-parallel --tensor-parallel-size 8", 8, 8),
+        ("single_node_dep", Nodes(), "--enable-expert-parallel --data-parallel-size 8", 8, 1),
+        ("single_node_dpa_tp", Nodes(), "--tensor-parallel-size 1 --data-parallel-size 8", 8, 1),
+        (
+            "multi_node_tp",
+            HEAD,
+            "--tensor-parallel-size 16 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1",
+            8,
+            16,
+        ),
+        (
+            "multi_node_tp",
+            FOLLOWER,
+            "--tensor-parallel-size 16 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --headless",
+            8,
+            16,
+        ),
+        (
+            "multi_node_tep",
+            FOLLOWER,
+            "--enable-expert-parallel --tensor-parallel-size 16 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 "
+            "--headless",
+            8,
+            16,
+        ),
+        (
+            "multi_node_tp_pp",
+            HEAD,
+            "--tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1",
+            8,
+            8,
+        ),
+        (
+            "multi_node_dep",
+            HEAD,
+            "--enable-expert-parallel --data-parallel-hybrid-lb --data-parallel-size 16 --data-parallel-size-local 8 "
+            "--data-parallel-address 10.0.0.1",
+            8,
+            1,
+        ),
+        (
+            "multi_node_dep",
+            FOLLOWER,
+            "--enable-expert-parallel --data-parallel-hybrid-lb --data-parallel-size 16 --data-parallel-size-local 8 "
+            "--data-parallel-address 10.0.0.1 --data-parallel-start-rank 8",
+            8,
+            1,
+        ),
+        (
+            "multi_node_tp_dp",
+            FOLLOWER,
+            "--tensor-parallel-size 8 --data-parallel-size 2 --data-parallel-size-local 1 "
+            "--data-parallel-address 10.0.0.1 --data-parallel-start-rank 1",
+            8,
+            8,
+        ),
+    ],
+)
+def test_words_of_a_strategy(strategy, nodes, words, chips, tensor):
+    found = sizes(strategy, 2, 8, nodes, "why")
+    assert " ".join(found.words) == words
+    assert (found.chips, found.tensor, found.because) == (chips, tensor, "why")
