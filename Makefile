@@ -26,7 +26,7 @@ lint: ready  ## ansible-lint (production), ruff, shellcheck
 	$(BIN)/ansible-lint --offline --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	shellcheck plugins/plugin_utils/*.sh tools/*.sh tools/lab tests/*.sh .ci/run
+	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/* tests/*.sh .ci/run
 
 types: ready  ## mypy, strict
 	$(BIN)/mypy

@@ -22,7 +22,7 @@ TOP = Path(__file__).resolve().parents[1]
 @contextlib.contextmanager
 def prepared(name: str, command: str) -> Iterator[Callable[[], None]]:
     """Yield what has a host run a command at once: a login can take longer than an answer that it has to come into."""
-    words = [sys.executable, "tools/lab.py", "ssh", name, f"echo ready; read go && {command}"]
+    words = [sys.executable, "tools/lab/__main__.py", "ssh", name, f"echo ready; read go && {command}"]
     with subprocess.Popen(words, cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdin and run.stdout and run.stdout.readline() == "ready\n"
 

@@ -20,7 +20,7 @@ one() {
   # What a run that was killed remembers of hosts that are gone.
   molecule reset --scenario-name "$scenario" >/dev/null 2>&1 || true
   molecule test --scenario-name "$scenario" >"$log" 2>&1 || status=$?
-  tools/lab down >>"$log" 2>&1
+  bin/lab down >>"$log" 2>&1
   # Testinfra counts a run in which every test was skipped as a success.
   if ((status == 0)) && ! grep -Eq '[0-9]+ passed' "$log"; then
     echo "ERROR: $scenario: no test has passed" >>"$log"
@@ -58,7 +58,7 @@ if (($#)); then
 else
   mapfile -t scenarios < <({ printf '%s\n' "${first[@]}"; (cd molecule && printf '%s\n' */ | tr -d /); } | awk '!seen[$0]++')
 fi
-tools/lab_content.sh
+tools/lab/content.sh
 rm -rf "$logs"
 mkdir -p "$logs"
 status=0

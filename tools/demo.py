@@ -28,8 +28,8 @@ SILENCE = 10.0
 
 PHASES = (
     ("Install what the controller needs", ("tools/bootstrap.sh",)),
-    ("Fill the disk for the mirror: wheels, model, encodings", ("tools/lab_content.sh",)),
-    ("Start the lab hosts", ("tools/lab", "up", *HOSTS)),
+    ("Fill the disk for the mirror: wheels, model, encodings", ("tools/lab/content.sh",)),
+    ("Start the lab hosts", ("bin/lab", "up", *HOSTS)),
     ("Run site.yml", (".venv/bin/ansible-playbook", "-i", "inventories/lab", "site.yml")),
 )
 
@@ -114,7 +114,7 @@ def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:
     body = f'{{"model": "baremetal/gpt-oss-smoke", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
     print("Try next:")
     print(f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'")
-    print("  tools/lab ssh cpu-12 journalctl -u vllm@chat         what vLLM says")
+    print("  bin/lab ssh cpu-12 journalctl -u vllm@chat         what vLLM says")
     print("  make demo-down                                      take it all away\n")
     print(f"Endpoint: {url}/v1")
     print(f"Question: {QUESTION}")
@@ -122,9 +122,9 @@ def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:
 
 
 def take_down() -> None:
-    """Remove the lab without a trace: hosts, network, keys, images, downloads. `tools/lab down` keeps the last two."""
+    """Remove the lab without a trace: hosts, network, keys, images, downloads. `bin/lab down` keeps the last two."""
     if Path(PYTHON).exists():
-        subprocess.run(("tools/lab", "down", "--all"), check=True)
+        subprocess.run(("bin/lab", "down", "--all"), check=True)
 
 
 if __name__ == "__main__":

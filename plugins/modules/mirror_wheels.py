@@ -31,8 +31,8 @@ options:
     required: true
   locks:
     description:
-      - Paths of locks, as C(tools/lock_requirements.py) makes them. Each says in a comment for which Python and machine
-        it is, such as C(cp311-x86_64).
+      - Paths of locks, as C(tools/vllm/lock_requirements.py) makes them.
+        A comment in each names its Python and machine, such as C(cp311-x86_64).
     type: list
     elements: path
     required: true

@@ -26,8 +26,8 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP))
 
-from tools import lab as lab_tool
-from tools.lab_plan import Host, Lab, LabError, parse_lab
+from tools.lab import __main__ as lab_tool
+from tools.lab.plan import Host, Lab, LabError, parse_lab
 
 FORKS = 50
 # Hosts that are made at a time: more would boot so slowly that systemd gives up on its own services.

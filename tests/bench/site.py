@@ -80,8 +80,8 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("LAB_NAME", "bench")
     os.environ.setdefault("LAB_SUBNET_PREFIX", "10.87.202")
-    lab = [str(TOP / "tools/lab")]
-    subprocess.run([str(TOP / "tools/lab_content.sh")], check=True, cwd=TOP)
+    lab = [str(TOP / "bin/lab")]
+    subprocess.run([str(TOP / "tools/lab/content.sh")], check=True, cwd=TOP)
     subprocess.run([*lab, "up", "mirror", HOST], check=True, cwd=TOP)
     try:
         with tempfile.TemporaryDirectory() as directory:

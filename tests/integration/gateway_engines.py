@@ -13,7 +13,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.unit.gateways import ROLE
+from tests.fakes.gateways import ROLE
 
 
 class Engine(BaseHTTPRequestHandler):

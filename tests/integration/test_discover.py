@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery
 
-from tests.unit.fake_sysfs import ASPEED, lines, write_sysfs
+from tests.fakes.sysfs import ASPEED, lines, write_sysfs
 
 TOP = Path(__file__).resolve().parents[2]
 NAME, PREFIX = "disc", "10.87.241"
@@ -32,7 +32,11 @@ pytestmark = [
 
 def lab(*words, data=None):
     done = subprocess.run(
-        [sys.executable, TOP / "tools/lab.py", *words], env=ENVIRONMENT, input=data, capture_output=True, check=False
+        [sys.executable, TOP / "tools/lab/__main__.py", *words],
+        env=ENVIRONMENT,
+        input=data,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, (done.stdout + done.stderr).decode()
     return done.stdout.decode().strip()

@@ -39,14 +39,14 @@ RestartSec=2
 # What a person sees in the journal of a vLLM that dies: its banner (with a key that it should not have told), then why.
 SERVER = """
 import os, sys, time
-sys.path.insert(0, "COLLECTION/tests/unit")
+sys.path.insert(0, "COLLECTION/tests/fakes")
 print("(APIServer pid=7) INFO 11-21 08:20:14 [api_utils.py:286] key is", os.environ.get("VLLM_API_KEY"), flush=True)
 time.sleep(1)
 if sys.argv[1] == "leaves":
     sys.exit(0)
 if sys.argv[1] != "serves":
     raise ValueError("the file model.safetensors is short")
-import fake_vllm
+import vllm as fake_vllm
 fake_vllm.ThreadingHTTPServer.allow_reuse_address = True
 server = fake_vllm.ThreadingHTTPServer(("127.0.0.1", 8001), fake_vllm.Handler)
 server.fake = type("Fake", (), {"asked": [], "behaviour": {}, "api_key": os.environ.get("VLLM_API_KEY", "")})
@@ -100,19 +100,19 @@ class Host:
 def host(tmp_path_factory):
     """A lab host with the collection's module, and a unit that stands in for the role's."""
     lab = {**os.environ, "LAB_NAME": "endpoint", "LAB_SUBNET_PREFIX": "10.87.232"}
-    subprocess.run([ROOT / "tools/lab", "up", "cpu-12"], env=lab, check=True)
+    subprocess.run([ROOT / "bin/lab", "up", "cpu-12"], env=lab, check=True)
     try:
         home = Path(os.environ.get("LAB_HOME", ROOT / ".lab"))
         host = Host("bminf-endpoint-cpu-12", {**lab, "CONTAINERS_CONF": str(home / "containers.conf")})
         host.copy(Path(ansible.__file__).parent, "/opt/lib/ansible")
         host.copy(ROOT / "plugins", f"{COLLECTION}/plugins")
-        host.copy(ROOT / "tests/unit", f"{COLLECTION}/tests/unit")
+        host.copy(ROOT / "tests/fakes", f"{COLLECTION}/tests/fakes")
         host.write("/opt/server.py", SERVER)
         host.write("/etc/systemd/system/vllm@.service", UNIT)
         host.sh("systemctl daemon-reload")
         yield host
     finally:
-        subprocess.run([ROOT / "tools/lab", "down"], env=lab, check=True)
+        subprocess.run([ROOT / "bin/lab", "down"], env=lab, check=True)
 
 
 def test_an_instance_that_serves_is_verified_with_its_own_key(host):

@@ -32,7 +32,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
-from tests.unit.file_server import FileServer, serving
+from tests.fakes.file_server import FileServer, serving
 
 TOP = Path(__file__).resolve().parents[2]
 PART = 16384

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.gateways import HAPROXY, KEY, ROLE, client, gateway, until
+from tests.fakes.vllm_routes import routes
+from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
-from tests.unit.gateways import HAPROXY, KEY, ROLE, client, gateway, until
-from tests.unit.vllm_routes import routes
-from tests.unit.wheelhouse import run_module
 
 TOP = Path(__file__).resolve().parents[2]
-ROUTES = (TOP / "tests/unit/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
+ROUTES = (TOP / "tests/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
 WRONG = "wrong-key-" + "fedcba9876543210" * 2
 # What of vLLM's routes a client gets with its key, and what it asks instead of a placeholder.
 SERVED = {
@@ -57,7 +57,7 @@ def table(found, route):
 def test_the_list_of_routes_is_that_of_the_release():
     packages = sorted(TOP.glob(".cache/vllm/0.32.0-*/lib/python3*/site-packages/vllm"))
     if not packages:
-        pytest.skip("needs .cache/vllm/0.32.0-* (tools/lab_content.sh brings it)")
+        pytest.skip("needs .cache/vllm/0.32.0-* (tools/lab/content.sh brings it)")
     assert routes(packages[0]) == ROUTES
     assert set(ROUTES) >= SERVED
 

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from tests.fakes.gateways import HAPROXY, KEY, free_port, gateway, until
 from tests.integration.gateway_engines import agent, engine
-from tests.unit.gateways import HAPROXY, KEY, free_port, gateway, until
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
 

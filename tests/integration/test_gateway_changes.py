@@ -13,9 +13,9 @@ import time
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import map_text, maps_of
 
+from tests.fakes.gateways import HAPROXY, KEY, client, gateway, loaded, until
+from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
-from tests.unit.gateways import HAPROXY, KEY, client, gateway, loaded, until
-from tests.unit.wheelhouse import run_module
 
 WRONG = "wrong-key-" + "fedcba9876543210" * 2
 

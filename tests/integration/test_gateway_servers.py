@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.gateways import HAPROXY, KEY, ROLE, free_port, gateway, until
+from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import agent, engine
-from tests.unit.gateways import HAPROXY, KEY, ROLE, free_port, gateway, until
-from tests.unit.wheelhouse import run_module
 
 TOP = Path(__file__).resolve().parents[2]
 ONE, TWO = "gw--chat-1", "gw--chat-2"

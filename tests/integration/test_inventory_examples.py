@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.fakes import sysfs as fake_sysfs
+from tests.fakes.redfish_machines import hgx, ibmc, idrac, plain
+from tests.fakes.redfish_server import PASSWORD, USERNAME, Machine, RedfishServer, authority
 from tests.integration import netbox_collection, netbox_server
 from tests.integration.inventory_site import TOP, Site
-from tests.unit import fake_sysfs
-from tests.unit.redfish_machines import hgx, ibmc, idrac, plain
-from tests.unit.redfish_server import PASSWORD, USERNAME, Machine, RedfishServer, authority
 
 IDS = {"h200": "10de:2335", "l40s": "10de:26b9"}
 PAGE = TOP / "docs" / "inventory.md"

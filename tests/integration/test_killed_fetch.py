@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.unit.file_server import FileServer, serving
+from tests.fakes.file_server import FileServer, serving
 
 TOP = Path(__file__).resolve().parents[2]
 TIMES = 50

@@ -34,7 +34,7 @@ class LabTool:
 
     def start(self, *words, **settings):
         return subprocess.Popen(
-            [sys.executable, TOP / "tools/lab.py", *words],
+            [sys.executable, TOP / "tools/lab/__main__.py", *words],
             env={**self.environment, **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -283,13 +283,13 @@ def test_other_subnet_for_a_lab_that_is_up_is_refused(lab):
 
 def test_without_root_the_command_to_run_is_printed(lab):
     program = (
-        "import os\nfrom tools.lab_calls import *\nos.geteuid = lambda: 1000\n"
+        "import os\nfrom tools.lab.podman import *\nos.geteuid = lambda: 1000\n"
         "try: require_controller(['up', 'cpu-12'])\nexcept LabError as exc: print(exc)"
     )
     command = [sys.executable, "-c", program]
     output = subprocess.run(command, check=False, cwd=TOP, env=lab.environment, capture_output=True, text=True).stdout
     assert output.startswith("The lab needs root. Run: sudo LAB_HOME=")
-    assert output.endswith(f"LAB_NAME={NAME} LAB_SUBNET_PREFIX={PREFIX} tools/lab up cpu-12\n")
+    assert output.endswith(f"LAB_NAME={NAME} LAB_SUBNET_PREFIX={PREFIX} bin/lab up cpu-12\n")
 
 
 def test_status_shows_every_host(lab):
@@ -309,7 +309,7 @@ def test_down_keeps_downloads_and_images(lab, home):
     assert left == []
     assert "gone" in lab("down"), "nothing to take down is no error"
     for command in ("ssh", "restart"):
-        assert f"Lab {NAME} has no host cpu-12 yet. Run: tools/lab up cpu-12" in lab.fails(command, "cpu-12")
+        assert f"Lab {NAME} has no host cpu-12 yet. Run: bin/lab up cpu-12" in lab.fails(command, "cpu-12")
 
 
 def test_down_after_a_kill_of_down(lab):

@@ -26,9 +26,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask im
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import RedfishError, found
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import read_documents
 
-from tests.unit import redfish_server
-from tests.unit.redfish_machines import MACHINES
-from tests.unit.redfish_server import PASSWORD, USERNAME, authority, read_mockup, write_mockup
+from tests.fakes import redfish_server
+from tests.fakes.redfish_machines import MACHINES
+from tests.fakes.redfish_server import PASSWORD, USERNAME, authority, read_mockup, write_mockup
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = load_catalogue()

@@ -15,8 +15,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from tests.fakes.rollouts import Journal, good, interrupted, large, resumed, rollback, stopped
 from tests.integration.browser import Page, forget, requests_of
-from tests.unit.rollouts import Journal, good, interrupted, large, resumed, rollback, stopped
 
 # Whatever runs of it says so to the console, asks for x, or sets the title.
 MARKUP = "</script><img src='x:y' onerror='document.title=1'>{{ 7*7 }}"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.file_server import FileServer, serving
+from tests.fakes.file_server import FileServer, serving
 
 TOP = Path(__file__).resolve().parents[2]
 REVISION = "0d7a1e6f4f5f0b1f6a3d0f6c5f0c8a1be2a1c0de"

@@ -10,7 +10,7 @@ import os
 import pytest
 
 from tests.parity.real import NEWEST, start_all
-from tools.fetch_vllm_release import FetchError, sources
+from tools.vllm.fetch_vllm_release import FetchError, sources
 
 
 def fetched(fetch, *arguments):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vLLM's own command lines as processes that are asked what they make of words (tools/real_parser.py)."""
+"""vLLM's own command lines as processes that are asked what they make of words (tools/vllm/real_parser.py)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.unit.wheelhouse import ROOT
-from tools.fetch_vllm_release import CPU_BUILD, environment, sources
+from tests.fakes.wheelhouse import ROOT
+from tools.vllm.fetch_vllm_release import CPU_BUILD, environment, sources
 
 NEWEST = "0.33.0"
 RELEASES = (CPU_BUILD, NEWEST)
@@ -38,7 +38,7 @@ class RealParser:
             environ["PYTHONPATH"] = str(site)
         self.environ = environ
         self.process = subprocess.Popen(
-            [python, ROOT / "tools" / "real_parser.py"],
+            [python, ROOT / "tools" / "vllm" / "real_parser.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -11,7 +11,7 @@ import tarfile
 
 import pytest
 
-from tools import fetch_vllm_release as fetch
+from tools.vllm import fetch_vllm_release as fetch
 
 MEMBERS = {
     "vllm-0.33.0/vllm/envs.py": "x = 1\n",

@@ -10,8 +10,8 @@ import subprocess
 import pytest
 import yaml
 
+from tests.fakes.wheelhouse import ROOT
 from tests.parity.real import RELEASES, Refused
-from tests.unit.wheelhouse import ROOT
 
 SERVER = ["python", "-m", "vllm.entrypoints.openai.api_server"]
 
@@ -82,7 +82,7 @@ def test_false_in_a_config_file_is_lost_under_vllm_serve(parser):
 
 def test_the_bundled_table_says_what_the_real_parser_says(parser):
     """Older releases are checked with such tables alone."""
-    tool = [parser.python, ROOT / "tools" / "read_options.py", parser.version, "--real"]
+    tool = [parser.python, ROOT / "tools" / "vllm" / "read_options.py", parser.version, "--real"]
     done = subprocess.run(tool, capture_output=True, text=True, check=True, env=parser.environ, cwd=parser.directory)
     real = yaml.safe_load(done.stdout[done.stdout.index("# What vLLM") :])
     ours = yaml.safe_load((ROOT / "catalog" / "options" / f"{parser.version}.yml").read_text(encoding="utf-8"))

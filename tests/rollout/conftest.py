@@ -18,7 +18,7 @@ os.environ.setdefault("LAB_HOME", str(TOP / ".lab"))
 
 @pytest.fixture(scope="session")
 def lab():
-    """The lab, with everything that serves in it; it stays up afterwards (tools/lab down)."""
+    """The lab, with everything that serves in it; it stays up afterwards (bin/lab down)."""
     site = Site()
     site.bring_up()
     return site

@@ -85,8 +85,8 @@ class Site:
     def bring_up(self) -> None:
         """Have the lab with everything that serves in it; where it is up already it is taken as it is."""
         if not self.is_up():
-            subprocess.run([str(TOP / "tools/lab_content.sh")], check=True, cwd=TOP)
-            subprocess.run([str(TOP / "tools/lab"), "up", GATEWAY, *HOSTS], check=True, cwd=TOP)
+            subprocess.run([str(TOP / "tools/lab/content.sh")], check=True, cwd=TOP)
+            subprocess.run([str(TOP / "bin/lab"), "up", GATEWAY, *HOSTS], check=True, cwd=TOP)
             for playbook in ("molecule/rollout/prepare.yml", "molecule/rollout/converge.yml"):
                 run = self.play(playbook)
                 assert run.code == 0, run.output

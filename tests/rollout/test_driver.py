@@ -21,7 +21,7 @@ UPGRADE = {"rollout_hosts": f"{HOST}:cpu-12", "lab_driver": NEW}
 @pytest.fixture(scope="module")
 def machine(lab):
     """The lab with one more host, whose chips are in use."""
-    subprocess.run([str(TOP / "tools/lab"), "up", HOST], check=True, cwd=TOP)
+    subprocess.run([str(TOP / "bin/lab"), "up", HOST], check=True, cwd=TOP)
     for playbook in ("tests/rollout/prepare_driver.yml", "site.yml"):
         run = lab.play(playbook, *DRIVER, "--limit", HOST)
         assert run.code == 0, run.output

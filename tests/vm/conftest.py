@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guest of tools/vm.py and what is done with it: commands, playbooks, and what these say where they fail."""
+"""The guest of bin/vm and what is done with it: commands, playbooks, and what these say where they fail."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Guest:
         self.contained = False
 
     def tool(self, *words):
-        """Run tools/vm.py and return what it prints."""
-        command = [sys.executable, TOP / "tools/vm.py", *words]
+        """Run bin/vm and return what it prints."""
+        command = [sys.executable, TOP / "tools/vm/__main__.py", *words]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         print(done.stdout)
@@ -57,7 +57,7 @@ class Guest:
 
     def run(self, command):
         """Run a command in the guest and return how it ended."""
-        words = [sys.executable, str(TOP / "tools/vm.py"), "ssh", command]
+        words = [sys.executable, str(TOP / "tools/vm/__main__.py"), "ssh", command]
         return subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE)
 
     def says(self, command):

@@ -168,7 +168,7 @@ def test_stop_lets_a_running_request_finish_and_a_reboot_starts_it_again(serving
         assert instance.host.check_output("%s ps -aq -f name=%s", instance.engine, instance.container) == ""
 
     for name in ("cpu-12", "cpu-13"):
-        subprocess.run([sys.executable, "tools/lab.py", "restart", name], cwd=TOP, env=os.environ, check=True)
+        subprocess.run([sys.executable, "tools/lab/__main__.py", "restart", name], cwd=TOP, env=os.environ, check=True)
     for instance in serving:
         instance.wait_active()
         assert instance.chat() == ANSWER

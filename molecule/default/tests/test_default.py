@@ -145,6 +145,6 @@ def test_stop_lets_a_running_request_finish(serving):
 
 
 def test_reboot_needs_no_ansible(serving):
-    subprocess.run([sys.executable, "tools/lab.py", "restart", "cpu-12"], cwd=TOP, env=os.environ, check=True)
+    subprocess.run([sys.executable, "tools/lab/__main__.py", "restart", "cpu-12"], cwd=TOP, env=os.environ, check=True)
     wait_active(serving)
     assert chat() == "The fleet is ready."

@@ -19,7 +19,7 @@ from tests import lab_host
 
 TOP = Path(__file__).resolve().parents[3]
 INVENTORY = TOP / ".config/molecule/inventory/gateway"
-ROUTES = (TOP / "tests/unit/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
+ROUTES = (TOP / "tests/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
 SERVED = {
     "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses",
     "GET /v1/responses/{response_id}", "POST /v1/responses/{response_id}/cancel",

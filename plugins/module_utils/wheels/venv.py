@@ -109,7 +109,7 @@ def parse_lock(text: str) -> Lock:
         if match is None or not hashes or "--hash=" in HASH.sub("", words):
             raise VenvError(
                 f"requirements line {words[:100]!r}: expected NAME==VERSION with --hash=sha256:... on every project; "
-                "tools/lock_requirements.py makes such a lock"
+                "tools/vllm/lock_requirements.py makes such a lock"
             )
         name = normalise(match["name"])
         if name in pins:

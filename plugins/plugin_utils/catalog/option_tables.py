@@ -39,7 +39,7 @@ def load_table(version: str, directory: Path = BUNDLED) -> OptionTable:
     if version not in releases(directory):
         raise OptionTableError(
             f"no option table for vLLM {version} in {directory}; there are {', '.join(releases(directory)) or 'none'}; "
-            f"make it with: tools/read_options.py {version} > catalog/options/{version}.yml"
+            f"make it with: tools/vllm/read_options.py {version} > catalog/options/{version}.yml"
         )
     table = OptionTable.from_data(_read(path), str(path))
     if table.version != version:

@@ -14,7 +14,7 @@ from tests.standins.daemons import running
 from tests.standins.place import HERE, Answer, Machine, Place
 
 # Recorded on a machine with one H200 and driver 580.159.04.
-RECORDED = HERE.parent / "unit/fixtures/h200"
+RECORDED = HERE.parent / "fixtures/h200"
 # Where the package of nvidia-smi writes down the version of its libraries.
 LIBRARY = "usr/share/standin/nvidia-library"
 CLASSES = ("0x0300", "0x0302")

@@ -9,13 +9,13 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import QUERY, parse_query, parse_report
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import TOOL_ERRORS
 
+from tests.fakes.nvidia import H200_QUERY
 from tests.standins import daemons, modules, trees
 from tests.standins.packages import dkms_conf
 from tests.standins.place import Machine, Place
 from tests.standins.tool import answer
 from tests.standins.vendors import nvidia_smi
 from tests.standins.vendors.nvidia import LICENCES, MODULES
-from tests.unit.fake_nvidia import H200_QUERY
 
 VERSION = "580.95.05"
 ASKED = [f"--query-gpu={','.join(QUERY)}", "--format=csv,noheader"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fake_sysfs import ASPEED, line, lines, write_procfs, write_sysfs, x86
+from tests.fakes.sysfs import ASPEED, line, lines, write_procfs, write_sysfs, x86
 
 ROOT = Path(__file__).parents[4]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fake_ascend import DRIVER_INFO, FIRMWARE_INFO, KERNEL, MODULE, VERSION, atlas_host, npu_smi
-from tests.unit.fake_nvidia import add_process, tool, write
-from tests.unit.fake_sysfs import write_procfs
+from tests.fakes.ascend import DRIVER_INFO, FIRMWARE_INFO, KERNEL, MODULE, VERSION, atlas_host, npu_smi
+from tests.fakes.nvidia import add_process, tool, write
+from tests.fakes.sysfs import write_procfs
 
 ROOT = Path(__file__).parents[4]
 BOOT = "proc/sys/kernel/random/boot_id"

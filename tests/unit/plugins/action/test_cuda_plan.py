@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import NOUVEAU, PERSISTENCE
 
-from tests.unit.fake_nvidia import DPKG, KERNEL, VERSION, add_process, add_switches, h200_host, tool, write
-from tests.unit.fake_sysfs import write_procfs
+from tests.fakes.nvidia import DPKG, KERNEL, VERSION, add_process, add_switches, h200_host, tool, write
+from tests.fakes.sysfs import write_procfs
 
 ROOT = Path(__file__).parents[4]
 BOOT = "proc/sys/kernel/random/boot_id"

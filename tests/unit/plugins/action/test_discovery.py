@@ -28,7 +28,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.probe import probe_script
 
-from tests.unit.fake_sysfs import ASPEED, RECORDED_H200_VM, lines, write_procfs, write_sysfs
+from tests.fakes.sysfs import ASPEED, RECORDED_H200_VM, lines, write_procfs, write_sysfs
 
 ROOT = Path(__file__).parents[4]
 NVSWITCHES = lines("10de:22a3", 4, first=0x80, pci_class="0680")

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fake_nvidia import add_process, tool, write
-from tests.unit.fake_sysfs import write_procfs
-from tests.unit.plugins.module_utils.rocm_tree import (
+from tests.fakes.nvidia import add_process, tool, write
+from tests.fakes.rocm_tree import (
     CHIPS,
     KERNEL,
     KERNEL_PACKAGES,
@@ -24,6 +23,7 @@ from tests.unit.plugins.module_utils.rocm_tree import (
     dpkg,
     mi300x_host,
 )
+from tests.fakes.sysfs import write_procfs
 
 ROOT = Path(__file__).parents[4]
 BOOT = "proc/sys/kernel/random/boot_id"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.rollouts import SLOW, Journal, good, interrupted, stopped
+from tests.fakes.rollouts import SLOW, Journal, good, interrupted, stopped
 
 TOP = Path(__file__).resolve().parents[4]
 

@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.cand
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
 
-from tests.unit.inventory_plugin import inventory_of, parse, write_source
+from tests.fakes.inventory_plugin import inventory_of, parse, write_source
 
 H200 = ["0000:17:00.0 10de 2335 0302 10de 18be 0", "0000:3d:00.0 10de 2335 0302 10de 18be 0"]
 H100 = ["0000:17:00.0 10de 2330 0302 10de 16c1 0", "0000:3d:00.0 10de 2330 0302 10de 16c1 0"]

@@ -13,7 +13,7 @@ import pytest
 from ansible.errors import AnsibleParserError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import MOST_CHIPS
 
-from tests.unit.inventory_plugin import NAME, command, inventory_of, listed, parse, write_source
+from tests.fakes.inventory_plugin import NAME, command, inventory_of, listed, parse, write_source
 
 COUNTS = f"expected a whole number from 1 to {MOST_CHIPS}"
 ALWAYS = {f"accel_{stack}" for stack in ("cuda", "rocm", "cann", "gaudi", "xpu", "cpu", "unknown")}

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from tests.unit.inventory_plugin import listed, parse, write_source
+from tests.fakes.inventory_plugin import listed, parse, write_source
 
 FLEET = {"fleet.csv": "name,accelerator,accelerator_count\ngpu-1,h200,8\n"}
 CACHE = {"cache": True, "cache_plugin": "ansible.builtin.jsonfile"}

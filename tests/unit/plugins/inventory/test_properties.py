@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.fleets import (
+from tests.fakes.fleets import (
     KINDS,
     MANY,
     bmc_ids,
@@ -32,7 +32,7 @@ from tests.unit.fleets import (
     fleets,
     layouts,
 )
-from tests.unit.inventory_plugin import inventory_of, parse, write_source
+from tests.fakes.inventory_plugin import inventory_of, parse, write_source
 
 ALWAYS = {f"accel_{stack}" for stack, _generation in KINDS.values()} | {"accel_unknown", "accelerator_conflict"}
 

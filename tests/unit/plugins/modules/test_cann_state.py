@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.fake_ascend import FIRMWARE, KERNEL, MODINFO, MODULE, TOOLKIT_INFO, VERSION, atlas_host, npu_smi
-from tests.unit.fake_nvidia import tool, write
-from tests.unit.wheelhouse import run_module
+from tests.fakes.ascend import FIRMWARE, KERNEL, MODINFO, MODULE, TOOLKIT_INFO, VERSION, atlas_host, npu_smi
+from tests.fakes.nvidia import tool, write
+from tests.fakes.wheelhouse import run_module
 
 NEXT = "5.15.0-40-generic"
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.unit.fake_engine import FakeEngine
-from tests.unit.wheelhouse import run_module
+from tests.fakes.engine import FakeEngine
+from tests.fakes.wheelhouse import run_module
 
 NAME = "mirror:5000/lab/vllm:1"
 DIGEST = "sha256:" + "0" * 64

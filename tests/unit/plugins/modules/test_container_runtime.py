@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.wheelhouse import ROOT, run_module
+from tests.fakes.wheelhouse import ROOT, run_module
 
 SYSTEM = yaml.safe_load((ROOT / "roles/container_runtime/vars/Debian_13.yml").read_text())["__container_runtime_system"]
 INFO = {

@@ -8,7 +8,7 @@ import hashlib
 
 import pytest
 
-from tests.unit.wheelhouse import run_module, served
+from tests.fakes.wheelhouse import run_module, served
 
 BODY = b"\x04" + b"k" * 100
 KEY = bytes([0x99]) + len(BODY).to_bytes(2, "big") + BODY

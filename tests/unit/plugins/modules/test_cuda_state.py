@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack import host as _stack_read
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
 
-from tests.unit.fake_nvidia import (
+from tests.fakes.nvidia import (
     DPKG,
     KERNEL,
     MODINFO,
@@ -21,7 +21,7 @@ from tests.unit.fake_nvidia import (
     tool,
     write,
 )
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 NEXT = "6.8.0-100-generic"
 

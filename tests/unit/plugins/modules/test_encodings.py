@@ -11,9 +11,9 @@ import stat
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 
-from tests.unit.file_server import FileServer, serving
-from tests.unit.harmony import ROOT, make_wheel, real_wheel
-from tests.unit.wheelhouse import run_module
+from tests.fakes.file_server import FileServer, serving
+from tests.fakes.harmony import ROOT, make_wheel, real_wheel
+from tests.fakes.wheelhouse import run_module
 
 NAME = "cl100k_base.tiktoken"
 SIZE, SHA256 = ENCODINGS[NAME]
@@ -67,7 +67,7 @@ def test_index_of_the_site_leads_to_the_wheel(encodings, server, tmp_path):
 def test_file_comes_in_parts_that_one_connection_does_without(encodings, server, tmp_path):
     files = ROOT / ".lab/mirror/encodings" / NAME
     if not files.exists():
-        pytest.skip("needs .lab/mirror/encodings (tools/lab_content.sh brings it)")
+        pytest.skip("needs .lab/mirror/encodings (tools/lab/content.sh brings it)")
     server.files[f"/encodings/{NAME}"] = files.read_bytes()
     assert encodings("{url}/encodings", connections=2)["changed"]
     assert installed(tmp_path) == {NAME: SHA256}

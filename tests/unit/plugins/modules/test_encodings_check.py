@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 ROOT = Path(__file__).resolve().parents[4]
 NEEDED = "o200k_base.tiktoken"
@@ -198,7 +198,7 @@ def real(tmp_path):
     pythons = sorted(ROOT.glob(".cache/vllm/0.32.0-*/bin/python"))
     files = ROOT / ".lab/mirror/encodings" / NEEDED
     if not pythons or not files.exists():
-        pytest.skip("needs .cache/vllm/0.32.0-* and .lab/mirror/encodings (tools/lab_content.sh brings them)")
+        pytest.skip("needs .cache/vllm/0.32.0-* and .lab/mirror/encodings (tools/lab/content.sh brings them)")
     return str(pythons[-1]), files.read_bytes()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fake_vllm import ANSWER, MODEL, chat_body, fake_vllm
+from tests.fakes.vllm import ANSWER, MODEL, chat_body, fake_vllm
 
 ROOT = Path(__file__).resolve().parents[4]
 KEY = "sk-planted-0123456789"

@@ -12,7 +12,7 @@ import pwd
 
 import pytest
 
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 TEXT = "max-num-seqs: 8\n"
 

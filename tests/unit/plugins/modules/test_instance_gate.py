@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from tests.unit.fake_vllm import MODEL, USAGE, chat_body, fake_vllm, stream_chunks
-from tests.unit.wheelhouse import run_module
+from tests.fakes.vllm import MODEL, USAGE, chat_body, fake_vllm, stream_chunks
+from tests.fakes.wheelhouse import run_module
 
 KEY = "sk-planted-0123456789"
 FLEET = {"prompt": "Is the fleet ready?", "expect": "The fleet is ready."}

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 
 class Engine(BaseHTTPRequestHandler):

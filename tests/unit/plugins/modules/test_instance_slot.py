@@ -15,8 +15,8 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.baremetal.inference.plugins.modules import instance_slot
 
-from tests.unit.fake_engine import FakeEngine
-from tests.unit.fake_systemd import FakeInstances, FakeSystemd
+from tests.fakes.engine import FakeEngine
+from tests.fakes.systemd import FakeInstances, FakeSystemd
 
 UNIT = "vllm@chat.service"
 REF = "mirror:5000/lab/vllm:1"

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import wanted
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError
 
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.unit.wheelhouse import make_wheel, run_module
+from tests.fakes.wheelhouse import make_wheel, run_module
 
 
 @pytest.fixture

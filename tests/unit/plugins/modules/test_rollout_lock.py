@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 
 @pytest.fixture

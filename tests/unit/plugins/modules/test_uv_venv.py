@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.wheelhouse import make_wheel, run_module, served
+from tests.fakes.wheelhouse import make_wheel, run_module, served
 
 UV_TAG = f"py3-none-manylinux_2_17_{platform.machine()}"
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from tests.unit.fake_engine import FakeEngine
-from tests.unit.wheelhouse import run_module
+from tests.fakes.engine import FakeEngine
+from tests.fakes.wheelhouse import run_module
 
 PLAIN = {"devices": [], "groups": [], "mounts": []}
 DOCKER = {"ServerVersion": "20.10.24+dfsg1"}

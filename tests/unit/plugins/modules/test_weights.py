@@ -15,8 +15,8 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import lock_host as _weights_lock
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import line, parse
 
-from tests.unit.file_server import FileServer, serving
-from tests.unit.wheelhouse import run_module
+from tests.fakes.file_server import FileServer, serving
+from tests.fakes.wheelhouse import run_module
 
 REVISION = "0d7a1e6f4f5f0b1f6a3d0f6c5f0c8a1be2a1c0de"
 MODEL = f"example/tiny/{REVISION}"

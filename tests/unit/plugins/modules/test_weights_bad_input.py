@@ -20,8 +20,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 
-from tests.unit.file_server import FileServer, serving
-from tests.unit.wheelhouse import run_module
+from tests.fakes.file_server import FileServer, serving
+from tests.fakes.wheelhouse import run_module
 
 REVISION = "0d7a1e6f4f5f0b1f6a3d0f6c5f0c8a1be2a1c0de"
 MODEL = f"example/tiny/{REVISION}"

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 A, B, C, D = (digit * 40 for digit in "abcd")
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
 
-from tests.unit.hub_server import Model, hubs_running
-from tests.unit.wheelhouse import ROOT, run_module
+from tests.fakes.hub_server import Model, hubs_running
+from tests.fakes.wheelhouse import ROOT, run_module
 
 COMMIT, NEWER = "c" * 40, "d" * 40
 FILES = {"model.safetensors": b"1" * 1000, "config.json": b"{}", "README.md": b"x"}

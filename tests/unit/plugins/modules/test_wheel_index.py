@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from tests.unit.wheelhouse import make_wheel, run_module, served
+from tests.fakes.wheelhouse import make_wheel, run_module, served
 
 
 @pytest.fixture

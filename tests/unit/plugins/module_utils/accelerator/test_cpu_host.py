@@ -11,7 +11,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cp
     read_cpu,
 )
 
-from tests.unit.fake_sysfs import MEMINFO, arm, write_procfs, write_sysfs, x86
+from tests.fakes.sysfs import MEMINFO, arm, write_procfs, write_sysfs, x86
 
 
 def test_an_x86_server():

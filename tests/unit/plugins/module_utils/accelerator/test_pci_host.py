@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pc
     read_functions,
 )
 
-from tests.unit.fake_sysfs import ASPEED, RECORDED_H200_VM, line, lines, write_sysfs
+from tests.fakes.sysfs import ASPEED, RECORDED_H200_VM, line, lines, write_sysfs
 
 
 def test_the_recorded_tree_of_an_h200_machine_is_read_whole(tmp_path):

@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 
-from tests.unit.fake_sysfs import ASPEED, MEMINFO, RECORDED_H200_VM, arm, line, lines, write_sysfs, x86
+from tests.fakes.sysfs import ASPEED, MEMINFO, RECORDED_H200_VM, arm, line, lines, write_sysfs, x86
 
 CATALOGUE = load_catalogue()
 NVSWITCHES = lines("10de:22a3", 4, first=0x80, pci_class="0680")

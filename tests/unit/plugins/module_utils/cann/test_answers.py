@@ -24,7 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers i
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_older, is_same, takes
 
-from tests.unit.fake_ascend import (
+from tests.fakes.ascend import (
     BOARD,
     DRIVER_INFO,
     FIRMWARE_INFO,

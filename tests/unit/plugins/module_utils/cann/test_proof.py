@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof imp
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 
-from tests.unit.fake_ascend import BOARD, KERNEL, MODINFO, MODULE, cards, mapping, table
+from tests.fakes.ascend import BOARD, KERNEL, MODINFO, MODULE, cards, mapping, table
 
 NEXT = "5.15.0-40-generic"
 CHIPS = tuple(f"0000:{bus:02x}:00.0" for bus in range(0x10, 0x18))

@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     Wish,
 )
 
-from tests.unit.container_runtimes import DISTRO_DOCKER, FRESH, decide, docker_host, podman_host
+from tests.fakes.container_runtimes import DISTRO_DOCKER, FRESH, decide, docker_host, podman_host
 
 SHA256 = "0123456789abcdef" * 4
 NAME = "Ascend-docker-runtime_26.0.0_linux-aarch64.run"

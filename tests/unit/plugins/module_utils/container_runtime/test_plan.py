@@ -22,7 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     Wish,
 )
 
-from tests.unit.container_runtimes import (
+from tests.fakes.container_runtimes import (
     DISTRO_DOCKER,
     DOCKER_CE,
     FRESH,

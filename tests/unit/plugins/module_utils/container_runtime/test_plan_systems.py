@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError, Wish
 
-from tests.unit.container_runtimes import (
+from tests.fakes.container_runtimes import (
     DEB_KEY,
     DISTRO,
     DOCKER_CE,

@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError, Wish
 
-from tests.unit.container_runtimes import (
+from tests.fakes.container_runtimes import (
     DISTRO,
     DISTRO_DOCKER,
     DOCKER_CE,

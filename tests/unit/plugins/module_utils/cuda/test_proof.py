@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recorded answers of a real H200 (tests/unit/fixtures/h200), and every way in which a host can be less than whole."""
+"""Recorded answers of a real H200 (tests/fixtures/h200), and every way in which a host can be less than whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "h200"
+FIXTURES = Path(__file__).parents[4] / "fixtures" / "h200"
 QUERY = (FIXTURES / "nvidia-smi-query.csv").read_text()
 REPORT = (FIXTURES / "nvidia-smi-q.xml").read_text()
 

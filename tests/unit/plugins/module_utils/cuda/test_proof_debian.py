@@ -17,7 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "cuda-debian"
+FIXTURES = Path(__file__).parents[4] / "fixtures" / "cuda-debian"
 ANSWERS = {
     command: Answer(**answer)
     for command, answer in json.loads((FIXTURES / "no-driver.json").read_text(encoding="utf-8"))["answers"].items()

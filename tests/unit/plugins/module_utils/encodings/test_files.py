@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.file
     newest_wheel,
 )
 
-from tests.unit.harmony import compress, make_wheel, real_wheel
+from tests.fakes.harmony import compress, make_wheel, real_wheel
 
 TEXT = b"IQ== 0\nIg== 1\n" * 500
 OTHER = b"Iw== 2\n" * 900

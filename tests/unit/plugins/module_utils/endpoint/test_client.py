@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.quest
     sse_events,
 )
 
-from tests.unit.fake_vllm import (
+from tests.fakes.vllm import (
     ANSWER,
     MODEL,
     USAGE,

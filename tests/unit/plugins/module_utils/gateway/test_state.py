@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state 
 
 # What HAProxy 2.6.12 answers to LOOK: the first server is drained, the second one answers 503 to its check,
 # the third one is stuck; three requests were answered, one had no key and one no such path.
-ANSWER = (Path(__file__).resolve().parents[3] / "fixtures/haproxy/2.6.12.txt").read_text()
+ANSWER = (Path(__file__).resolve().parents[4] / "fixtures/haproxy/2.6.12.txt").read_text()
 
 
 def test_states_checks_and_figures_of_servers():

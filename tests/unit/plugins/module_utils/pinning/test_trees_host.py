@@ -17,8 +17,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.trees_
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import Request, pin
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
-from tests.unit.hub_server import sha256
-from tests.unit.wheelhouse import served
+from tests.fakes.hub_server import sha256
+from tests.fakes.wheelhouse import served
 
 COMMIT, OTHER = "c" * 40, "d" * 40
 INDEX = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}).encode()

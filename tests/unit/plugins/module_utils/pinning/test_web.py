@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Web
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
-from tests.unit.file_server import FileServer, serving
-from tests.unit.hub_server import Model, hubs_running
+from tests.fakes.file_server import FileServer, serving
+from tests.fakes.hub_server import Model, hubs_running
 
 CONTENT = os.urandom(100_000)
 

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import Request, pin
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
-from tests.unit.hub_server import Model, hubs_running, sha256
+from tests.fakes.hub_server import Model, hubs_running, sha256
 
 COMMIT, NEWER = "c" * 40, "d" * 40
 SHARDS = {"model-1.safetensors": b"1" * 1000, "model-2.safetensors": b"2" * 3000}

@@ -10,8 +10,8 @@ import os
 
 import pytest
 
-from tests.unit.fake_nvidia import add_process, tool, write
-from tests.unit.plugins.module_utils.rocm_tree import (
+from tests.fakes.nvidia import add_process, tool, write
+from tests.fakes.rocm_tree import (
     CHIPS,
     KERNEL,
     KERNEL_PACKAGES,
@@ -21,7 +21,7 @@ from tests.unit.plugins.module_utils.rocm_tree import (
     dpkg,
     mi300x_host,
 )
-from tests.unit.wheelhouse import run_module
+from tests.fakes.wheelhouse import run_module
 
 NEXT = "6.8.0-100-generic"
 

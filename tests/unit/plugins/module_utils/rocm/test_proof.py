@@ -24,7 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 
 # Debian's own tools on a host that has no module.
 RECORDED = json.loads(
-    (Path(__file__).parents[3] / "fixtures" / "rocm-debian13" / "no-driver.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[4] / "fixtures" / "rocm-debian13" / "no-driver.json").read_text(encoding="utf-8")
 )["answers"]
 KERNEL, NEXT = "6.8.0-50-generic", "6.8.0-52-generic"
 CHIPS = ("0000:0c:00.0", "0000:85:00.0")

@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings 
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Group, User
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan
 
-from tests.unit.plugins.module_utils.rocm_systems import DRIVEN, MI300X, SYSTEMS, WISH, commands, working
+from tests.fakes.rocm_systems import DRIVEN, MI300X, SYSTEMS, WISH, commands, working
 
 
 def planned(host=None, shown=DRIVEN, **settings):

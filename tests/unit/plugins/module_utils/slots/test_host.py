@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.host imp
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine, Restore, Service
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
 
-from tests.unit.fake_systemd import FakeInstances, FakeSystemd
+from tests.fakes.systemd import FakeInstances, FakeSystemd
 
 UNIT = "vllm@chat.service"
 # What changes something on the disk.

@@ -30,7 +30,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch
     read,
 )
 
-from tests.unit.file_server import FileServer, serving
+from tests.fakes.file_server import FileServer, serving
 
 CONTENT = bytes(range(256)) * 20
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import read_accounts, read_holders
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder, foreign, to_stop
 
-from tests.unit.fake_nvidia import add_process, write
+from tests.fakes.nvidia import add_process, write
 
 CHAT, SEARCH = "vllm@chat.service", "vllm@search.service"
 PERSISTENCED, FABRIC = "nvidia-persistenced.service", "nvidia-fabricmanager.service"

@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
     trouble,
 )
 
-JOURNALS = Path(__file__).resolve().parents[3] / "fixtures" / "journal"
+JOURNALS = Path(__file__).resolve().parents[4] / "fixtures" / "journal"
 
 # Recorded on Debian 12 (systemd 252); systemctl prints the properties in its own order.
 RECORDED = """MainPID={pid}

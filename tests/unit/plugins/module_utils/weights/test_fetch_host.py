@@ -21,7 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.space_host import _needed
 
-from tests.unit.file_server import FileServer, serving
+from tests.fakes.file_server import FileServer, serving
 
 CONTENT = b"w" * 5000
 MANIFEST = parse(

@@ -17,7 +17,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     load_catalogue,
 )
 
-from tests.unit.fake_sysfs import FIXTURES
+from tests.fakes.sysfs import FIXTURES
 
 TABLES = yaml.safe_load((FIXTURES / "accelerator_ids.yml").read_text())
 FILES = sorted(BUNDLED.glob("*.yml"))

@@ -161,7 +161,7 @@ def test_unknown_release_says_which_there_are_and_how_to_make_one():
         load_table("0.99.0")
     assert "no option table for vLLM 0.99.0" in str(caught.value)
     assert "there are 0.10.2, 0.11.0," in str(caught.value)
-    assert "tools/read_options.py 0.99.0 > catalog/options/0.99.0.yml" in str(caught.value)
+    assert "tools/vllm/read_options.py 0.99.0 > catalog/options/0.99.0.yml" in str(caught.value)
 
 
 def test_a_release_is_no_path():

@@ -260,7 +260,7 @@ def test_an_odd_document_is_an_error(document, message):
 @pytest.mark.parametrize(("model", "gib"), [("h200", 141), ("h100", 80)])
 def test_the_probe_of_real_hosts(model, gib):
     # Recorded on hardware with driver 580.159.04; module accelerator_info said the same of these hosts.
-    text = (Path(__file__).parents[3] / "fixtures" / model / "probe.txt").read_text()
+    text = (Path(__file__).parents[4] / "fixtures" / model / "probe.txt").read_text()
     found = summary(detected(parse_probe(text), load_catalogue()))
     assert (found["model"], found["count"], found["memory_mib"]) == (model, 1, gib * 1024)
     assert (found["driver_version"], found["unknown"], found["mixed"]) == ("580.159.04", [], False)

@@ -25,7 +25,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.probe import probe_script, probe_words
 
-from tests.unit.fake_sysfs import (
+from tests.fakes.sysfs import (
     ASPEED,
     FIXTURES,
     MEMINFO,

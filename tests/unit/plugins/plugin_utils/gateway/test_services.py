@@ -31,8 +31,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
 
-from tests.unit.gateways import loaded, options, plan, render
-from tests.unit.wheelhouse import run_module
+from tests.fakes.gateways import loaded, options, plan, render
+from tests.fakes.wheelhouse import run_module
 
 KEY = "k" * 40
 HASH = hashlib.sha256(KEY.encode()).hexdigest()

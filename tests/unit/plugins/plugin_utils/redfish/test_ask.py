@@ -17,8 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask im
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import RedfishError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.service import base_url
 
-from tests.unit.redfish_machines import ROOT, hgx, ilo, plain
-from tests.unit.redfish_server import (
+from tests.fakes.redfish_machines import ROOT, hgx, ilo, plain
+from tests.fakes.redfish_server import (
     FAULTS,
     PASSWORD,
     USERNAME,

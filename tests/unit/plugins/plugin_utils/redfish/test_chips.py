@@ -16,8 +16,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips 
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import read_documents, survey
 
-from tests.unit.redfish_machines import ASPEED, CONNECTX, IBMC_VGA, MACHINES, ROOT, Builder, hgx, idrac, link, plain
-from tests.unit.redfish_server import find
+from tests.fakes.redfish_machines import ASPEED, CONNECTX, IBMC_VGA, MACHINES, ROOT, Builder, hgx, idrac, link, plain
+from tests.fakes.redfish_server import find
 
 CATALOGUE = load_catalogue()
 

@@ -27,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.redfish_machines import MACHINES, ROOT
+from tests.fakes.redfish_machines import MACHINES, ROOT
 
 CATALOGUE = load_catalogue()
 RECORDED = {name: build() for name, (build, _models) in MACHINES.items() if "names" not in name}

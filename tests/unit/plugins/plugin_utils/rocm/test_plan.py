@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips imp
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import RELEASES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan
 
-from tests.unit.plugins.module_utils.rocm_systems import (
+from tests.fakes.rocm_systems import (
     APT_KEY,
     DEB_DRIVER,
     DRIVEN,

@@ -12,7 +12,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips imp
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Module
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan
 
-from tests.unit.plugins.module_utils.rocm_systems import (
+from tests.fakes.rocm_systems import (
     BUILT,
     DEB_DRIVER,
     DEB_KERNEL,

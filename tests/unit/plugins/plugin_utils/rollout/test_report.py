@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report
     summary_of,
 )
 
-from tests.unit.rollouts import (
+from tests.fakes.rollouts import (
     BEGAN,
     SLOW,
     TURN,

@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.page_f
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import report
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report_page import data, page
 
-from tests.unit.rollouts import Journal, good, large, resumed
+from tests.fakes.rollouts import Journal, good, large, resumed
 
 HOSTILE = "</script><!--<img src=x onerror=alert(1)>\u2028'\"&@DATA@@STYLE@\ud800"
 

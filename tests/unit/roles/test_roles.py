@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every role keeps to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
+
+TOP = Path(__file__).resolve().parents[3]
+ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
+# Called by other roles, which have looked before.
+INTERNAL = {"vendor_stack"}
+# Declared in the inventory, by host; a default would declare something.
+DECLARED = {"accelerator", "accelerator_count"}
+
+
+def load(path):
+    return yaml.safe_load(path.read_text()) or {}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_defaults_and_argument_spec_name_the_same_options(role):
+    defaults = load(TOP / "roles" / role / "defaults/main.yml")
+    options = load(TOP / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    optional = {name for name, option in options.items() if not option.get("required")}
+    assert set(defaults) == optional - DECLARED
+    assert {name: value for name, value in defaults.items() if options[name].get("default") != value} == {}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_default_has_a_comment_above_it(role):
+    lines = (TOP / "roles" / role / "defaults/main.yml").read_text().splitlines()
+    for number, line in enumerate(lines):
+        if line[:1].isalpha():
+            assert lines[number - 1].startswith("#"), line
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_a_readme_and_a_preflight(role):
+    assert (TOP / "roles" / role / "README.md").is_file()
+    assert (TOP / "roles" / role / "tasks/preflight.yml").is_file() is (role not in INTERNAL)
+
+
+def test_no_role_takes_what_an_inventory_says_for_what_was_seen():
+    """The inventory plugin sets a short accelerator_detected; what a role needs is the fact of that name."""
+    for path in sorted((TOP / "roles").glob("*/tasks/*.yml")):
+        for line in path.read_text().splitlines():
+            named = line.count("accelerator_detected")
+            assert named == line.count("ansible_facts.accelerator_detected"), f"{path.relative_to(TOP)}: {line.strip()}"
+
+
+def test_every_module_is_in_the_action_group():
+    group = load(TOP / "meta/runtime.yml")["action_groups"]["all"]
+    assert group == sorted(path.stem for path in (TOP / "plugins/modules").glob("*.py"))
+
+
+def test_a_slip_of_the_pen_is_told_from_another_word():
+    known = {"vllm_instances", "vllm_release", "weights_sources"}
+    assert misspelt("vllm_instance", known) == "vllm_instances"
+    assert misspelt("vllm_dashboard_url", known) is None

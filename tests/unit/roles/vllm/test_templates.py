@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the templates of the role vllm write for an instance in a container."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = ["/bin/bash", "-c", '. /root/.bashrc; exec vllm serve "$@"', "vllm"]
+SETTINGS = {"engine": "docker", "user": "vllm", "uid": 998, "gid": 997, "stop_timeout": 80, "quadlet": True}
+VARIABLES = {
+    "ansible_managed": "Ansible managed",
+    "vllm_start_timeout": 900,
+    "vllm_drain_timeout": 60,
+    "vllm_user": "vllm",
+    "vllm_secrets": {"chat": {"HF_TOKEN": "s3cret $x"}},
+}
+
+
+def plan(instance="chat", **container):
+    return {
+        "instance": instance,
+        "replica_of": "chat",
+        "runtime": "container",
+        "env": {"HOME": f"/var/cache/vllm/{instance}", "PLAIN": "a b"},
+        "config": {"port": 8000},
+        "secrets": ["HF_TOKEN"],
+        "container": {
+            "image": "mirror:5000/lab/vllm:1",
+            "command": [],
+            "user": "vllm",
+            "shm_size": "16g",
+            "devices": ["nvidia.com/gpu=0", "nvidia.com/gpu=1"],
+            "groups": [],
+            "mounts": ["/srv/models/m:/srv/models/m:ro"],
+            "memlock": True,
+            **container,
+        },
+    }
+
+
+# Ansible finds the collection's filters only in a process that has not imported the collection otherwise.
+RENDER = """
+import json, sys
+from ansible.plugins.loader import init_plugin_loader
+init_plugin_loader([sys.argv[1]])
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RoleTemplates
+plan, variables = json.load(sys.stdin)
+files = instance_files(plan, variables["__vllm_container"])
+templates = RoleTemplates(DataLoader())
+items = [{**entry, "key": plan["instance"], "value": plan} for entry in files]
+print(json.dumps({item["path"]: templates.render(item["template"], item, variables) for item in items}))
+"""
+
+
+@functools.lru_cache(maxsize=None)
+def texts(given):
+    command = [sys.executable, "-c", RENDER, str(Path(__file__).resolve().parents[4] / ".collections")]
+    return json.loads(subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def rendered(settings=None, instance="chat", **container):
+    """Return the texts of an instance's files by their paths."""
+    variables = {**VARIABLES, "__vllm_container": {**SETTINGS, **(settings or {})}}
+    return texts(json.dumps([plan(instance, **container), variables]))
+
+
+UNIT = "/etc/systemd/system/vllm@chat.service"
+SERVE = "/var/lib/vllm/chat/serve"
+QUADLET = "/etc/containers/systemd/vllm@chat.container"
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_a_secret_is_in_its_own_file_alone(engine):
+    texts = rendered({"engine": engine})
+    assert [path for path, text in texts.items() if "s3cret" in text] == ["/etc/vllm/chat.secrets"]
+    assert 'HF_TOKEN="s3cret \\$x"' in texts["/etc/vllm/chat.secrets"]
+
+
+def test_a_replica_has_the_secrets_of_its_instance():
+    assert "s3cret" in rendered(instance="chat-2")["/etc/vllm/chat-2.secrets"]
+
+
+def test_the_script_hands_every_word_to_the_engine_as_it_is(tmp_path):
+    engine = tmp_path / "docker"
+    engine.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps(sys.argv[1:]))\n")
+    engine.chmod(0o755)
+    script = tmp_path / "serve"
+    script.write_text(rendered({"command": str(engine), "gpus": "flag"}, command=COMMAND)[SERVE])
+    out = subprocess.run(["/bin/sh", script, "--config", "a b"], check=True, capture_output=True, text=True).stdout
+    words = json.loads(out)
+    assert words[-6:] == ["mirror:5000/lab/vllm:1", *COMMAND[1:], "--config", "a b"]
+    assert words[words.index("--gpus") + 1] == '"device=0,1"'
+    assert words[words.index("--entrypoint") + 1] == "/bin/bash"
+
+
+def test_docker_is_stopped_with_time_to_drain_and_nothing_is_left_behind():
+    lines = rendered()[UNIT].splitlines()
+    assert "Requires=docker.service" in lines and "UnsetEnvironment=HOME" in lines
+    assert "ExecStop=/bin/sh -c '/usr/bin/docker stop --time 80 vllm-chat >/dev/null 2>&1 || :'" in lines
+    assert "ExecStopPost=/bin/sh -c '/usr/bin/docker rm --force vllm-chat >/dev/null 2>&1 || :'" in lines
+    assert "TimeoutStopSec=110" in lines and "TimeoutStartSec=900" in lines
+    assert "ExecStart=/var/lib/vllm/%i/serve --config /etc/vllm/%i.yaml" in lines
+
+
+def test_podman_needs_no_daemon():
+    text = rendered({"engine": "podman", "quadlet": False})[UNIT]
+    assert "docker" not in text and "/usr/bin/podman stop --time 80 vllm-chat" in text
+
+
+def test_a_quadlet_has_the_unit_of_the_other_runtimes_around_it():
+    text = rendered({"engine": "podman"})[QUADLET]
+    sections = [line for line in text.splitlines() if line.startswith("[")]
+    assert sections == ["[Unit]", "[Container]", "[Service]", "[Install]"]
+    for line in ("EnvironmentFile=/etc/vllm/%i.env", "Restart=always", "StartLimitBurst=5",
+                 "ExecStartPost=/usr/bin/python3 /usr/local/lib/vllm-wait-ready.py %i", "WantedBy=multi-user.target",
+                 "Exec=--config /etc/vllm/chat.yaml", "Image=mirror:5000/lab/vllm:1",
+                 "PodmanArgs=--env=HF_TOKEN"):  # fmt: skip
+        assert line in text.splitlines()
+
+
+def test_the_cache_belongs_to_who_writes_to_it():
+    assert "install -d -o vllm -g vllm -m 0750 /var/cache/vllm/%i" in rendered()[UNIT]
+    assert "install -d -o root -g root -m 0750 /var/cache/vllm/%i" in rendered(user="root")[UNIT]
+
+
+def test_units_agree_on_when_to_start_and_to_give_up():
+    def kept(path, settings):
+        names = (
+            "Assert",
+            "StartLimit",
+            "Restart",
+            "ExecStartPost",
+            "TimeoutStart",
+            "LimitMEMLOCK",
+            "LimitNOFILE",
+            "After=net",
+        )
+        return [
+            line for line in rendered(settings)[path].splitlines() if line.startswith(names) and "serve" not in line
+        ]
+
+    assert kept(UNIT, {}) == kept(QUADLET, {"engine": "podman"})

@@ -1,0 +1,40 @@
+#!/bin/sh
+# What makes a Debian root file system a lab host. mmdebstrap calls it with the directory of the new root.
+set -eu
+root=$1
+
+# Keys are made per lab and host (tools/lab/hosts.py), so that no two hosts share one.
+rm -f "$root"/etc/ssh/ssh_host_*
+cat >"$root/etc/ssh/sshd_config.d/lab.conf" <<'END'
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+END
+mkdir -p "$root/var/log/journal"
+# The PCI tree of a host without accelerators; the one in /sys is the controller's.
+mkdir -p "$root/usr/share/lab/sys/bus/pci/devices"
+echo LANG=C.UTF-8 >"$root/etc/default/locale"
+
+# podman asks for a limit of tasks, which this cgroup lacks the controller for, and for limits above the lab's own.
+mkdir -p "$root/etc/containers/containers.conf.d"
+cat >"$root/etc/containers/containers.conf.d/lab.conf" <<'END'
+[containers]
+pids_limit = 0
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+END
+
+mask() {
+  chroot "$root" systemctl --quiet mask "$@"
+}
+# No console to log in at.
+mask getty@tty1.service console-getty.service
+# They would reach through to the controller, whose kernel the host shares.
+mask systemd-sysctl.service systemd-modules-load.service systemd-udev-trigger.service systemd-binfmt.service
+# They would take dpkg's lock at any moment of a test.
+mask apt-daily.timer apt-daily-upgrade.timer
+
+# A site's own certificate authorities, if tools/lab/images.py found some.
+if [ -d "$LAB_CERTIFICATES" ]; then
+  cp "$LAB_CERTIFICATES"/*.crt "$root/usr/local/share/ca-certificates/"
+  chroot "$root" update-ca-certificates >/dev/null
+fi

@@ -1,0 +1,726 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what a vLLM release accepts out of its wheel: every flag and every environment variable.
+
+    tools/vllm/read_options.py 0.33.0 > catalog/options/0.33.0.yml
+    tools/vllm/read_options.py 0.33.0 --wheel FILE | --site-packages DIR
+
+Needs neither torch nor the release's other requirements, only Python 3.10. vLLM is never imported: its sources are
+read with ``ast``, and the few functions that build the command line (``make_arg_parser``, ``add_cli_args``,
+``get_kwargs`` and what they call in the argument modules) are run as they stand, on the release's own parser class.
+The config classes that they ask for are rebuilt from the annotations in the sources, and every other name is a
+stand-in. So the rules that turn a type into a flag are the release's own. Only --real imports vLLM and builds its
+real parser, in an environment that has one (a CPU build); the tests compare the two.
+
+Only wheels that you trust: the argument modules' code runs here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import builtins
+import dataclasses
+import enum
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import types
+import typing
+import zipfile
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Sequence
+
+# Where a release builds the command line of `vllm serve`: newest first.
+CLI_MODULES = (
+    "vllm.entrypoints.common.cli_args",  # 0.33
+    "vllm.entrypoints.launchers.cli_args",  # 0.32
+    "vllm.entrypoints.openai.cli_args",  # 0.25 and older
+)
+# The modules whose functions run. Functions of any other module are stand-ins.
+RUN = re.compile(r"vllm\.(engine\.arg_utils|entrypoints\..*\bcli_args|utils(\.argparse_utils|\.__init__)?)$")
+# Outside modules that are real here: they have no effects and the argument modules count on them.
+REAL = {"argparse", "collections", "collections.abc", "copy", "dataclasses", "enum", "functools", "itertools", "json"}
+REAL |= {"ssl", "sys", "types", "typing"}
+HEADS = {"int": "integer", "float": "number", "str": "text"}
+SUFFIXED = {"human_readable_int", "human_readable_int_or_auto"}
+# Depth of JSON keys: compilation-config.pass_config.x is the deepest that people write; one more for safety.
+DEPTH = 3
+
+
+class ReadError(Exception):
+    """A release cannot be read; the message is the whole sentence."""
+
+
+# --- stand-ins: names of the sources that are not rebuilt ------------------------------------------------------------
+
+
+class _StandInType(type):
+    """A class that may be called, subscripted, iterated (empty) and asked for any attribute."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return stand_in(name)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        # A decorator without arguments of its own hands its function back.
+        if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType):
+            return args[0]
+        return cls
+
+    def __getitem__(cls, item: Any) -> Any:
+        return cls
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(())
+
+    def __contains__(cls, item: Any) -> bool:
+        return False
+
+    def __bool__(cls) -> bool:
+        return False
+
+    def __enter__(cls) -> Any:
+        return cls
+
+    def __exit__(cls, *args: object) -> None:
+        return None
+
+
+def stand_in(name: str) -> Any:
+    """Return a stand-in called ``name``: to the argument code it is a class that is no built-in type."""
+    return _StandInType(name, (), {"__module__": "vllm"})
+
+
+class _Inner:
+    """pydantic's wrappers that say nothing about the type: ``SkipValidation[X]`` is X."""
+
+    def __class_getitem__(cls, item: Any) -> Any:
+        return item
+
+
+class _Platform:
+    """CUDA and ROCm both call their device "cuda"; only 0.32 and later offer it as a choice (--mm-processor-device)."""
+
+    device_type = "cuda"
+
+    def __getattr__(self, name: str) -> Any:
+        return stand_in(name)
+
+
+PYDANTIC: dict[str, Any] = {
+    "SkipValidation": _Inner,
+    "InstanceOf": _Inner,
+    "NonNegativeInt": int,
+    "PositiveInt": int,
+    "NonNegativeFloat": float,
+    "PositiveFloat": float,
+}
+
+
+# --- the sources -----------------------------------------------------------------------------------------------------
+
+
+class Sources:
+    """The sources of one release below ``root`` (a site-packages directory), parsed when they are asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.modules: dict[str, Module | None] = {}
+
+    def module(self, name: str) -> Module | None:
+        """Return the module, None where the release has none of that name."""
+        if name not in self.modules:
+            base = self.root.joinpath(*name.split("."))
+            paths = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
+            self.modules[name] = Module(self, name, paths[0]) if paths else None
+        return self.modules[name]
+
+    def get(self, module: str, name: str) -> Any:
+        """Return the value of ``name`` in ``module``: a rebuilt class, a literal, or a stand-in."""
+        found = self.module(module)
+        if found is None:
+            return stand_in(name)
+        return found[name]
+
+
+class _Lazy:
+    """What vLLM's LazyLoader gives for one of its own modules: names that are worked out when they are asked for."""
+
+    def __init__(self, sources: Sources, module: str) -> None:
+        self._sources, self._module = sources, module
+
+    def __getattr__(self, name: str) -> Any:
+        return self._sources.get(self._module, name) if self._module.startswith("vllm.") else stand_in(name)
+
+
+class Module(dict):  # type: ignore[type-arg]
+    """The namespace of one module; a name is worked out when it is first read."""
+
+    def __init__(self, sources: Sources, name: str, path: Path) -> None:
+        super().__init__(__name__=name, __builtins__=builtins)
+        self.sources = sources
+        self.package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        self.runs = bool(RUN.match(name))
+        self.nodes: dict[str, ast.stmt] = {}
+        self.imports: dict[str, tuple[str, str | None]] = {}
+        self.stars: list[str] = []
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._import(node)
+        self._collect(tree.body)
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                self.imports.setdefault(alias.asname or alias.name.split(".")[0], (alias.name, None))
+                continue
+            parent = node.module or ""
+            if node.level:
+                up = self.package.split(".")[: len(self.package.split(".")) - node.level + 1]
+                parent = ".".join([*up, parent] if parent else up)
+            if alias.name == "*":
+                self.stars.append(parent)
+                continue
+            self.imports.setdefault(alias.asname or alias.name, (parent, alias.name))
+
+    def _collect(self, body: Sequence[ast.stmt]) -> None:
+        for node in body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                self.nodes[node.name] = node
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self.nodes[target.id] = node
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+                self.nodes[node.target.id] = node
+            elif isinstance(node, ast.If):
+                # What is only there for type checkers counts where the other branch says nothing.
+                self._collect(node.body)
+                self._collect(node.orelse)
+            elif isinstance(node, ast.Try):
+                self._collect(node.body)
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name) and name not in self.nodes and name not in self.imports:
+            raise KeyError(name)
+        self[name] = stand_in(name)  # what a name that needs itself sees
+        self[name] = self._work_out(name)
+        return self[name]
+
+    def _work_out(self, name: str) -> Any:
+        if name == "current_platform":
+            return _Platform()
+        if name == "LazyLoader":
+            return lambda _name, _globals, module: _Lazy(self.sources, module)
+        if name == "ReasoningParserManager":
+            return types.SimpleNamespace(reasoning_parsers=_registered(self.sources.root / "vllm" / "reasoning"))
+        node = self.nodes.get(name)
+        if isinstance(node, ast.ClassDef):
+            return self._class(node)
+        if isinstance(node, ast.FunctionDef):
+            return self._function(node) if self.runs else stand_in(name)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            return self._value(node.value, name)
+        if name in self.imports:
+            return self._imported(name)
+        for star in self.stars:
+            module = self.sources.module(star) if star.startswith("vllm.") else None
+            if module is not None and name in module.nodes:
+                return module[name]
+        return stand_in(name)
+
+    def _imported(self, name: str) -> Any:
+        module, wanted = self.imports[name]
+        if module == "regex" or module == "re":
+            return re
+        if module.startswith("vllm"):
+            return self.sources.get(module, wanted) if wanted else stand_in(name)
+        if module in REAL:
+            real = importlib.import_module(module)
+            return getattr(real, wanted, None) or stand_in(wanted) if wanted else real
+        if module == "typing_extensions" and hasattr(typing, wanted or ""):
+            return getattr(typing, wanted or "")
+        return PYDANTIC.get(wanted or "") or stand_in(wanted or name)
+
+    def _value(self, node: ast.expr, name: str) -> Any:
+        try:
+            return eval(_compiled(ast.Expression(node), "eval"), self)  # noqa: S307
+        except Exception:  # the value needs the running vLLM: no argument's type is made of it
+            return stand_in(name)
+
+    def hint(self, node: ast.expr) -> tuple[Any, Any]:
+        """Return the type that an annotation says as vLLM's argument code sees it, and with quoted names worked out."""
+        seen = self._value(node, "hint")
+        meant = self._value(_Unquote().visit(node), "hint")
+        return (meant if isinstance(seen, (str, _StandInType)) else seen), meant
+
+    def _function(self, node: ast.FunctionDef) -> Any:
+        self._run(ast.Module([_Runnable().visit(node)], []))
+        return self[node.name]
+
+    def _class(self, node: ast.ClassDef) -> Any:
+        bases = [self._value(base, "base") for base in node.bases]
+        bases = [base for base in (typing.get_origin(base) or base for base in bases) if isinstance(base, type)]
+        if any(issubclass(base, enum.Enum) for base in bases):
+            members = dict(self._members(node))
+            return enum.Enum(node.name, members, module="vllm") if members else stand_in(node.name)
+        if _is_dataclass(node) or any(dataclasses.is_dataclass(base) for base in bases):
+            return self._dataclass(node, bases)
+        if self.runs and any(base.__module__ == "argparse" for base in bases):
+            return self._whole(node)
+        if any(issubclass(base, dict) for base in bases):
+            return type(node.name, (dict,), {"__module__": "vllm"})
+        return stand_in(node.name)
+
+    def _whole(self, node: ast.ClassDef) -> Any:
+        """Run a class as it stands: the release's own parser and actions."""
+        node = _Runnable().visit(node)
+        self._touch(node)
+        self._run(ast.Module([node], []))
+        return self[node.name]
+
+    def _touch(self, node: ast.ClassDef) -> None:
+        """Work out the names that a class body reads: Python never asks __missing__ for those."""
+        for item in node.body:
+            if isinstance(item, ast.ClassDef):
+                self._touch(item)
+            parts = [*item.decorator_list, *item.args.defaults] if isinstance(item, ast.FunctionDef) else [item]
+            parts = [*item.bases] if isinstance(item, ast.ClassDef) else parts
+            for name in (inner.id for part in parts for inner in ast.walk(part) if isinstance(inner, ast.Name)):
+                if name in self.nodes or name in self.imports:
+                    self[name]
+
+    def _members(self, node: ast.ClassDef) -> Iterator[tuple[str, Any]]:
+        for item in node.body:
+            if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name):
+                yield item.targets[0].id, self._value(item.value, "member")
+
+    def _dataclass(self, node: ast.ClassDef, bases: Sequence[type]) -> Any:
+        """Rebuild a config class: its fields with their types (no defaults), and the methods that add arguments."""
+        hints: dict[str, Any] = {}
+        body: list[ast.stmt] = []
+        for item in node.body:
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                if "ClassVar" not in ast.dump(item.annotation):
+                    hints[item.target.id] = (*self.hint(item.annotation), _is_init(item.value))
+            elif isinstance(item, ast.FunctionDef) and self.runs and _is_class_method(item):
+                body.append(_Runnable().visit(item))
+        known = [base for base in bases if dataclasses.is_dataclass(base)]
+        self["__bases"] = known
+        starred = ast.Starred(ast.Name("__bases", ast.Load()), ast.Load())
+        shell = ast.ClassDef(node.name, [starred], [], body or [ast.Pass()], [])
+        if sys.version_info >= (3, 12):
+            shell.type_params = []
+        self._touch(shell)
+        self._run(ast.Module([shell], []))
+        built = self[node.name]
+        built.__module__ = "vllm"
+        built.__annotations__ = {name: seen for name, (seen, _meant, _init) in hints.items()}
+        inherited = [getattr(base, "__meant__", {}) for base in known]
+        built.__meant__ = {**_merged(inherited), **{name: meant for name, (_seen, meant, _init) in hints.items()}}
+        for name, (_seen, _meant, init) in hints.items():
+            # The class body is the release's, so its fields are set from outside of it.
+            setattr(built, name, dataclasses.field(default=None, init=init))  # pylint: disable=invalid-field-call
+        return dataclasses.dataclass(built)
+
+    def _run(self, tree: ast.Module) -> None:
+        exec(_compiled(tree, "exec"), self)  # noqa: S102
+
+
+def _registered(folder: Path) -> list[str]:
+    """Return the names that ``@ReasoningParserManager.register_module("x")`` registers: the choices until 0.11."""
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
+    call = re.compile(r"^@ReasoningParserManager\.register_module\(\s*(?:name=)?(\[[^\]]*\]|[^)\n]*)\)", re.MULTILINE)
+    words = [found for text in texts for found in call.findall(text)]
+    return sorted(name for word in words for name in re.findall(r"[\"']([^\"']+)[\"']", word))
+
+
+def _merged(mappings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: value for mapping in reversed(mappings) for key, value in mapping.items()}
+
+
+def _compiled(tree: Any, mode: str) -> Any:
+    return compile(ast.fix_missing_locations(tree), "<vllm>", mode, dont_inherit=True)
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any(re.search(r"\b(config|dataclass)\b", ast.unparse(item)) for item in node.decorator_list)
+
+
+def _is_init(value: ast.expr | None) -> bool:
+    """Return False for ``field(init=False)``: a field that vLLM sets, and nobody else may."""
+    if not isinstance(value, ast.Call):
+        return True
+    return not any(word.arg == "init" and ast.unparse(word.value) == "False" for word in value.keywords)
+
+
+def _is_class_method(node: ast.FunctionDef) -> bool:
+    """Return whether a method can be called without an instance, as those that add arguments are."""
+    names = [ast.unparse(item) for item in node.decorator_list]
+    return bool(names) and set(names) <= {"staticmethod", "classmethod"}
+
+
+class _Unquote(ast.NodeTransformer):
+    """Turn ``"Name"`` in an annotation into Name; the texts of a Literal stay."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        return node if ast.unparse(node.value).endswith("Literal") else self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        return ast.parse(node.value, mode="eval").body if isinstance(node.value, str) else node
+
+
+class _Runnable(ast.NodeTransformer):
+    """Make a function runnable here: no annotations, no imports (the namespace knows the names)."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        words = node.args
+        for argument in [*words.posonlyargs, *words.args, *words.kwonlyargs, words.vararg, words.kwarg]:
+            if argument:
+                argument.annotation = None
+        self.generic_visit(node)
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return ast.Assign([node.target], node.value) if node.value else ast.Pass()
+
+    def visit_Import(self, _node: ast.Import) -> ast.AST:
+        return ast.Pass()
+
+    def visit_ImportFrom(self, _node: ast.ImportFrom) -> ast.AST:
+        return ast.Pass()
+
+
+# --- the parser ------------------------------------------------------------------------------------------------------
+
+
+def source_parser(root: Path) -> tuple[argparse.ArgumentParser, Any]:
+    """Return the parser and the class VllmConfig of the release whose packages lie in ``root``."""
+    sources = Sources(root)
+    name = next((name for name in CLI_MODULES if sources.module(name)), None)
+    if name is None:
+        raise ReadError(f"{root}: no vLLM whose command line is known here; looked for {', '.join(CLI_MODULES)}")
+    home = "vllm.utils.argparse_utils" if sources.module("vllm.utils.argparse_utils") else "vllm.utils"
+    flexible = sources.get(home, "FlexibleArgumentParser")
+    parser = sources.get(name, "make_arg_parser")(flexible(add_help=False))
+    return parser, sources.get("vllm.config", "VllmConfig")
+
+
+def real_parser() -> tuple[argparse.ArgumentParser, Any]:
+    """Return the real parser of the vLLM that this Python can import, and its class VllmConfig."""
+    for name in CLI_MODULES:
+        try:
+            make = importlib.import_module(name).make_arg_parser
+            break
+        except ModuleNotFoundError as exc:
+            if not name.startswith(str(exc.name)):
+                raise
+    else:
+        raise ReadError(f"no vLLM whose command line is known here; looked for {', '.join(CLI_MODULES)}")
+    try:
+        flexible = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
+    except ModuleNotFoundError:
+        flexible = importlib.import_module("vllm.utils").FlexibleArgumentParser
+    return make(flexible(add_help=False)), importlib.import_module("vllm.config").VllmConfig
+
+
+# --- what an argument takes ------------------------------------------------------------------------------------------
+
+
+def flags(parser: argparse.ArgumentParser, config: Any) -> dict[str, dict[str, Any]]:
+    """Return each flag's entry by its name without dashes: kind, aliases, values, keys."""
+    found: dict[str, dict[str, Any]] = {}
+    for action in parser._actions:
+        # Not action.option_strings: 0.33 leaves names out there that parse.
+        names = [name for name, owner in parser._option_string_actions.items() if owner is action]
+        opposites = _opposites(action, names)
+        names = [name for name in names if name not in opposites]
+        if not names:
+            continue
+        main = next(name for name in names if name.startswith("--"))
+        entry = describe(action)
+        inverse = sorted(name for name in opposites if not name.startswith("--no-"))
+        if inverse:
+            entry["inverse"] = inverse
+        if entry["kind"] == "json" and "keys" not in entry:
+            # Read as plain JSON here, and as this class a moment later (--speculative-config). Its inner classes are
+            # whole model and parallel configs that vLLM fills in: only the first level is for people.
+            entry.update(_keys(_field_class(config, action.dest), DEPTH - 1))
+        aliases = sorted(name for name in names if name != main)
+        found[main[2:]] = {**entry, **({"aliases": aliases} if aliases else {})}
+    return found
+
+
+def _opposites(action: argparse.Action, names: Sequence[str]) -> set[str]:
+    """Return the names that switch off what the others switch on: ``--no-x``, in 0.33 ``--disable-x`` too."""
+    if not isinstance(action, argparse.BooleanOptionalAction):
+        return set()
+    return {name for name in names if name.startswith("--no-")} | set(getattr(action, "negative_option_strings", ()))
+
+
+def _field_class(config: Any, name: str) -> Any:
+    for field in dataclasses.fields(config) if dataclasses.is_dataclass(config) else ():
+        if field.name == name:
+            return next((hint for hint in _members_of(_hints(config)[name]) if dataclasses.is_dataclass(hint)), None)
+    return None
+
+
+def describe(action: argparse.Action) -> dict[str, Any]:
+    """Return what one argument takes, in the words of the option tables."""
+    if isinstance(action, argparse.BooleanOptionalAction):
+        return {"kind": "switch", "negatable": True}
+    if action.nargs == 0:
+        return {"kind": "switch"}
+    entry = _value_kind(action)
+    if action.nargs == "?":
+        entry["bare"] = True
+    elif action.nargs is not None:
+        entry = {"kind": "list", "of": entry.pop("kind"), **entry}
+    elif isinstance(action, argparse._AppendAction):
+        entry["repeat"] = True
+    return entry
+
+
+def _value_kind(action: argparse.Action) -> dict[str, Any]:
+    kind = _unwrapped(action.type)
+    name = getattr(kind, "__name__", "str")
+    if action.choices:
+        values = [value for value in action.choices if value not in (None, "None")]
+        entry: dict[str, Any] = {"kind": "choice", "values": sorted(values)}
+        return {**entry, "none": True} if len(values) < len(list(action.choices)) else entry
+    if name in SUFFIXED:
+        return {"kind": "integer", "suffix": True, **({"words": ["auto"]} if name.endswith("auto") else {})}
+    if kind is json.loads:
+        return {"kind": "json"}
+    if name == "parse_dataclass":
+        return {"kind": "json", **_keys(kind.__defaults__[0], 0)}
+    if name == "union_dict_and_str":
+        return {"kind": "json", "text": True}
+    entry = {"kind": HEADS.get(name, "text")}
+    # Literal | str: vLLM's own words, and whatever a plugin registers.
+    return {**entry, "known": sorted(action.metavar)} if isinstance(action.metavar, (list, tuple)) else entry
+
+
+def _unwrapped(kind: Any) -> Any:
+    """Return the type inside vLLM's ``optional_type(parse_type(X))``."""
+    while getattr(kind, "__name__", "") in ("_optional_type", "_parse_type"):
+        cells = dict(zip(kind.__code__.co_freevars, kind.__closure__))
+        kind = cells["return_type"].cell_contents
+    return kind
+
+
+# --- the keys of a JSON argument -------------------------------------------------------------------------------------
+
+
+def _keys(cls: Any, depth: int) -> dict[str, Any]:
+    """Return ``{"keys": ...}`` for a config class, an empty mapping for what is none."""
+    if not dataclasses.is_dataclass(cls) or depth == DEPTH:
+        return {}
+    hints = _hints(cls)
+    names = [field.name for field in dataclasses.fields(cls) if _settable(field)]
+    return {"keys": {name: _key(hints[name], depth) for name in names}}
+
+
+def _settable(field: Any) -> bool:
+    # A leading underscore marks what vLLM fills in itself; pydantic's own Field() carries init in the default.
+    return not field.name.startswith("_") and bool(field.init) and getattr(field.default, "init", None) is not False
+
+
+def _hints(cls: Any) -> dict[str, Any]:
+    if hasattr(cls, "__meant__"):
+        return dict(cls.__meant__)
+    try:
+        return typing.get_type_hints(cls)
+    except (NameError, TypeError):  # a name that only type checkers see
+        return {field.name: field.type for field in dataclasses.fields(cls)}
+
+
+def _members_of(hint: Any) -> list[Any]:
+    """Return the types of a union, without None."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        return _members_of(typing.get_args(hint)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [inner for member in typing.get_args(hint) for inner in _members_of(member)]
+    return [] if hint is type(None) else [hint]
+
+
+def _key(hint: Any, depth: int) -> Any:
+    """Return the entry of one JSON key: a kind, or a mapping where there is more to say."""
+    members = _members_of(hint)
+    cls = next((member for member in members if dataclasses.is_dataclass(member)), None)
+    if cls is not None:
+        return {"kind": "json", **({"text": True} if len(members) > 1 else {}), **_keys(cls, depth + 1)}
+    if len(members) != 1:
+        return "any"
+    return _one(members[0])
+
+
+def _one(member: Any) -> Any:
+    origin = typing.get_origin(member) or member
+    if origin is typing.Literal:
+        return {"kind": "choice", "values": sorted(typing.get_args(member), key=str)}
+    if origin in (list, tuple, set, frozenset):
+        return "list"
+    if origin is dict:
+        return "json"
+    return {bool: "boolean", int: "integer", float: "number", str: "text"}.get(origin, "any")
+
+
+# --- the variables ---------------------------------------------------------------------------------------------------
+
+
+def variables(root: Path) -> list[str]:
+    """Return the environment variables of ``vllm/envs.py``, sorted."""
+    path = root / "vllm" / "envs.py"
+    for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Dict):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(target, ast.Name) and target.id == "environment_variables" for target in targets):
+                return sorted(str(key.value) for key in node.value.keys if isinstance(key, ast.Constant))
+    raise ReadError(f"{path}: no environment_variables there; this release keeps its variables in another place")
+
+
+# --- the file --------------------------------------------------------------------------------------------------------
+
+HEAD = """\
+# What vLLM {version} accepts. Made by tools/vllm/read_options.py from the release's own sources; do not edit.
+# How it was read: {how}
+---
+version: {version}
+flags:
+"""
+PLAIN = re.compile(r"-{0,2}[A-Za-z_][A-Za-z0-9_.+-]*$")
+WIDTH = 120
+RESERVED = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+def flow(value: Any) -> str:
+    """Return a value as one line of YAML."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    if isinstance(value, str) and PLAIN.match(value) and value.lower() not in RESERVED:
+        return value
+    return json.dumps(value)
+
+
+def table(version: str, how: str, entries: Mapping[str, Mapping[str, Any]], env: Sequence[str]) -> str:
+    """Return the file's text, sorted: one line for each flag and variable, a long flag with a line for each key."""
+    flags_ = [line for name in sorted(entries) for line in block(name, _sorted(entries[name]), "  ")]
+    lines = [*flags_, "env:", *(f"  - {name}" for name in sorted(env))]
+    return HEAD.format(version=version, how=how) + "".join(line + "\n" for line in lines)
+
+
+def block(key: str, value: Any, indent: str) -> list[str]:
+    """Return ``key: value`` as lines of YAML: one where it fits, else one for each part."""
+    line = f"{indent}{flow(key)}: {flow(value)}"
+    if len(line) <= WIDTH or not isinstance(value, (Mapping, list)):
+        return [line]
+    if isinstance(value, list):
+        return [f"{indent}{flow(key)}:", *(f"{indent}  - {flow(item)}" for item in value)]
+    parts = [line for name in value for line in block(name, value[name], indent + "  ")]
+    return [f"{indent}{flow(key)}:", *parts]
+
+
+def _sorted(entry: Any) -> Any:
+    """Return an entry with its kind first and JSON keys in order."""
+    if not isinstance(entry, Mapping):
+        return entry
+    order = sorted(entry, key=lambda name: (name != "kind", name == "keys", name))
+    return {
+        name: {key: _sorted(entry[name][key]) for key in sorted(entry[name])} if name == "keys" else entry[name]
+        for name in order
+    }
+
+
+def unpack(wheel: Path, target: Path) -> None:
+    """Unpack the Python sources of a wheel; its kernels are hundreds of MB that nobody reads here."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target, [name for name in archive.namelist() if name.endswith((".py", "/METADATA"))])
+
+
+def download(version: str, target: Path) -> Path:
+    """Return the wheel of ``version``, fetched with pip as this machine's pip is set up."""
+    platforms = [f"manylinux{tag}_x86_64" for tag in ("1", "_2_28", "_2_31", "_2_34", "_2_35")]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    command += ["--python-version", "3.12", *(word for tag in platforms for word in ("--platform", tag))]
+    done = subprocess.run([*command, "--dest", str(target), f"vllm=={version}"], check=False)
+    wheels = sorted(target.glob("vllm-*.whl"))
+    if done.returncode or not wheels:
+        raise ReadError(f"pip cannot fetch vllm=={version} (its words are above); hand it over with --wheel FILE")
+    return wheels[0]
+
+
+def check_version(root: Path, wanted: str) -> None:
+    """Raise ReadError where ``root`` holds another release than ``wanted``."""
+    for path in sorted(root.glob("vllm*.dist-info/METADATA")):
+        found = re.search(r"^Version: ([^+\s]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if found and found.group(1) != wanted:
+            raise ReadError(f"{path} is vLLM {found.group(1)}, expected {wanted}")
+
+
+def read(version: str, root: Path) -> str:
+    """Return the table of the release whose packages lie in ``root``."""
+    if not (root / "vllm" / "envs.py").is_file():
+        raise ReadError(f"{root}: no vLLM there (vllm/envs.py is missing); name the directory that holds vllm/")
+    check_version(root, version)
+    how = "its own argument code, run on classes rebuilt from its sources (no import of vLLM)"
+    return table(version, how, flags(*source_parser(root)), variables(root))
+
+
+def real() -> str:
+    """Return the table of the vLLM that this Python imports, from its real parser and its real dict of variables."""
+    version = importlib.import_module("vllm").__version__.partition("+")[0]
+    env = importlib.import_module("vllm.envs").environment_variables
+    return table(version, "the real parser, built by an imported vLLM", flags(*real_parser()), list(env))
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("version", help="release, like 0.33.0")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--wheel", type=Path, help="wheel of that release (else pip downloads it)")
+    source.add_argument("--site-packages", type=Path, help="directory that holds vllm/, installed or unpacked")
+    source.add_argument("--real", action="store_true", help="import vLLM and build its real parser (needs a CPU build)")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print the table of a release."""
+    options = arguments(words)
+    # The argument code looks for --help and serve among the words of the command line: none of ours are meant for it.
+    sys.argv = sys.argv[:1]
+    try:
+        if options.real:
+            print(real(), end="")
+        elif options.site_packages:
+            print(read(options.version, options.site_packages), end="")
+        else:
+            with tempfile.TemporaryDirectory() as scratch:
+                wheel = options.wheel or download(options.version, Path(scratch))
+                unpack(wheel, Path(scratch) / "site")
+                print(read(options.version, Path(scratch) / "site"), end="")
+    except (ReadError, OSError, zipfile.BadZipFile) as exc:
+        print(f"read_options: {exc}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
