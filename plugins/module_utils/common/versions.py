@@ -1,7 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Versions as numbers, and the specifications that they satisfy."""
+"""Compare versions on a host, where only the standard library is at hand.
+
+The controller's code uses plugin_utils/common/versions.py, which asks ``packaging``.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,25 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">": lambda a, b: a > b,
     "<": lambda a, b: a < b,
 }
+# Marks of a pre-release after its numbers: 0.20.2rc1, 8.3.RC1, 1.0a2, 2.0.dev3.
+_STAGE = re.compile(r"[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?(\d*)$", re.IGNORECASE)
+_STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "pre": -1, "rc": -1}
+_FINAL = (0, 0)
 
 
-def version_key(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version, for comparing: ``580.65.06`` is (580, 65, 6)."""
+def numbers_of(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version: ``580.65.06`` is (580, 65, 6), ``12.8+cu128`` is (12, 8)."""
     return tuple(int(part) for part in re.findall(r"\d+", text.split("+")[0]))
+
+
+def version_key(text: str) -> tuple[tuple[int, ...], tuple[int, int]]:
+    """Return what versions are sorted by: 0.24 equals 0.24.0, and 0.20.2rc1 comes before 0.20.2."""
+    plain = text.split("+")[0]
+    found = _STAGE.search(plain)
+    numbers = list(numbers_of(plain[: found.start()] if found else plain))
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers), (_STAGES[found.group(1).lower()], int(found.group(2) or 0)) if found else _FINAL
 
 
 def satisfies(version: str, spec: str) -> bool:
@@ -30,17 +47,11 @@ def satisfies(version: str, spec: str) -> bool:
 
 
 def in_spec(value: Any, spec: Any, key: Callable[[Any], Any]) -> bool:
+    """Return whether ``key(value)`` lies in a specification such as ``>=0.24,<0.33``. Raises ValueError."""
     for part in str(spec).split(","):
         found = _PART.match(part.strip())
-        if found is None:
+        if found is None or not re.search(r"\d", found.group(2)):
             raise ValueError(f"found {spec!r}, expected a form like '>=0.24,<0.33'")
-        left, right = key(value), key(found.group(2))
-        if right == ():
-            raise ValueError(f"found {spec!r}, expected a form like '>=0.24,<0.33'")
-        if isinstance(left, tuple):
-            # 0.24 means 0.24.0 here.
-            width = max(len(left), len(right))
-            left, right = left + (0,) * (width - len(left)), right + (0,) * (width - len(right))
-        if not _COMPARE[found.group(1) or "=="](left, right):
+        if not _COMPARE[found.group(1) or "=="](key(value), key(found.group(2))):
             return False
     return True

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
     AMD_SMI,
     ROCM_SMI,
@@ -190,7 +190,7 @@ def _rocm_version(root: str) -> str:
     for pattern in ROCM_VERSIONS:
         texts = [text_of(path).strip() for path in glob.glob(os.path.join(root, pattern))]
         if any(texts):
-            return max(texts, key=version_key).split("-")[0]
+            return max(texts, key=numbers_of).split("-")[0]
     return ""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import RHEL_LIKE, Host, StackError
 
 # How the repositories of user space are laid out.
@@ -76,7 +76,7 @@ class Release:
     @property
     def layout(self) -> str:
         """How the repository of its user space is laid out."""
-        version = version_key(self.rocm)
+        version = numbers_of(self.rocm)
         return CORE if version >= (10,) else THEROCK if version >= (7, 13) else CLASSIC
 
     @property
@@ -149,7 +149,7 @@ def release_of(rocm: str, driver: str = "") -> Release:
     if driver:
         same = [release for release in _KNOWN if release.driver == driver]
         module = same[0].module if same else ""
-        older = [release for release in _KNOWN if version_key(release.rocm) <= version_key(full)] or [_KNOWN[0]]
+        older = [release for release in _KNOWN if numbers_of(release.rocm) <= numbers_of(full)] or [_KNOWN[0]]
         return Release(full, driver, module, older[-1].oldest, older[-1].systems, older[-1].el)
     raise StackError(
         f"which driver belongs to ROCm {rocm} is not known here; known are {', '.join(RELEASES)}; correct "
@@ -162,7 +162,7 @@ def code_of(driver: str) -> str:
 
     Releases that share ROCm's number have five digits there (60404), the others eight (30200100).
     """
-    numbers = [*version_key(driver), 0, 0, 0]
+    numbers = [*numbers_of(driver), 0, 0, 0]
     return f"{numbers[0]}{numbers[1]:02d}{numbers[2]:02d}{'00' if numbers[0] >= 30 else ''}"
 
 
@@ -196,5 +196,5 @@ def el_directory(host: Host, release: Release) -> str:
         return of_major[0]
     if asked in of_major:
         return asked
-    older = [name for name in of_major if version_key(name) <= version_key(host.version)]
+    older = [name for name in of_major if numbers_of(name) <= numbers_of(host.version)]
     return older[0] if older else of_major[-1]

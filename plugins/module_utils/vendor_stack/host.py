@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from typing import Callable, Pattern, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
@@ -137,7 +137,7 @@ def _next_kernel(root: str, run: Run) -> str:
     paths = [default.out.strip()] if default.rc == 0 else glob.glob(os.path.join(root, "boot", f"{prefix}*"))
     names = [os.path.basename(path)[len(prefix) :] for path in paths if os.path.basename(path).startswith(prefix)]
     whole = [name for name in names if "rescue" not in name and not name.endswith(".old")]
-    return max(whole, key=version_key, default="")
+    return max(whole, key=numbers_of, default="")
 
 
 def _module(sysfs_root: str, name: str) -> Module | None:

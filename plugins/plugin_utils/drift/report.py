@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table, wrapped
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.options import (
     Path,
     differences_of,
@@ -279,7 +279,7 @@ def _instead(setting: str, replaced: Mapping[str, Any], newer: Side) -> str:
     """Return what replaced a setting, from replaced.yml; else the name that was probably meant, if there is one."""
     bare = setting.lstrip("-")
     entry = replaced.get(setting) or replaced.get(bare) or {}
-    if not entry or version_key(newer.version) < version_key(str(entry.get("since", "0"))):
+    if not entry or sort_key(newer.version) < sort_key(str(entry.get("since", "0"))):
         known = [name.lstrip("-") for name in newer.table.spellings] if bare != setting else newer.table.env
         near = misspelt(bare, known)
         return f"perhaps {'--' if bare != setting else ''}{near}" if near else ""

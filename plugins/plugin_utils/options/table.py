@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 
 INTEGER = re.compile(r"-?\d+$")
 NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -251,7 +252,7 @@ def _instead(name: str, version: str, replaced: Replaced) -> str:
     """Return what stands in place of a name in this release, empty where nobody says."""
     entry = replaced.get(name) or {}
     since = str(entry.get("since") or "0")
-    return f"instead: {entry['instead']}" if "instead" in entry and _order(version) >= _order(since) else ""
+    return f"instead: {entry['instead']}" if "instead" in entry and sort_key(version) >= sort_key(since) else ""
 
 
 def _clause(text: str) -> str:
@@ -262,15 +263,11 @@ def _shown(flag: str) -> str:
     return flag if flag.startswith("-") else "--" + flag
 
 
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
-
-
 def _history(version: str, having: Sequence[OptionTable]) -> str:
     """Return when something came or went, as a clause that starts with a comma; ``having`` are the releases with it."""
-    known = sorted((table.version for table in having), key=_order)
-    older = [name for name in known if _order(name) < _order(version)]
-    newer = [name for name in known if _order(name) > _order(version)]
+    known = sorted((table.version for table in having), key=sort_key)
+    older = [name for name in known if sort_key(name) < sort_key(version)]
+    newer = [name for name in known if sort_key(name) > sort_key(version)]
     if older:
         return f", the last release here that has it is {older[-1]}"
     return f", the first release here that has it is {newer[0]}" if newer else ""

@@ -9,7 +9,7 @@ import re
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies, version_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import to_mapping
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
     Doubt,
@@ -136,7 +136,7 @@ def check_release(
     """Raise PlanError when the recipe needs a newer vLLM than the release has."""
     needs = variant.get("min_vllm_version") or recipe["model"].get("min_vllm_version")
     # Upstream writes a word such as "nightly" here too.
-    if needs and version_key(str(needs)) and not satisfies(version, f">={str(needs).lstrip('>= ')}"):
+    if needs and re.search(r"\d", str(needs)) and not satisfies(version, f">={str(needs).lstrip('>= ')}"):
         raise PlanError(
             f"{where}.recipe: {recipe['model']['model_id']} needs vLLM {needs} or newer, release {release!r} has "
             f"{version}; choose a newer vllm_release"

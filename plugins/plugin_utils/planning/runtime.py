@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies, version_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 
@@ -165,6 +165,6 @@ def check_lock(stack: Mapping[str, Any], release: str) -> None:
 
 
 def _python_fits(python: str, spec: str) -> bool:
-    if spec.startswith("=="):
-        return version_key(python)[:2] == version_key(spec)[:2]
-    return satisfies(python, spec)
+    """Return whether a Python such as 3.11 is that of a specification; ``==3.11.9`` is one of 3.11."""
+    exact = re.match(r"==\s*(\d+\.\d+)", spec)
+    return satisfies(python, f"=={exact.group(1)}" if exact else spec)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, Chip, Shown
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     DRIVER,
@@ -115,7 +115,7 @@ def minimum_of(chips: Sequence[Chip], wish: Wish) -> tuple[str, str]:
     ]
     if wish.minimum:
         needs.append((wish.minimum, f"release {wish.release}"))
-    return max(needs, key=lambda need: version_key(need[0]), default=("", ""))
+    return max(needs, key=lambda need: numbers_of(need[0]), default=("", ""))
 
 
 def _plan(
@@ -232,7 +232,7 @@ def _install(host: Host, chips: Sequence[Chip], wish: Wish, offered: Mapping[str
 def _check_chips(chips: Sequence[Chip], release: Release) -> None:
     for chip in chips:
         need = NEEDS.get(chip.generation)
-        if need and version_key(release.rocm) < version_key(need.rocm):
+        if need and numbers_of(release.rocm) < numbers_of(need.rocm):
             raise StackError(
                 f"{chip.generation} ({chip.model}) is not known to ROCm {release.rocm}, {need.rocm} is the first that "
                 f'knows it; set rocm_version to "{need.rocm}" or newer'
@@ -246,7 +246,7 @@ def _own(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> _Change
     """
     for chip in _not_driven(chips, shown):
         need = NEEDS.get(chip.generation)
-        if need and host.manager == APT and version_key(host.next_kernel) < version_key(need.kernel):
+        if need and host.manager == APT and numbers_of(host.next_kernel) < numbers_of(need.kernel):
             raise StackError(
                 f"{chip.generation} ({chip.model}) is not known to the driver of kernel {host.next_kernel}, "
                 f"{need.kernel} is the first that knows it; set rocm_source to vendor, or boot a newer kernel"

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies, version_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies, holds
 
 
@@ -39,11 +39,6 @@ def test_versions_are_compared_by_number(version, spec, expected):
 def test_a_spec_of_another_form_is_refused(spec):
     with pytest.raises(ValueError, match=f"found '{spec}', expected a form like '>=0.24,<0.33'"):
         satisfies("0.33.0", spec)
-
-
-def test_a_version_of_a_driver_keeps_its_numbers_only():
-    assert version_key("580.65.06") == (580, 65, 6)
-    assert version_key("12.8+cu128") == (12, 8)
 
 
 FACTS = {

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that survive a crash, and locks between processes: the one way in which this collection writes and locks.
+
+A reader, and whoever looks after a crash or a power failure, finds the file as it was before or as it is now, never a
+part of it: the content is written beside the file, synced, renamed over it, and the directory is synced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import grp
+import hashlib
+import json
+import os
+import platform
+import secrets
+import time
+from typing import Callable, Iterator
+
+# A publication writes what is in memory already: a file beside it that is older than this was left by a killed process.
+_ABANDONED_SECONDS = 3600.0
+_SUFFIX = ".partial"
+_PAUSE_SECONDS = 0.05
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class LockedError(Exception):
+    """Another process holds the lock; ``holder`` describes it ("process 71 of gpu-01", or "another process")."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(f"{path} is locked by {holder}")
+        self.path, self.holder = path, holder
+
+
+def publish(path: str, data: bytes | str, mode: int = 0o644, group: str | None = None) -> None:
+    """Write a file under its final name at once, whole and durable; text is encoded as UTF-8.
+
+    The file has exactly ``mode``, whatever the umask, and the group where one is given. A link at ``path`` is replaced,
+    not followed. The directory must exist. Raises OSError, and LookupError for an unknown group; the file at ``path``
+    is then as it was, and nothing is left beside it.
+    """
+    directory, name = os.path.split(path)
+    _remove_abandoned(directory, name)
+    beside = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}{_SUFFIX}")
+    try:
+        create(beside, data, mode, group)
+        os.replace(beside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    sync_directory(directory)
+
+
+def create(path: str, data: bytes | str, mode: int, group: str | None = None) -> None:
+    """Write a new file and sync it; the caller makes its name durable with sync_directory. Raises FileExistsError."""
+    content = data.encode() if isinstance(data, str) else data
+    with os.fdopen(os.open(path, _NEW, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        if group is not None:
+            os.chown(file.fileno(), -1, _group_id(group))
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())
+
+
+def publish_link(target: str, path: str) -> None:
+    """Put a symbolic link at ``path`` in one durable step. Raises OSError."""
+    directory, name = os.path.split(path)
+    _remove_abandoned(directory, name)
+    beside = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}{_SUFFIX}")
+    os.symlink(target, beside)
+    try:
+        os.replace(beside, path)
+    except OSError:
+        os.unlink(beside)
+        raise
+    sync_directory(directory)
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of(path: str) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits. Raises OSError."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def locked(
+    path: str,
+    wait: float | None = None,
+    mode: int = 0o600,
+    waiting: Callable[[str], None] | None = None,
+) -> Iterator[int]:
+    """Hold the exclusive lock on a file, or on a directory that exists; the kernel drops it when the process ends.
+
+    A missing file is made with ``mode``; a link is not followed. ``wait`` is in seconds, None for as long as it takes;
+    ``waiting`` is called with the holder each time the lock was still taken. Yields the descriptor. Raises LockedError
+    when the time is over, and OSError where the file system has no locks.
+    """
+    is_directory = os.path.isdir(path)
+    flags = os.O_RDONLY | os.O_DIRECTORY if is_directory else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+    try:
+        deadline = None if wait is None else time.monotonic() + wait
+        while not try_lock(descriptor):
+            holder = "another process" if is_directory else _holder(descriptor)
+            if deadline is not None and time.monotonic() >= deadline:
+                raise LockedError(path, holder)
+            if waiting:
+                waiting(holder)
+            time.sleep(_PAUSE_SECONDS)
+        if not is_directory:
+            _sign(descriptor)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock on an open file; return False where another process holds it. Raises OSError."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as exc:
+        # NFS answers with the second where another host holds it.
+        if exc.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _sign(descriptor: int) -> None:
+    """Note in a lock's file who holds it, for the message that another process prints."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps({"host": platform.node(), "pid": os.getpid()}).encode(), 0)
+
+
+def _holder(descriptor: int) -> str:
+    try:
+        found = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {int(found['pid'])} of {found['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _remove_abandoned(directory: str, name: str) -> None:
+    """Remove what killed processes left beside a file."""
+    prefix, now = f".{name[:80]}.", time.time()
+    with contextlib.suppress(OSError), os.scandir(directory or ".") as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX):
+                with contextlib.suppress(OSError):
+                    if now - entry.stat(follow_symlinks=False).st_mtime > _ABANDONED_SECONDS:
+                        os.unlink(entry.path)
+
+
+def _group_id(group: str) -> int:
+    return grp.getgrnam(group).gr_gid

@@ -1,0 +1,193 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A process that is killed anywhere in a publication leaves the old file or the new one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common import files_host
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+    LockedError,
+    locked,
+    publish,
+    publish_link,
+    sha256_of,
+)
+
+OLD, NEW = b"old" * 1000, b"new" * 5000
+
+
+def killed_at(call, work):
+    """Run ``work`` in a child that is killed as it enters the named C call; return whether it came that far."""
+    child = os.fork()
+    if child == 0:
+        left = call
+
+        def profile(_frame, event, _function):
+            nonlocal left
+            if event in ("c_call", "c_return"):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.setprofile(profile)
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("before", [OLD, None], ids=["replaced", "first"])
+def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path, before):
+    path, seen = tmp_path / "unit.conf", []
+    for call in range(1, 200):
+        for entry in tmp_path.iterdir():
+            entry.unlink()
+        if before is not None:
+            path.write_bytes(before)
+        was_killed = killed_at(call, lambda: publish(str(path), NEW, 0o640))
+        found = path.read_bytes() if path.exists() else None
+        assert found in (before, NEW)
+        if found == NEW:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        seen.append(found)
+        if not was_killed:
+            break
+    assert not was_killed
+    assert seen[0] == before
+    assert seen[-1] == NEW
+    # It was killed before and after the rename, many times.
+    assert seen.count(before) > 5
+    assert seen.count(NEW) > 2
+
+
+def test_the_content_is_synced_before_the_rename_and_the_directory_after_it(tmp_path, monkeypatch):
+    steps = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+
+        def noted(*arguments, name=name, real=real):
+            is_directory = name == "fsync" and stat.S_ISDIR(os.fstat(arguments[0]).st_mode)
+            steps.append("fsync directory" if is_directory else name)
+            return real(*arguments)
+
+        monkeypatch.setattr(files_host.os, name, noted)
+    publish(str(tmp_path / "a"), b"x")
+    assert steps == ["fsync", "replace", "fsync directory"]
+
+
+def test_the_mode_is_exact_whatever_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        publish(str(tmp_path / "open"), "text", 0o644)
+        os.umask(0)
+        publish(str(tmp_path / "secret"), "text", 0o600)
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("open", "secret")]
+    assert modes == [0o644, 0o600]
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path):
+    (tmp_path / "target").write_text("untouched")
+    (tmp_path / "a").symlink_to("target")
+    publish(str(tmp_path / "a"), "mine")
+    assert (tmp_path / "target").read_text() == "untouched"
+    assert not (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.parametrize("fault", ["fsync", "replace", "fchmod"])
+def test_a_failed_publication_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch, fault):
+    path = tmp_path / "a"
+    path.write_text("old")
+
+    def fail(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files_host.os, fault, fail)
+    with pytest.raises(OSError, match="No space left"):
+        publish(str(path), "new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+    assert path.read_text() == "old"
+
+
+def test_an_unknown_group_is_a_lookup_error(tmp_path):
+    with pytest.raises(LookupError):
+        publish(str(tmp_path / "a"), "x", 0o640, group="no-such-group")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_long_ago_is_removed_and_a_neighbours_file_is_not(tmp_path):
+    for name, age in ((".a.00.partial", 7200), (".a.01.partial", 10), (".b.00.partial", 7200)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - age, time.time() - age))
+    publish(str(tmp_path / "a"), "x")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".a.01.partial", ".b.00.partial", "a"]
+
+
+def test_a_link_is_published_over_another(tmp_path):
+    (tmp_path / "current").symlink_to("one")
+    publish_link("two", str(tmp_path / "current"))
+    assert os.readlink(tmp_path / "current") == "two"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_sha256_of_a_file(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert sha256_of(str(tmp_path / "a")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+class TestLocked:
+    def test_the_holder_is_named_when_the_wait_is_over(self, tmp_path):
+        path, asked = str(tmp_path / "lock"), []
+        with locked(path):
+            second = locked(path, wait=0.2, waiting=asked.append)
+            with pytest.raises(LockedError, match=rf"lock is locked by process {os.getpid()} of \S+") as caught, second:
+                pass
+            assert asked[0] == caught.value.holder
+
+    def test_a_directory_is_locked_itself(self, tmp_path):
+        with locked(str(tmp_path)), pytest.raises(LockedError, match="by another process"), locked(
+            str(tmp_path), wait=0
+        ):
+            pass
+        assert not list(tmp_path.iterdir())
+
+    def test_who_waits_gets_it_when_it_is_free(self, tmp_path):
+        path, order = str(tmp_path / "lock"), []
+
+        def second():
+            with locked(path, wait=10):
+                order.append("second")
+
+        with locked(path):
+            thread = threading.Thread(target=second)
+            thread.start()
+            time.sleep(0.2)
+            order.append("first")
+        thread.join()
+        assert order == ["first", "second"]
+
+    def test_a_link_is_not_followed(self, tmp_path):
+        (tmp_path / "lock").symlink_to("elsewhere")
+        with pytest.raises(OSError, match="symbolic links"), locked(str(tmp_path / "lock")):
+            pass
+        assert not (tmp_path / "elsewhere").exists()
+
+    def test_a_file_system_without_locks_is_an_error_not_a_lock(self, tmp_path, monkeypatch):
+        def flock(_descriptor, _operation):
+            raise OSError(95, "Operation not supported")
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with pytest.raises(OSError, match="not supported"), locked(str(tmp_path / "lock")):
+            pass

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import (
+    numbers_of,
+    satisfies,
+    version_key,
+)
+
+ASCENDING = [
+    "0.9",
+    "0.20.2.dev1",
+    "0.20.2a1",
+    "0.20.2rc1",
+    "0.20.2rc2",
+    "0.20.2",
+    "0.20.10",
+    "8.3.RC1",
+    "8.3",
+    "580.65.06",
+]
+
+
+def test_versions_ascend():
+    assert sorted(set(ASCENDING), key=version_key) == ASCENDING
+
+
+def test_what_is_missing_counts_as_0():
+    assert version_key("0.24") == version_key("0.24.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "spec", "expected"),
+    [
+        ("0.24.0", ">=0.24,<0.33", True),
+        ("0.33.0", ">=0.24,<0.33", False),
+        ("0.20.2rc1", ">=0.20.2", False),
+        ("0.20.2rc1", "<0.20.2", True),
+        ("0.32.0+cpu", "0.32.0", True),
+        ("580.65.06", ">=580.65.6", True),
+    ],
+)
+def test_satisfies(version, spec, expected):
+    assert satisfies(version, spec) is expected
+
+
+@pytest.mark.parametrize("spec", ["nightly", ">=", "", "~=1.0", "1.0 or so"])
+def test_another_form_is_refused(spec):
+    with pytest.raises(ValueError, match="expected a form like"):
+        satisfies("1.0", spec)
+
+
+def test_numbers_of():
+    assert numbers_of("580.65.06") == (580, 65, 6)
+    assert numbers_of("12.8+cu128") == (12, 8)
