@@ -140,7 +140,7 @@ def _plan_reread(state: EngineState, settings: Mapping[str, Any]) -> PlanPart:
     restart, reload, notes = [], [], []
     if "data-root" in settings and state.root.rstrip("/") != settings["data-root"].rstrip("/"):
         restart.append(f"data-root {state.root} -> {settings['data-root']}")
-        notes.append(f"images in {state.root} stay there and are pulled again; remove them when all is well")
+        notes.append(f"images of {state.root} stay there and are pulled again; remove them when all is well")
     if "exec-opts" in settings and state.cgroup_driver != "cgroupfs":
         restart.append(f"{CGROUP_DRIVER} {state.cgroup_driver} -> cgroupfs")
     if "features" in settings and not state.cdi_dirs:
