@@ -17,7 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.run
 
 
 def container_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the templates of a container's unit write, decided."""
+    """Return what the templates of a container's unit write."""
     return {
         "command": command_of(settings),
         "name": container_name(plan["instance"]),
