@@ -133,7 +133,7 @@ def refuse_inventories(files: Sequence[str]) -> None:
                 IGNORED.search(os.fsencode(part)) for part in Path(file).relative_to(directory).parts
             ):
                 raise FleetFileError(
-                    f"{file}: Ansible takes every file below {directory} for an inventory, so this one too; move it "
+                    f"{file}: Ansible reads every file below {directory} as an inventory, including this one; move it "
                     "out of there, give accelerators.yml itself as the inventory, or add it to ignore_patterns in "
                     "ansible.cfg"
                 )

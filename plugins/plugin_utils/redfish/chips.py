@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a BMC shows of a host's chips, and what the catalogue makes of it. No I/O.
+"""What a BMC shows of a host's chips, and how the catalogue interprets it.
 
 A BMC shows a chip as a processor with a name, as a PCI function with ids, or as both, and not every BMC says which
 processor is which function. _redfish_survey.py reads the documents; here the two views become one count.
@@ -57,7 +57,7 @@ VIRTUAL = "virtual function"
 
 
 class RedfishError(ValueError):
-    """A BMC did not tell what it should; the message is one sentence for the user, without secrets."""
+    """A BMC gave no usable answer; the message is one sentence for the user, without secrets."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _names_virtual(chip: Chip) -> bool:
 
 
 def _is_accelerator(pci_id: str, chips: Chips, vendor: PciVendor) -> bool:
-    """Return whether a processor said so, or the class is one of the vendor's; many BMCs leave the subclass out."""
+    """Return whether a processor is listed, or the class is one of the vendor's; many BMCs leave the subclass out."""
     return pci_id not in chips.classes or chips.classes[pci_id] in {known[:2] for known in vendor.classes}
 
 

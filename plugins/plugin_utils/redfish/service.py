@@ -120,7 +120,7 @@ def base_url(address: str, with_password: bool) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise RedfishError(f"the address {_shown(address)} is no host, host:port or URL") from None
+        raise RedfishError(f"the address {_shown(address)} is not a host, host:port or URL") from None
     host = parts.hostname or ""
     if (
         "@" in parts.netloc
@@ -134,7 +134,7 @@ def base_url(address: str, with_password: bool) -> str:
         )
     ):
         raise RedfishError(
-            f"the address {_shown(address)} is more than https://host:port; the account belongs into "
+            f"the address {_shown(address)} holds more than https://host:port; put the account into "
             "accelerator_bmc_username and accelerator_bmc_password"
         )
     if not re.fullmatch(r"[A-Za-z0-9._:%-]+", host):
@@ -215,7 +215,7 @@ class Service:
         except Exception as exc:
             # Never the exception's own words: those of the HTTP library can hold headers.
             raise RedfishError(self._reason(exc)) from None
-        raise RedfishError("redirects without end")
+        raise RedfishError("redirects endlessly")
 
     async def _log_in(self) -> None:
         # Shielded: a session that is being made when the time is over has to be known to be given back.
@@ -260,7 +260,7 @@ class Service:
                 return f"no connection: {os.strerror(cause.errno).lower()}"
         if any(isinstance(cause, self._libs.aiohttp.ServerDisconnectedError) for cause in causes):
             return "closed the connection without an answer"
-        return f"no Redfish: its answer is no HTTP ({type(causes[-1]).__name__})"
+        return f"no Redfish: its answer is not HTTP ({type(causes[-1]).__name__})"
 
 
 async def _look_up(host: str, port: int, family: int) -> list[dict[str, Any]]:
@@ -296,7 +296,7 @@ def _parse(path: str, answer: Any) -> Any:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise RedfishError(f"no Redfish: {path.split('?')[0]} is no JSON object{_kind(answer)}")
+        raise RedfishError(f"no Redfish: {path.split('?')[0]} is not a JSON object{_kind(answer)}")
     return document
 
 
@@ -311,7 +311,9 @@ def _decompressed(path: str, answer: Any) -> bytes:
             raise zlib.error
         unpacked = zlib.decompressobj(wbits=47 if encoding == "gzip" else 15).decompress(body, MAX_BODY + 1)
     except zlib.error:
-        raise RedfishError(f"no Redfish: {path.split('?')[0]} is compressed in a way that nobody asked for") from None
+        raise RedfishError(
+            f"no Redfish: {path.split('?')[0]} is compressed although no compression was requested"
+        ) from None
     if len(unpacked) > MAX_BODY:
         raise RedfishError(f"an answer is larger than {MAX_BODY // 1024 // 1024} MiB")
     return unpacked
