@@ -27,15 +27,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI, version_of
 
-# The first of NVIDIA's toolkit that keeps the specification of CDI up to date by itself.
+# The first release of NVIDIA's toolkit that keeps the CDI specification up to date.
 SELF_REFRESHING = (1, 18)
 AMD_CDI = "/etc/cdi/amd.json"
-# What a version is that nobody has seen yet: the newest of a vendor.
+# Stands for a version that is not known yet: the newest of a vendor.
 NEWEST = (999,)
 # Packages whose upgrade restarts docker.
 HELD = ("docker-ce", "docker-ce-cli", "containerd.io", "docker.io", "docker-cli")
 
-# What ends an installation that was cut off. It removes nothing.
+# Completes an interrupted installation. It removes nothing.
 MEND = (
     "apt-get", "--yes", "--fix-broken", "--no-remove", "--reinstall", "--no-install-recommends",
     "--allow-change-held-packages", "--option=DPkg::Lock::Timeout=60", "--option=Dpkg::Options::=--force-confdef",
@@ -101,7 +101,7 @@ def plan_packages(request: Request, system: Mapping[str, Any], host: HostState) 
 
 
 def _wanted_provider(request: Request, system: Mapping[str, Any]) -> str:
-    """Return whose packages are wanted: ``vendor`` for Docker's, else ``distro``; podman is always the latter's."""
+    """Return whose packages are requested: ``vendor`` for Docker's, else ``distro``; podman is always ``distro``."""
     if request.engine == "podman" or request.source == "none":
         return "distro"
     if request.source == "mirror" and not request.mirror_url:
@@ -126,14 +126,14 @@ def _provider(engine: str, host: HostState) -> str:
 
 
 def _installed_version(engine: str, host: HostState) -> tuple[int, ...]:
-    """Return the version of an engine that does not say it itself, by its package."""
+    """Return the version of an engine that does not answer, by its package."""
     names = ("docker-ce", "docker.io") if engine == "docker" else ("podman",)
     found = next((host.packages[name] for name in names if name in host.packages), "")
     return version_of(found.rpartition(":")[2]) or NEWEST
 
 
 def _difference(request: Request, state: EngineState, provider: str, wanted: str) -> str:
-    """Return how the engine that is there differs from the one that is wished for, as a sentence; empty where not."""
+    """Return how the installed engine differs from the one that is wished for, as a sentence; empty where not."""
     if request.source == "none":
         return ""
     if provider != wanted:
@@ -208,7 +208,7 @@ def _to_hold(names: Collection[str], host: HostState) -> tuple[str, ...]:
 
 
 def holds(request: Request, packager: str) -> bool:
-    """Return whether docker's packages are held; where there is no holding, its repository is off."""
+    """Return whether docker's packages are held; without apt its repository is disabled instead."""
     return request.hold and request.engine == "docker" and request.source != "none" and packager == "deb"
 
 

@@ -48,16 +48,16 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
 DOCKER_UNIT = "docker.service"
 REFRESH_PATH, REFRESH_SERVICE = "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"
 
-# Since when docker's daemon judges its own file, and with which words.
+# The first docker whose daemon validates its own file, and the command.
 VALIDATES = (23,)
 VALIDATE = "dockerd --validate --config-file=%s"
-# From here on docker knows CDI devices without being told to.
+# From here on docker has CDI devices enabled by default.
 CDI_BY_DEFAULT = (28, 2)
-# Where older releases of NVIDIA's toolkit had people write the specification of CDI.
+# Where users of older releases of NVIDIA's toolkit wrote the CDI specification.
 STATIC_CDI = "/etc/cdi/nvidia.yaml"
 NVIDIA_KIND = "nvidia.com/gpu"
 
-# Nodes that the drivers bring and containers are given as they are.
+# Device nodes of the drivers that containers get unchanged.
 NODES = {"rocm": ("/dev/kfd", "/dev/dri"), "cann": ("/dev/davinci_manager", "/dev/hisi_hdc")}
 
 FILES_OF_INTEREST = (DAEMON_JSON, REGISTRIES, STORAGE_CONF, STORAGE_SHIPPED, UDEV_RULES, STATIC_CDI, AMD_CDI)
@@ -88,7 +88,7 @@ def plan_engine(request: Request, system: Mapping[str, Any], host: HostState) ->
 
 
 def docker_settings(request: Request, version: Sequence[int], before: str) -> dict[str, Any]:
-    """Return the keys of daemon.json that this role has a say in, as they should be. ``before`` is the file's text."""
+    """Return the keys of daemon.json that this role sets, with their values. ``before`` is the file's text."""
     settings: dict[str, Any] = {}
     if request.storage:
         settings["data-root"] = request.storage
