@@ -93,6 +93,12 @@ def test_host_code_imports_the_standard_library_only():
     assert found == {}, "a managed host has nothing else"
 
 
+def test_host_code_is_written_for_python_3_8():
+    modules = (TOP / "plugins/modules").glob("*.py")
+    for path in (*host_files(), *modules):
+        ast.parse(path.read_text(), str(path), feature_version=(3, 8))
+
+
 @pytest.mark.parametrize(
     "line",
     [
