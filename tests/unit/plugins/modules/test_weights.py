@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import threading
+import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import lock_host as _weights_lock
@@ -402,6 +403,9 @@ def test_progress_is_told_while_sources_are_asked(weights, server, root, tmp_pat
 
     def look(handler, _start, _end):
         if handler.command == "HEAD" and not seen:
+            # The report is written by a thread of its own.
+            while not path.exists():
+                time.sleep(0.01)
             seen.append(path.read_text())
         return False
 
