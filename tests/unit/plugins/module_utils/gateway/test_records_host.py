@@ -38,9 +38,7 @@ def test_a_missing_directory_is_named(tmp_path):
     owners = OwnersFile(str(tmp_path / "missing/drained.json"), "gw")
     with pytest.raises(ServersError, match=r"gw: .*/drained\.json: cannot be written: No such file or directory"):
         owners.write(RECORDS)
-    with pytest.raises(
-        ServersError, match=r"gw: .*/drained\.json\.lock: cannot be locked: No such"
-    ), owners.lock():
+    with pytest.raises(ServersError, match=r"gw: .*/drained\.json\.lock: cannot be locked: No such"), owners.lock():
         pass
 
 
