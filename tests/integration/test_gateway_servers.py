@@ -610,9 +610,12 @@ def test_the_playbooks_drain_show_and_bring_back(site):
         assert rc and "far: no gateway stands in front of it" in said and "cluster b of the host" in said, said
         rc, said = play(found, site, "drain", "-l", "gw")
         assert rc and "it has no server left, and min_available is 1" in said and found.state(ONE) == "UP", said
-        rc, said = play(found, site, "drain", "-l", "gw", "--check", drain_least=0)
+        few = {"drain_min_available": 0}
+        rc, said = play(found, site, "drain", "-l", "gw", "--check", **few)
         assert rc == 0 and found.state(ONE) == "UP", said
-        rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_reason="new fans", drain_timeout=20)
+        rc, said = play(
+            found, site, "drain", "-l", "gw", drain_min_available=0, drain_reason="new fans", drain_timeout=20
+        )
         assert rc == 0 and "changed=1" in said and "chat has 0 of 2 servers in service at gate" in said, said
         assert {
             entry["owner"] for entry in json.loads((found.directory / "drained.json").read_text())["servers"].values()
@@ -620,7 +623,7 @@ def test_the_playbooks_drain_show_and_bring_back(site):
         rc, said = play(found, site, "gateway_status")
         assert rc == 0 and "changed=0" in said and "new fans" in said and "admin:alice" in said, said
         rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_reason="new fans")
-        assert rc == 0 and "changed=0" in said, said
+        assert rc == 0 and "changed=0" in said and "drain_least is now called drain_min_available" in said, said
         rc, said = play(found, site, "undrain", "-l", "gw", "--check")
         assert rc == 0 and found.state(ONE).startswith("DRAIN"), said
         rc, said = play(found, site, "undrain", "-l", "gw")
@@ -635,7 +638,7 @@ def test_the_playbooks_say_what_still_runs_and_what_a_rollout_keeps(site):
         found.tell(f"set server chat/{TWO} state drain")
         with running(found, found.first):
             found.tell(f"set server chat/{TWO} state ready")
-            rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_timeout=1)
+            rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0, drain_timeout=1)
             assert rc and "gate: after 1 s requests still run, see the table" in said, said
         play(found, site, "undrain", "-l", "gw")
         drain(found, ONE, owner="rollout:7")
@@ -652,6 +655,6 @@ def test_a_host_that_is_off_is_drained_all_the_same(site):
     inventory["all"]["children"]["inference"]["hosts"]["gw"].update(off)
     (site / "hosts.json").write_text(json.dumps(inventory))
     with gate(site / "gate") as found:
-        rc, said = play(found, site, "drain", "-l", "gw", drain_least=0)
+        rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0)
         assert rc == 0 and "Say which engines still work" in said and "ignored=1" in said, said
         assert "chat has 0 of 2 servers in service at gate" in said and found.state(ONE).startswith("DRAIN")

@@ -92,8 +92,8 @@ class TestServices:
         assert words in refused(*backends)
 
     def test_too_few_servers(self):
-        assert "service chat has 1 servers (a--chat), gateway_backends_min is 2" in refused(
-            backend("a"), backends_min=2
+        assert "service chat has 1 servers (a--chat), gateway_min_available is 2" in refused(
+            backend("a"), min_available=2
         )
 
     def test_servers_that_share_no_name_of_a_model_are_no_service(self):
