@@ -110,9 +110,9 @@ def draw_tree(tree: str, floors: list[list[str]], pairs: set[tuple[str, str]], t
         lines += [f'<path class="arrow" marker-end="url(#head)" d="{curve}"/>']
     for room, (x, y) in places.items():
         lines += [f'<rect class="room" x="{x - BOX // 2}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="6"/>']
-        used = {b for a, b in pairs if a == f"{tree}.{room}" and not b.startswith(tree)} - {"module_utils.common"}
-        below = ", ".join(sorted(name.split(".")[1] for name in used))
-        small = textwrap.wrap(f"\u2193 {below}", 24) if below else []
+        below = {b for a, b in pairs if a == f"{tree}.{room}" and not b.startswith(tree)} - {"module_utils.common"}
+        names = ", ".join(sorted(name.split(".")[1] for name in below))
+        small = textwrap.wrap(f"\u2193 {names}", 24) if names else []
         lines += [draw_text(x, y + (26 if not small else 17), room)]
         lines += [draw_text(x, y + 29 + 11 * number, words, "small") for number, words in enumerate(small)]
     return lines, end
