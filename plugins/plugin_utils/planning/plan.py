@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import VARIABLE
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
     to_argv,
     to_config,
@@ -338,7 +338,7 @@ def _base_env(entry: Chosen, site: Site) -> dict[str, str]:
     return {
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
-        VARIABLE: site.encodings_dir,
+        ENCODINGS_VARIABLE: site.encodings_dir,
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         **{key: str(value) for key, value in (own or {}).items()},
@@ -379,7 +379,7 @@ def _mounts(name: str, weights: str | None, composed: Composed, accelerator: Acc
     """Return the paths of the host that a container sees under the same names: inputs read-only, its cache writable."""
     spec = composed.args.get("speculative-config")
     draft = spec.get("model") if isinstance(spec, Mapping) else None
-    encodings = composed.env.get(VARIABLE)
+    encodings = composed.env.get(ENCODINGS_VARIABLE)
     inputs = [
         *([weights] if weights else []),
         *([draft] if isinstance(draft, str) and draft.startswith("/") else []),
