@@ -34,8 +34,6 @@ INTERVAL = 15
 class ActionModule(ActionBase):
     """Reads manifests, tokens and keys on the controller and pushes what only that has; the module does the rest."""
 
-    TRANSFERS_FILES = False
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         args = dict(self._task.args)

@@ -49,7 +49,7 @@ class HttpStream:
             if answer.offset != first or (not is_all and answer.response.status == 200):
                 if job.resolved and not part.got:
                     raise FetchError(
-                        f"{redact_url(job.location)}: {redact_url(answer.url)} gave parts of it before, and not any more"
+                        f"{redact_url(job.location)}: {redact_url(answer.url)} gave parts of it before, now it does not"
                     )
                 raise WholeOnlyError
             job.resolved = answer.url

@@ -142,7 +142,7 @@ def add_models(needs: Needs, names: Sequence[str], directories: Sequence[str]) -
         needs.add_manifest(read(find("weights", name, MANIFESTS, directories)))
 
 
-def still_to_come(locks: Mapping[str, int], root: str) -> int:
+def missing_wheel_bytes(locks: Mapping[str, int], root: str) -> int:
     """Return the bytes that wheels may still take: none for a lock that is complete, else what it takes installed."""
     return sum(
         size for lock, size in locks.items() if not os.path.exists(f"{root}/wheels/.{Path(lock).stem}.fetched.json")
