@@ -9,7 +9,7 @@ from typing import Any, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import uses_of
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import list_uses
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
@@ -74,7 +74,7 @@ class ActionModule(ActionBase):
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
             "images": images,
-            "encodings": uses_of(plans),
+            "encodings": list_uses(plans),
             "warnings": list(warnings),
         }
 
