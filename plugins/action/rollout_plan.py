@@ -10,7 +10,7 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
     Seen,

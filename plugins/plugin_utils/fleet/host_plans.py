@@ -29,6 +29,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
+    SETTINGS,
     Library,
     PlanError,
     SiteSettings,
@@ -36,11 +37,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import check_instances
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
 
-# Settings of a host that are a Site's; the rest are instances and where to look for files.
-SITE = (
-    "release", "weights_root", "encodings_dir", "cache_root", "venv_root", "drain_timeout", "config_dir", "runtime",
-    "image", "registry", "strict", "secrets",
-)  # fmt: skip
+# Where a site's own recipes, releases and manifests are.
+PATHS = ("recipe_path", "release_path", "weights_manifest_path")
 
 # The plans of this process, by everything that they follow from.
 _PLANS: dict[str, dict[str, dict[str, Any]]] = {}
@@ -97,7 +95,7 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
 
 
 def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    paths = {key: tuple(settings.get(key) or ()) for key in ("recipe_path", "release_path", "weights_manifest_path")}
-    site = SiteSettings(**{key: settings[key] for key in SITE if settings.get(key) is not None})
+    paths = {key: tuple(settings.get(key) or ()) for key in PATHS}
+    site = SiteSettings(**{key: settings[key] for key in SETTINGS if settings.get(key) is not None})
     plans = plan_instances(host, accelerator, settings["instances"], site, library(**paths))
     return {plan.instance: plan.as_dict() for plan in plans}
