@@ -4,7 +4,7 @@
 """The schema of recipes: upstream's, and what this collection adds to it. A key that nobody knows is an error.
 
 ``rules``, ``release_fixes``, ``guards``, ``known_issues``, presets of three words, ``model.kv_cache_bytes_per_token``
-and ``hardware_overrides`` for one model of the catalogue are additions; docs/recipes.md says what they mean.
+and ``hardware_overrides`` for one model of the catalogue are additions; docs/reference/recipes.md says what they mean.
 """
 
 from __future__ import annotations

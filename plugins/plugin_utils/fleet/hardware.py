@@ -9,8 +9,9 @@ from typing import Any, Callable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import UNKNOWN, Catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import GROUP, FleetError, Variables
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import models_of_groups
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, Variables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import FACTS, Accelerator
 
 

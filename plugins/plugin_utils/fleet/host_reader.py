@@ -16,6 +16,7 @@ import yaml
 from ansible import template as ansible_template
 from ansible.errors import AnsibleError
 from ansible.template import Templar
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SETTINGS
@@ -32,7 +33,6 @@ HARDWARE = (
     "accelerator", "accelerator_count", "accelerator_memory_gib", "accelerator_driver_version",
     "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path", "accelerator_detected",
 )  # fmt: skip
-GROUP = "accel_"
 
 Variables = Mapping[str, Any]
 
