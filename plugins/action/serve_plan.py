@@ -8,6 +8,7 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import uses_of
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
@@ -62,7 +63,7 @@ class ActionModule(ControllerAction):
         }
 
 
-def check_pinned(plans: Mapping[str, Mapping[str, Any]], directories: Sequence[str]) -> None:
+def check_pinned(plans: Mapping[str, PlanDocument], directories: Sequence[str]) -> None:
     """Raise PlanError for weights that no manifest pins: they can be planned, but no host can fetch them."""
     for plan in plans.values():
         for model in plan["models"]:

@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
     load_manifest,
     load_recipe,
@@ -41,7 +42,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan 
 PATHS = ("recipe_path", "release_path", "weights_manifest_path")
 
 # The plans of this process, by everything that they follow from.
-_PLANS: dict[str, dict[str, dict[str, Any]]] = {}
+_PLANS: dict[str, dict[str, PlanDocument]] = {}
 
 
 def library(
@@ -78,7 +79,7 @@ def _foreign(stack: str) -> Foreign:
         raise PlanError(str(exc)) from exc
 
 
-def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
     """Return the plan of each instance of a host as plain data, by name. Raises PlanError.
 
     ``settings`` holds ``instances``, the fields of a Site (those left out have its defaults), and ``recipe_path``,
@@ -94,7 +95,7 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
     return {name: {**plan, "host": host} for name, plan in _PLANS[key].items()}
 
 
-def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
     paths = {key: tuple(settings.get(key) or ()) for key in PATHS}
     site = SiteSettings(**{key: settings[key] for key in SETTINGS if settings.get(key) is not None})
     plans = plan_instances(host, accelerator, settings["instances"], site, library(**paths))

@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of, hardware_facts
@@ -29,7 +30,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardw
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 Variables = Mapping[str, Any]
-Planner = Callable[[str, Accelerator, Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]
+Planner = Callable[[str, Accelerator, Mapping[str, Any]], Mapping[str, PlanDocument]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Alike:
     """Hosts whose plans differ in nothing but the host's name, with the variables that they were made from."""
 
     hosts: list[str]
-    plans: Mapping[str, Mapping[str, Any]]
+    plans: Mapping[str, PlanDocument]
     variables: Variables
 
 
