@@ -9,15 +9,15 @@ from typing import Any, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import uses_of
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import list_uses
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 SITE = {
     "weights_root": {"type": "path", "required": True},
@@ -74,7 +74,7 @@ class ActionModule(ActionBase):
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
             "images": images,
-            "encodings": uses_of(plans),
+            "encodings": list_uses(plans),
             "warnings": list(warnings),
         }
 
