@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import JOURNAL, read
 
 PARTS = Path(__file__).resolve().parent / "rollout_page"
@@ -42,8 +41,8 @@ def read_journal(path: str) -> list[dict[str, Any]]:
         raise ReportFileError(f"journal: {file} cannot be read: {exc.strerror}") from exc
 
 
-def written(option: str, path: str, text: str, check_mode: bool) -> bool:
-    """Put text in place at once, whole or not at all, where it is not there already; return whether it was not.
+def write_changed(option: str, path: str, text: str, check_mode: bool) -> bool:
+    """Publish a text where the file does not hold it already; return whether it changed.
 
     The mode of a file that is there is kept. Raises ReportFileError.
     """
@@ -60,23 +59,10 @@ def written(option: str, path: str, text: str, check_mode: bool) -> bool:
     except OSError as exc:
         raise ReportFileError(f"{option}: {path} cannot be read: {exc.strerror}") from exc
     if not os.path.isdir(os.path.dirname(target)):
-        raise ReportFileError(f"{option}: {os.path.dirname(target)} is no directory; make it first")
+        raise ReportFileError(f"{option}: {os.path.dirname(target)} is not a directory; create it first")
     if not check_mode:
-        _replace(option, target, text, mode)
+        try:
+            publish(target, text, stat.S_IMODE(mode))
+        except OSError as exc:
+            raise ReportFileError(f"{option}: {target} cannot be written: {exc.strerror}") from exc
     return True
-
-
-def _replace(option: str, target: str, text: str, mode: int) -> None:
-    beside = ""
-    try:
-        number, beside = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:80]}.", dir=os.path.dirname(target))
-        with open(number, "w", encoding="utf-8", newline="") as file:
-            os.fchmod(number, stat.S_IMODE(mode))
-            file.write(text)
-            file.flush()
-            os.fsync(number)
-        os.replace(beside, target)
-    except OSError as exc:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise ReportFileError(f"{option}: {target} cannot be written: {exc.strerror}") from exc

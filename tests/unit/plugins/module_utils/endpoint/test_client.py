@@ -9,16 +9,15 @@ import socket
 import time
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError, value_at
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
     CHECKS,
-    BadAnswerError,
     Question,
-    dig,
     judge,
     request_of,
-    sse_events,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import sse_events
 
 from tests.fakes.vllm import (
     ANSWER,
@@ -41,7 +40,7 @@ def fake():
 
 
 def ask(fake, name, question=QUESTION, timeout=5.0, **client):
-    reply = Client(fake.url, **client).request(*request_of(name, question), timeout)
+    reply = TimedClient(fake.url, **client).request(*request_of(name, question), timeout)
     return judge(name, question, reply)
 
 
@@ -219,7 +218,7 @@ def test_the_key_is_sent_and_a_missing_one_is_named(fake):
 @pytest.mark.parametrize("key", ["sk-planted secret", "sk-planted\n", "sk-plantéd"])
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key):
     with pytest.raises(AddressError) as caught:
-        Client("http://127.0.0.1:1", api_key=key)
+        TimedClient("http://127.0.0.1:1", api_key=key)
     assert "planted" not in str(caught.value) and "a blank, a line break" in str(caught.value)
 
 
@@ -227,7 +226,7 @@ def test_nobody_listens():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-        reply = Client(f"http://127.0.0.1:{port}").request("GET", "/health", None, 2)
+        reply = TimedClient(f"http://127.0.0.1:{port}").request("GET", "/health", None, 2)
     assert (reply.status, reply.failure) == (0, f"connection refused, nothing listens on 127.0.0.1:{port}")
 
 
@@ -243,7 +242,7 @@ def test_what_listens_speaks_no_http():
 
         thread = threading.Thread(target=greet)
         thread.start()
-        reply = Client(f"http://127.0.0.1:{server.getsockname()[1]}").request("GET", "/health", None, 2)
+        reply = TimedClient(f"http://127.0.0.1:{server.getsockname()[1]}").request("GET", "/health", None, 2)
         thread.join()
     assert "does not speak HTTP (BadStatusLine)" in reply.failure
 
@@ -261,7 +260,7 @@ def test_what_listens_speaks_no_http():
 )
 def test_a_wrong_address_is_refused(url, said):
     with pytest.raises(AddressError) as caught:
-        Client(url)
+        TimedClient(url)
     assert said in str(caught.value) and "hunter2" not in str(caught.value)
 
 
@@ -273,4 +272,4 @@ def test_server_sent_events():
 
 def test_a_bool_is_no_number():
     with pytest.raises(BadAnswerError, match=r"^n is true, expected a number$"):
-        dig({"n": True}, "n", kind=int)
+        value_at({"n": True}, "n", kind=int)
