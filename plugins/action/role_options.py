@@ -25,6 +25,7 @@ FACTS = (
 )  # fmt: skip
 # Old names of options, which the defaults still read, with the names that they have now.
 RENAMED = {
+    "gateway_backends_min": "gateway_min_available",
     "rollout_least": "rollout_min_available",
 }
 REMOVED_IN = "0.9.0"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
@@ -14,9 +15,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journa
     JournalError,
     JournalState,
     append,
-    boot_id,
     read,
-    started_at,
     state_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import verdict

@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageError, PageFile, read_parts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import JOURNAL, read
 
 PARTS = Path(__file__).resolve().parent / "rollout_page"
@@ -24,7 +23,7 @@ class ReportFileError(ValueError):
 
 def page_parts() -> dict[str, str]:
     """Return the texts that the page is put together from: html, css and js."""
-    return {name: (PARTS / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    return read_parts(PARTS)
 
 
 def read_journal(path: str) -> list[dict[str, Any]]:
@@ -46,23 +45,11 @@ def write_changed(option: str, path: str, text: str, check_mode: bool) -> bool:
 
     The mode of a file that is there is kept. Raises ReportFileError.
     """
-    target = os.path.realpath(os.path.expanduser(path))
     try:
-        mode = os.stat(target).st_mode
-        if not stat.S_ISREG(mode):
-            raise ReportFileError(f"{option}: {path} is in the way: expected a file, or nothing yet")
-        with open(target, encoding="utf-8", errors="replace", newline="") as file:
-            if file.read() == text:
-                return False
-    except FileNotFoundError:
-        mode = MODE
-    except OSError as exc:
-        raise ReportFileError(f"{option}: {path} cannot be read: {exc.strerror}") from exc
-    if not os.path.isdir(os.path.dirname(target)):
-        raise ReportFileError(f"{option}: {os.path.dirname(target)} is not a directory; create it first")
-    if not check_mode:
-        try:
-            publish(target, text, stat.S_IMODE(mode))
-        except OSError as exc:
-            raise ReportFileError(f"{option}: {target} cannot be written: {exc.strerror}") from exc
-    return True
+        file = PageFile(option, path, MODE)
+        is_new = file.before != text
+        if is_new and not check_mode:
+            file.write(text)
+    except PageError as exc:
+        raise ReportFileError(str(exc)) from exc
+    return is_new

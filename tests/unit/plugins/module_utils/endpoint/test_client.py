@@ -9,7 +9,6 @@ import socket
 import time
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError, value_at
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
     CHECKS,
@@ -17,7 +16,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.quest
     judge,
     request_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import sse_events
 
 from tests.fakes.vllm import (
     ANSWER,
@@ -262,14 +260,3 @@ def test_a_wrong_address_is_refused(url, said):
     with pytest.raises(AddressError) as caught:
         TimedClient(url)
     assert said in str(caught.value) and "hunter2" not in str(caught.value)
-
-
-def test_server_sent_events():
-    lines = [b": ping", b"", b"event: x", b"data:a", b"data: b\r", b"\r", b"data: [DONE]", b"", b"data: cut"]
-    found = sse_events([(float(number), line) for number, line in enumerate(lines)])
-    assert found == [(5.0, "a\nb"), (7.0, "[DONE]")]
-
-
-def test_a_bool_is_no_number():
-    with pytest.raises(BadAnswerError, match=r"^n is true, expected a number$"):
-        value_at({"n": True}, "n", kind=int)
