@@ -19,6 +19,11 @@ FACTS = (
     "accelerator_firmware_version", "accelerator_mec_firmware", "accelerator_memory_gib", "accelerator_mixed",
     "accelerator_rocm_version", "accelerator_stale",
 )  # fmt: skip
+# Old names of options, which the defaults still read, with the names that they have now.
+RENAMED = {
+    "gateway_backends_min": "gateway_min_available",
+}
+REMOVED_IN = "0.9.0"
 
 
 class ActionModule(ActionBase):
@@ -33,15 +38,21 @@ class ActionModule(ActionBase):
         variables, role = task_vars or {}, args["role"]
         host = variables.get("inventory_hostname", "")
         known = options_of(role)
-        unknown = sorted(name for name in variables if name.startswith(f"{role}_") and name not in {*known, *FACTS})
+        owned = sorted(name for name in variables if name.startswith(f"{role}_") and name not in {*known, *FACTS})
+        unknown = [name for name in owned if name not in RENAMED]
+        warnings = [
+            f"{host}: {name} is now called {RENAMED[name]}; release {REMOVED_IN} no longer reads the old name"
+            for name in owned
+            if name in RENAMED
+        ]
         for name in unknown:
             meant = misspelt(name, known)
             if meant:
                 raise AnsibleActionFail(f"{host}: {name} is no option of the role {role}; nearest: {meant!r}")
         if unknown:
-            result["warnings"] = [
-                f"{host}: the role {role} has no option called {', '.join(unknown)}; nothing reads it"
-            ]
+            warnings.append(f"{host}: the role {role} has no option called {', '.join(unknown)}; nothing reads it")
+        if warnings:
+            result["warnings"] = warnings
         return {**result, "changed": False, "unknown": unknown}
 
 

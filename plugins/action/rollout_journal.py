@@ -9,14 +9,13 @@ from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
     JOURNAL,
     State,
     append,
-    boot_id,
     read,
-    started_at,
     state_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import verdict

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from typing import Any, ClassVar, Iterable, Mapping
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import (
     GATEWAYS,
     clusters_of,
@@ -18,40 +18,31 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hos
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 
-ARGUMENT_SPEC = {
-    "hosts": {"type": "list", "elements": "str", "required": True},
-    "group": {"type": "str", "default": GATEWAYS},
-}
-NEEDED = ("cluster", "gateway_cluster", "gateway_backends")
+VARIABLES = ("cluster", "gateway_cluster", "gateway_backends")
 
 
-class ActionModule(ActionBase):
-    """Reads the inventory on the controller; no connection is made."""
+class ActionModule(ControllerAction):
+    """Read the gateways of hosts from the inventory."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "group": {"type": "str", "default": GATEWAYS},
+    }
+    ERRORS = (GatewayError,)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        variables = task_vars or {}
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         groups, hosts = variables["groups"], options["hosts"]
         known = set(groups["all"])
         unknown = [f"{host} ({nearest(host, known)})" for host in hosts if host not in known]
         if unknown:
             raise AnsibleActionFail(f"hosts: the inventory has no {', '.join(unknown)}")
-        read = _Variables(variables["hostvars"], self._loader)
-        try:
-            found = gateways_of(hosts, groups, read, options["group"])
-            clusters = clusters_of(hosts, read)
-        except GatewayError as exc:
-            raise AnsibleActionFail(str(exc)) from exc
-        told = {"gateways": found, "hosts": hosts_behind(found), "clusters": clusters}
-        return {**result, "changed": False, **told}
+        inventory = _InventoryVariables(variables["hostvars"], self._loader)
+        gateways = gateways_of(hosts, groups, inventory, options["group"])
+        return {"gateways": gateways, "hosts": hosts_behind(gateways), "clusters": clusters_of(hosts, inventory)}
 
 
-class _Variables:
-    """The few variables that matter of each host; what is no template is not templated, which would take long."""
+class _InventoryVariables:
+    """The VARIABLES of each host. Values without a template are returned as they are, because templating is slow."""
 
     def __init__(self, hostvars: Any, loader: Any) -> None:
         self._hostvars = hostvars
@@ -59,7 +50,7 @@ class _Variables:
 
     def __getitem__(self, host: str) -> Mapping[str, Any]:
         own = self._hostvars.raw_get(host)
-        found = {name: own[name] for name in NEEDED if name in own}
+        found = {name: own[name] for name in VARIABLES if name in own}
         if any("{{" in text or "{%" in text for text in _texts(found.values())):
             templar = Templar(loader=self._loader, variables={**own, "hostvars": self._hostvars})
             try:

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: gateways_of
-short_description: Say which gateways stand in front of hosts
-version_added: 0.6.0
+module: gateways_info
+short_description: List the gateways that send requests to hosts
+version_added: 0.7.0
 description:
-  - Tells from the inventory which gateways send requests to each host, by C(gateway_cluster) and C(gateway_backends) of
-    the gateways as the role P(baremetal.inference.gateway#role) reads them.
-  - Runs on the controller and touches no host, so give it C(run_once).
+  - Reads from the inventory which gateways send requests to each host, by C(gateway_cluster) and C(gateway_backends) of
+    the gateways, as the role P(baremetal.inference.gateway#role) does.
+  - Runs on the controller and connects to no host, so use C(run_once).
+  - Up to 0.6.0 this module was called C(gateways_of).
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -23,7 +24,7 @@ attributes:
 options:
   hosts:
     description:
-      - The hosts to ask for.
+      - The hosts.
     type: list
     elements: str
     required: true
@@ -37,26 +38,26 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See who sends requests to the hosts of this play
-  baremetal.inference.gateways_of:
+- name: List the gateways of the hosts of this play
+  baremetal.inference.gateways_info:
     hosts: "{{ ansible_play_hosts_all }}"
   run_once: true
-  register: asked
+  register: found
 """
 
 RETURN = r"""
 gateways:
-  description: The gateways of each host; none where there is no group of them.
+  description: The gateways of each host; an empty list when the inventory has no group of gateways.
   type: dict
   returned: success
   sample: {gpu-a-01: [gw1, gw2]}
 hosts:
-  description: Those of the hosts that stand behind each gateway; gateways without any are left out.
+  description: The hosts behind each gateway; gateways without any of these hosts are left out.
   type: dict
   returned: success
   sample: {gw1: [gpu-a-01], gw2: [gpu-a-01]}
 clusters:
-  description: The cluster of each host, its variable C(cluster); an empty text without one.
+  description: The cluster of each host from its variable C(cluster); an empty string without one.
   type: dict
   returned: success
   sample: {gpu-a-01: fra1}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action gateways_of in a play of its own; no host is connected to."""
+"""The action gateways_info in a play of its own; no host is connected to."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[4]
 
 
-def run(directory, groups, hosts, **arguments):
-    """Run the action over an inventory; return the status, and its result or what was said."""
+def run(directory, groups, hosts, module="gateways_info", **arguments):
+    """Run the action over an inventory; return the status, and its result or the output."""
     (directory / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
     tasks = [
-        {"baremetal.inference.gateways_of": {"hosts": hosts, **arguments}, "register": "found", "run_once": True},
+        {f"baremetal.inference.{module}": {"hosts": hosts, **arguments}, "register": "found", "run_once": True},
         {"copy": {"content": "{{ found | to_json }}", "dest": str(directory / "found.json")}, "run_once": True,
          "delegate_to": "localhost"},
     ]  # fmt: skip
@@ -38,7 +38,9 @@ def run(directory, groups, hosts, **arguments):
              "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
     )  # fmt: skip
     said = " ".join((done.stdout + done.stderr).split())
-    return done.returncode, json.loads((directory / "found.json").read_text()) if done.returncode == 0 else said
+    if done.returncode:
+        return done.returncode, said
+    return 0, {**json.loads((directory / "found.json").read_text()), "said": said}
 
 
 def groups(**gateways):
@@ -70,3 +72,11 @@ def test_one_clear_error(tmp_path):
     assert rc and "hosts: the inventory has no a11 (nearest: 'a1')" in said, said
     rc, said = run(tmp_path, groups(ga={"gateway_cluster": "{{ nowhere }}"}), ["a1"])
     assert rc and "ga: gateway_cluster" in said and "nowhere" in said, said
+
+
+def test_the_old_name_works_and_names_the_new_one(tmp_path):
+    rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"], module="gateways_of")
+    assert rc == 0 and found["gateways"] == {"a1": ["ga"]}, found
+    assert "Use baremetal.inference.gateways_info instead" in found["said"] and "0.9.0" in found["said"], found
+    rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"])
+    assert rc == 0 and "DEPRECATION" not in found["said"]
