@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 # A part of the schema: gets a value and its place, yields the problems.
 Check = Callable[[Any, str], Iterator[str]]

@@ -34,8 +34,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_n
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 TEMPLATES = ROLES / "vllm" / "templates"

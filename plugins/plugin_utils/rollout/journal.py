@@ -24,8 +24,12 @@ JOURNAL = "journal.jsonl"
 GOOD, BAD = ("done",), ("failed", "rolled_back", "skipped", "out")
 
 
+class JournalError(Exception):
+    """The journal cannot be written; the message is the whole sentence."""
+
+
 @dataclass
-class State:
+class JournalState:
     """What a journal says: ``steps`` is the last step of each host, ``result`` is empty while it was never ended."""
 
     begun: Mapping[str, Any] = field(default_factory=dict)
@@ -91,9 +95,9 @@ def read(path: str) -> list[dict[str, Any]]:
     return events
 
 
-def state_of(events: list[dict[str, Any]]) -> State:
+def state_of(events: list[dict[str, Any]]) -> JournalState:
     """Return what the events of a journal amount to."""
-    state = State()
+    state = JournalState()
     for event in events:
         kind, host = event["event"], str(event.get("host", ""))
         if kind == "begun":

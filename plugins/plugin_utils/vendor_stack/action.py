@@ -29,7 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.r
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder, foreign, to_stop
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENTS: dict[str, dict[str, Any]] = {

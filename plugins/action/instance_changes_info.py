@@ -14,9 +14,7 @@ KEPT = ("path", "mode", "owner", "group", "restarts")
 
 
 class ActionModule(ActionBase):
-    """Renders the files on the controller and has the module compare their hashes with what is on the host."""
-
-    TRANSFERS_FILES = False
+    """Renders the files on the controller and runs the module, which compares their hashes with those on the host."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -32,7 +30,7 @@ class ActionModule(ActionBase):
         }
         arguments["files"] = [{key: entry[key] for key in KEPT} for entry in files]
         answer = self._execute_module(
-            module_name="baremetal.inference.instance_changes",
+            module_name="baremetal.inference.instance_changes_info",
             module_args=arguments,
             task_vars=variables,
             wrap_async=False,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: instance_changes
+module: instance_changes_info
 short_description: Say which vLLM instances of a host a run would change
 version_added: 0.6.0
 description:
@@ -64,7 +64,7 @@ author:
 
 EXAMPLES = r"""
 - name: See what a run would change
-  baremetal.inference.instance_changes:
+  baremetal.inference.instance_changes_info:
     files: "{{ plans | baremetal.inference.instance_files(container) }}"
     links: {chat: /srv/models/openai/gpt-oss-20b/6cee5e81ee83917806bbde320786a8fb61efebee}
   become: true

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: rollout_look
+module: rollout_changes_info
 short_description: Put together what a rollout would change on a host
 version_added: 0.6.0
 description:
@@ -45,7 +45,7 @@ options:
     default: {}
   files:
     description:
-      - What M(baremetal.inference.instance_changes) returned as C(changes).
+      - What M(baremetal.inference.instance_changes_info) returned as C(changes).
     type: dict
     default: {}
   others:
@@ -80,6 +80,17 @@ options:
       - Whether a rollback that did not come to its end has brought this host back already, by RV(returned).
     type: bool
     default: false
+  prompts:
+    description:
+      - How many chats measure the speed of an instance; with V(0) nothing is measured.
+    type: int
+    default: 0
+  baseline:
+    description:
+      - V(now) measures every instance that runs a good state, V(record) only those without earlier figures.
+    type: str
+    choices: [record, now]
+    default: record
   options:
     description:
       - How the rollout goes about it on this host.
@@ -91,7 +102,7 @@ author:
 
 EXAMPLES = r"""
 - name: Put it together
-  baremetal.inference.rollout_look:
+  baremetal.inference.rollout_changes_info:
     plans: "{{ plan.plans }}"
     slots: "{{ slots.instances }}"
     files: "{{ compared.changes }}"
@@ -125,13 +136,8 @@ servers:
   type: list
   elements: str
   returned: success
-running:
-  description: Instances that run what was found good, or of which nothing was kept yet; they can be measured.
-  type: list
-  elements: str
-  returned: success
-unmeasured:
-  description: Those of them without figures of an earlier gate.
+measures:
+  description: Instances whose speed is measured before they are changed.
   type: list
   elements: str
   returned: success

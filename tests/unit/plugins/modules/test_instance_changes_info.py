@@ -37,7 +37,7 @@ def host(tmp_path):
         }
         digests = {entry["path"]: hashlib.sha256(text.encode()).hexdigest()}
         found = run_module(
-            "instance_changes", files=[entry], digests=digests, links={"chat": link}, state_dir=str(state)
+            "instance_changes_info", files=[entry], digests=digests, links={"chat": link}, state_dir=str(state)
         )
         assert not found["changed"], found
         return found["changes"]
