@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs i
     plan_from_origin,
     still_to_come,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 LIST = {"type": "list", "elements": "str", "default": []}
 PATHS = {"type": "list", "elements": "path", "default": []}

@@ -39,7 +39,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses imp
     recipe_uses,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {

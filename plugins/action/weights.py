@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import line, summary
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source, parse_sources
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, read
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.background import (
     hand_over,
     run_in_background,

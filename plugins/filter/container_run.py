@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import (
     command_of,
     container_name,
     owner_of,

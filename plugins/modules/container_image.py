@@ -100,9 +100,8 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
-    ENGINES,
-    ContainerError,
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES, ContainerError
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import (
     reference,
     registry_of,
     trouble_with,

@@ -237,11 +237,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     POLICIES,
     SOURCES,
     TOOLKITS,
+    Request,
     RuntimePlanError,
-    Wish,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import read_host
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import plan
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import plan_engine
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES
 
 
@@ -278,10 +278,10 @@ def main() -> None:
         result: tuple[int, str, str] = module.run_command(list(words), handle_exceptions=True)
         return result
 
-    wish = Wish(**{field.name: module.params[field.name] for field in fields(Wish)})
+    request = Request(**{field.name: module.params[field.name] for field in fields(Request)})
     system = module.params["system"]
     try:
-        found = plan(wish, system, read_host(system["packager"], run, module.get_bin_path))
+        found = plan_engine(request, system, read_host(system["packager"], run, module.get_bin_path))
     except RuntimePlanError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     module.exit_json(changed=False, changes=found.changes, installs=found.installs, plan=asdict(found))

@@ -66,10 +66,10 @@ fingerprints:
 """
 
 import os
-import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.keys import (
     KeyFileError,
     armoured,
@@ -95,7 +95,8 @@ def main() -> None:
     if there != wanted:
         data = fetched(module)
         if not module.check_mode:
-            write(module, path, armoured(data))
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            publish(path, armoured(data))
     lines = ["".join(f"{name}\n" for name in names) for names in (there, wanted)]
     module.exit_json(
         changed=there != wanted,
@@ -133,19 +134,6 @@ def fetched(module: AnsibleModule) -> bytes:
             "the vendor before a new key is trusted"
         )
     return data
-
-
-def write(module: AnsibleModule, path: str, data: bytes) -> None:
-    """Put the file there at once and whole, for everyone to read."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=".")
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(temporary, 0o644)
-    module.atomic_move(temporary, path)
 
 
 if __name__ == "__main__":

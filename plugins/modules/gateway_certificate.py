@@ -99,9 +99,9 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certificate_host import (
     CertificateError,
-    Outcome,
-    given,
-    own,
+    CertificateOutcome,
+    check_site_certificate,
+    issue_from_site_ca,
 )
 
 
@@ -123,7 +123,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        found = _have(module)
+        found = _certificate(module)
     except (CertificateError, OSError) as exc:
         module.fail_json(msg=str(exc))
     for text in found.warnings:
@@ -137,11 +137,13 @@ def main() -> None:
     )
 
 
-def _have(module: AnsibleModule) -> Outcome:
+def _certificate(module: AnsibleModule) -> CertificateOutcome:
     options = module.params
     if options["source"] == "files":
-        return given(options["certificate"], options["key"], options["names"], options["renew_days"], time.time())
-    return own(
+        return check_site_certificate(
+            options["certificate"], options["key"], options["names"], options["renew_days"], time.time()
+        )
+    return issue_from_site_ca(
         options["ca_dir"],
         options["host"],
         options["names"],

@@ -103,7 +103,7 @@ running:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.maps_host import MapsError, bring
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.maps_host import MapsError, update_maps
 
 CLIENT = {
     "name": {"type": "str", "required": True},
@@ -127,7 +127,7 @@ def main() -> None:
     options = module.params
     clients = [Client(**{**entry, "sha256": tuple(entry["sha256"])}) for entry in options["clients"]]
     try:
-        found = bring(clients, options["directory"], options["socket"], options["group"], module.check_mode)
+        found = update_maps(clients, options["directory"], options["socket"], options["group"], module.check_mode)
     except MapsError as exc:
         module.fail_json(msg=str(exc))
     diff = {"before": _names(found.before), "after": _names(found.after)} if module._diff else {}

@@ -33,11 +33,13 @@ options:
     type: list
     elements: str
     default: []
-  backends_min:
+  min_available:
     description:
-      - How many servers each service has to have.
+      - How many servers each service must have.
     type: int
     default: 1
+    aliases: [backends_min]
+    version_added: 0.7.0
   port:
     description:
       - TCP port of a service that O(services) gives none.

@@ -79,7 +79,7 @@ shares_address:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import unread
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import unread_files
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners
 
 HAPROXY = "/usr/sbin/haproxy"
@@ -106,7 +106,7 @@ def main() -> None:
         changed=False,
         haproxy=os.path.exists(HAPROXY),
         keepalived=os.path.exists(KEEPALIVED),
-        unread=unread(module.params["socket"], module.params["files"]),
+        unread=unread_files(module.params["socket"], module.params["files"]),
         shares_address=is_ours(KEEPALIVED_CONFIG),
     )
 

@@ -54,12 +54,15 @@ options:
       - Why, for those who look later.
     type: str
     default: ""
-  least:
+  min_available:
     description:
-      - How many servers of each service have to stay ready and up. With fewer nothing is drained. Servers that are down
-        may always be drained.
+      - How many servers of each service must stay ready and up. If fewer would stay, no server is drained. Servers that
+        are down may always be drained.
+      - The name O(least) is deprecated and will be removed in 0.9.0.
     type: int
     default: 1
+    aliases: [least]
+    version_added: 0.7.0
   force:
     description:
       - Take what somebody else drained.
@@ -177,18 +180,22 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.drain_host import (
+    GatewayServers,
+    ServersOutcome,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
     DRAINED,
-    READIED,
+    RETURNED,
     STATUS,
     ServersError,
-    Wish,
-    check_wish,
-    in_words,
-    record_of,
+    ServersRequest,
+    check_request,
+    describe_server,
+    valid_record,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers_host import Gateway, Outcome, Paths
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import Server
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import HaproxyServer
 
 ARGUMENTS = {
     "servers": {"type": "list", "elements": "str", "default": []},
@@ -196,15 +203,20 @@ ARGUMENTS = {
     "state": {"type": "str", "choices": ["status", "drained", "ready"], "default": "status"},
     "owner": {"type": "str", "default": ""},
     "reason": {"type": "str", "default": ""},
-    "least": {"type": "int", "default": 1},
+    "min_available": {
+        "type": "int",
+        "default": 1,
+        "aliases": ["least"],
+        "deprecated_aliases": [{"name": "least", "version": "0.9.0", "collection_name": "baremetal.inference"}],
+    },
     "force": {"type": "bool", "default": False},
     "wait": {"type": "float", "default": 300},
     "watch": {"type": "float", "default": 0},
-    "socket": {"type": "path", "default": Paths.socket},
-    "config": {"type": "path", "default": Paths.config},
-    "state_file": {"type": "path", "default": Paths.state_file},
-    "owners_file": {"type": "path", "default": Paths.owners_file},
-    "tool": {"type": "path", "default": Paths.tool},
+    "socket": {"type": "path", "default": GatewayPaths.socket},
+    "config": {"type": "path", "default": GatewayPaths.config},
+    "state_file": {"type": "path", "default": GatewayPaths.state_file},
+    "owners_file": {"type": "path", "default": GatewayPaths.owners_file},
+    "tool": {"type": "path", "default": GatewayPaths.tool},
 }
 FIGURES = ("backend", "address", "state", "up", "why", "sessions", "queued")
 COUNTERS = ("requests", "errors", "retries", "redispatches")
@@ -214,38 +226,40 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = module.params
-    paths = Paths(**{name: options[name] for name in ("socket", "config", "state_file", "owners_file", "tool")})
+    paths = GatewayPaths(**{name: options[name] for name in ("socket", "config", "state_file", "owners_file", "tool")})
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    wish = Wish(options["state"], options["owner"], options["reason"], options["least"], options["force"], now)
-    gateway = Gateway(paths)
+    request = ServersRequest(
+        options["state"], options["owner"], options["reason"], options["min_available"], options["force"], now
+    )
+    gateway = GatewayServers(paths)
     try:
-        check_wish(wish, options["servers"], options["hosts"])
-        outcome = gateway.turn(options["servers"], options["hosts"], wish, module.check_mode)
-        if wish.state != STATUS and not module.check_mode:
-            gateway.wait(outcome, wish, options["wait"])
+        check_request(request, options["servers"], options["hosts"])
+        outcome = gateway.change(options["servers"], options["hosts"], request, module.check_mode)
+        if request.state != STATUS and not module.check_mode:
+            gateway.wait(outcome, request, options["wait"])
     except ServersError as exc:
         module.fail_json(msg=str(exc))
     problem = ""
-    if wish.state == READIED and options["watch"] > 0 and not module.check_mode:
+    if request.state == RETURNED and options["watch"] > 0 and not module.check_mode:
         try:
             gateway.watch(outcome, options["watch"])
         except ServersError as exc:
             problem = str(exc)
     for text in outcome.warnings:
         module.warn(text)
-    shown = {"diff": diff_of(outcome, wish, module.check_mode)} if module._diff and outcome.turn.changed else {}
+    shown = {"diff": diff_of(outcome, request, module.check_mode)} if module._diff and outcome.change.changed else {}
     if problem:
         module.fail_json(msg=problem, **result_of(outcome), **shown)
     module.exit_json(**result_of(outcome), **shown)
 
 
-def result_of(outcome: Outcome) -> dict[str, Any]:
+def result_of(outcome: ServersOutcome) -> dict[str, Any]:
     """Return the values of a run."""
     view, (before, records) = outcome.view, outcome.before
     return {
         "changed": outcome.changed,
         "servers": {name: row_of(view.servers[name], outcome.records) for name in outcome.names},
-        "held": {name: owner_of(before.servers[name], records) for name in outcome.turn.held},
+        "held": {name: owner_of(before.servers[name], records) for name in outcome.change.held},
         "idle": outcome.idle(),
         "up": outcome.up(),
         "waited_s": round(outcome.waited, 3),
@@ -255,7 +269,7 @@ def result_of(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def row_of(server: Server, records: Any) -> dict[str, Any]:
+def row_of(server: HaproxyServer, records: Any) -> dict[str, Any]:
     """Return what is told of a server."""
     return {
         **{name: getattr(server, name) for name in FIGURES},
@@ -264,32 +278,32 @@ def row_of(server: Server, records: Any) -> dict[str, Any]:
     }
 
 
-def owner_of(server: Server, records: Any) -> dict[str, str]:
+def owner_of(server: HaproxyServer, records: Any) -> dict[str, str]:
     """Return who drained a server, empty texts where nobody is known."""
-    record = record_of(server, records)
+    record = valid_record(server, records)
     return {name: record.get(name, "") for name in ("owner", "reason", "since")}
 
 
-def diff_of(outcome: Outcome, wish: Wish, check: bool) -> dict[str, str]:
+def diff_of(outcome: ServersOutcome, request: ServersRequest, check: bool) -> dict[str, str]:
     """Return a line for each server that changes, from before and from afterwards."""
     before, records = outcome.before
     after = outcome.view.servers
     lines = {"before": "", "after": ""}
-    for name in outcome.turn.changed:
-        lines["before"] += f"{name}: {in_words(before.servers[name], records)}\n"
+    for name in outcome.change.changed:
+        lines["before"] += f"{name}: {describe_server(before.servers[name], records)}\n"
         lines["after"] += (
-            f"{name}: {planned(outcome, name, wish) if check else in_words(after[name], outcome.records)}\n"
+            f"{name}: {planned(outcome, name, request) if check else describe_server(after[name], outcome.records)}\n"
         )
     return lines
 
 
-def planned(outcome: Outcome, name: str, wish: Wish) -> str:
+def planned(outcome: ServersOutcome, name: str, request: ServersRequest) -> str:
     """Return how a server would be afterwards."""
-    if wish.state != DRAINED:
+    if request.state != DRAINED:
         return "ready"
-    reason = f" ({wish.reason})" if wish.reason else ""
-    word = "in maintenance" if outcome.turn.records[name]["state"] == "maint" else "drained"
-    return f"{word} by {wish.owner}{reason}"
+    reason = f" ({request.reason})" if request.reason else ""
+    word = "in maintenance" if outcome.change.records[name]["state"] == "maint" else "drained"
+    return f"{word} by {request.owner}{reason}"
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ from urllib.parse import urljoin, urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import create, sync_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import links
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     Lock,
@@ -294,6 +295,7 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
         # Tens of thousands of files: one sync of the disk, so that a power cut after the rename finds them whole.
         os.sync()
         os.rename(partial, path)
+        sync_directory(root)
 
 
 def run(module: AnsibleModule, command: list[str], index_url: str, root: str) -> None:
@@ -337,13 +339,12 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
         )
     partial = os.path.join(root, f".uv-{pin.version}.partial")
     os.mkdir(partial)
-    with zipfile.ZipFile(io.BytesIO(wheel)) as archive, open(os.path.join(partial, "uv"), "wb") as file:
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
         # One static program; the rest of the wheel is Python around it.
-        file.write(archive.read(f"uv-{pin.version}.data/scripts/uv"))
-        os.fchmod(file.fileno(), 0o755)
-        file.flush()
-        os.fsync(file.fileno())
+        create(os.path.join(partial, "uv"), archive.read(f"uv-{pin.version}.data/scripts/uv"), 0o755)
+    sync_directory(partial)
     os.rename(partial, directory)
+    sync_directory(root)
     return program
 
 

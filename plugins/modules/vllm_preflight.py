@@ -157,12 +157,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
     Found,
     cdi_kind,
     choose_engine,
-    container_name,
     gpus_by,
     has_quadlet,
     needed_paths,
     origin,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import stale_ones
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     QUADLET,

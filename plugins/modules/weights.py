@@ -277,7 +277,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
     check_unique,
     parse,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Reporter
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress_host import Reporter
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
     Old,
     mark_served,

@@ -70,6 +70,7 @@ from email.parser import BytesHeaderParser
 from hashlib import sha256
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
     ROOT_PAGE,
     Wheel,
@@ -110,7 +111,8 @@ def main() -> None:
             for name in lacking:
                 publish(os.path.join(wheels, name + METADATA), read_metadata(os.path.join(wheels, name)))
             for path in changed:
-                publish(os.path.join(simple, path), pages[path].encode())
+                os.makedirs(os.path.dirname(os.path.join(simple, path)), exist_ok=True)
+                publish(os.path.join(simple, path), pages[path])
             remove(simple, stale)
             for name in orphans:
                 os.unlink(os.path.join(wheels, name))
@@ -167,15 +169,6 @@ def read_metadata(path: str) -> bytes:
         ) from exc
 
 
-def sha256_of(path: str) -> str:
-    """Return the sha256 of a file in hex."""
-    digest = sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def compare_metadata(wheels: str, entries: list[Entry]) -> tuple[list[str], list[str]]:
     """Return the wheels that lack their metadata file or have another's, and the metadata files without a wheel."""
     wanted = {entry.wheel.filename: entry.wheel.metadata_sha256 for entry in entries}
@@ -216,19 +209,7 @@ def write_stamps(simple: str, entries: list[Entry]) -> None:
     """Remember entries for the next run; no change of the index, so not reported as one."""
     if read_stamps(simple) != {entry.wheel.filename: entry for entry in entries}:
         stored = [{"wheel": asdict(entry.wheel), "stamp": entry.stamp} for entry in entries]
-        publish(os.path.join(simple, STAMPS), json.dumps(stored, indent=0).encode())
-
-
-def publish(path: str, data: bytes) -> None:
-    """Write a file under a hidden name beside its place and rename it there."""
-    directory, name = os.path.split(path)
-    os.makedirs(directory, exist_ok=True)
-    partial = os.path.join(directory, f".{name.lstrip('.')}.partial")
-    with open(partial, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+        publish(os.path.join(simple, STAMPS), json.dumps(stored, indent=0))
 
 
 def remove(simple: str, stale: list[str]) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write docs/seeds.md, each command of the seed documents beside ours: python -m tests.parity.seeds_page."""
+"""Write docs/reference/seeds.md, each command of the seed documents beside ours: python -m tests.parity.seeds_page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 from tests.parity import seeds
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "seeds.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "seeds.md"
 
 HEAD = """\
 # The commands of the guides, and ours

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the roles make of each machine type, and docs/machine-types.md: python -m tests.standins.machine_types."""
+"""Plan the drivers of each machine type; `python -m tests.standins.machine_types` writes the page of the docs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.fakes.wheelhouse import run_module
 from tests.standins.build import main as build
 from tests.standins.place import MACHINES, Machine
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "machine-types.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "machine-types.md"
 
 
 @dataclass(frozen=True)

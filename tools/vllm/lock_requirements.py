@@ -29,6 +29,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / ".collections"))
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish  # noqa: E402
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import normalise, parse_name  # noqa: E402
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (  # noqa: E402
     Pin,
@@ -62,9 +63,7 @@ def main() -> int:
         return 2
     current = lock.exists() and lock.read_text(encoding="utf-8") == text
     if not current and not arguments.check:
-        partial = lock.with_name(f".{lock.name}.partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(lock)
+        publish(str(lock), text)
     print(f"{lock}: {'up to date' if current else 'differs' if arguments.check else 'written'}")
     return int(arguments.check and not current)
 

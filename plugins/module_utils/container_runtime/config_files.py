@@ -26,7 +26,7 @@ UDEV_TEXT = (
     MANAGED + 'ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", '
     'RUN+="/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all"\n'
 )
-LINK_COMMAND = ["/usr/bin/nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all"]
+LINK_COMMAND = ("/usr/bin/nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all")
 
 # The flags of dockerd that say the same as a key: with both, it does not start.
 FLAGS = {

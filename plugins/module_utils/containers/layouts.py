@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
     DIGEST,
     REPOSITORY,

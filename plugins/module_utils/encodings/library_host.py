@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pwd
 import subprocess
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import (
     NEEDED,
@@ -26,7 +26,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.libr
     refusal,
     unasked,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import sync_directory
 
 VERSION = 1
 # Loading takes a second; a first start of an image on a slow disk takes many.
@@ -57,13 +56,7 @@ def read_good(path: str) -> dict[str, Any]:
 def write_good(path: str, good: Mapping[str, Any]) -> None:
     """Remember which answers hold, by rename."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    partial = f"{path}.partial"
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump({"version": VERSION, "good": good}, file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    sync_directory(os.path.dirname(path))
+    publish(path, json.dumps({"version": VERSION, "good": good}, indent=1, sort_keys=True))
 
 
 def ask(use: Use, engine: str, user: str) -> tuple[str, str]:
@@ -150,8 +143,6 @@ def _seen(path: str) -> list[int] | None:
 
 def _look(path: str) -> File:
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        return File(path, os.path.getsize(path), sha256_of(path))
     except OSError:
         return File(path, -1, "")
-    return File(path, len(content), hashlib.sha256(content).hexdigest())

@@ -10,6 +10,7 @@ import os
 import stat
 from typing import Iterable, NamedTuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     AGAIN,
     NAME,
@@ -22,7 +23,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
     parse,
     walk,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import sha256_of
 
 
 class Room(NamedTuple):
@@ -108,22 +108,10 @@ def read(root: str) -> Holds | None:
 
 
 def write(root: str, text: str) -> None:
-    """Write bundle.json by rename, after everything that it names is on the disk."""
-    path = os.path.join(root, NAME)
-    partial = os.path.join(root, f".{NAME}.partial")
+    """Write bundle.json, after everything that it names is on the disk."""
     # A disk is pulled out as soon as the run has ended.
     os.sync()
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, 0o644)
-    os.replace(partial, path)
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    publish(os.path.join(root, NAME), text)
 
 
 def verify(root: str, holds: Holds, full: bool) -> list[str]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import (
     check_chosen,
     check_model,
@@ -134,20 +134,8 @@ def compare(pinned: Pinned, dest: str) -> Written:
 
 def write(written: Written) -> None:
     """Make the file what it should be, by one rename. Raises OSError."""
-    folder = os.path.dirname(written.path)
-    os.makedirs(folder, exist_ok=True)
-    # The catalogue takes every *.yml for a manifest.
-    descriptor, partial = tempfile.mkstemp(prefix=".", suffix=".partial", dir=folder)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(written.after)
-            file.flush()
-            os.fchmod(file.fileno(), 0o644)
-            os.fsync(file.fileno())
-        os.replace(partial, written.path)
-    except BaseException:
-        os.unlink(partial)
-        raise
+    os.makedirs(os.path.dirname(written.path), exist_ok=True)
+    publish(written.path, written.after)
 
 
 def _open(request: Request, environment: Mapping[str, str]) -> Source:

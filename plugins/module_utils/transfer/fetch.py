@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Callable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sync_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
     Answer,
     Connections,
@@ -26,7 +27,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.parti
     Growing,
     TargetError,
     Wanted,
-    sync_directory,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
     Fetch,
@@ -54,7 +54,6 @@ __all__ = [
     "probe",
     "probe_all",
     "read",
-    "sync_directory",
 ]
 
 CHUNK = 1024 * 1024

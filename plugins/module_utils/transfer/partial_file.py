@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import hashlib
 import io
 import os
 import stat
 from typing import NamedTuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, shown
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Job
 
@@ -195,7 +195,8 @@ class _Partial:
             # Without a buffer: what is written here is large, or a whole file.
             file = io.FileIO(descriptor, "r+")
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not try_lock(descriptor):
+                    raise BlockingIOError(errno.EWOULDBLOCK, "")
                 # Another process may have published or removed it between the two calls.
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(found, os.stat(self.path)):
@@ -224,15 +225,6 @@ def _begin_to_write(descriptor: int, first: int, length: int) -> None:
     with contextlib.suppress(AttributeError):
         # Best effort, without a look at its result: fsync is what says whether the bytes are on the disk.
         _LIBC.sync_file_range(descriptor, ctypes.c_int64(first), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
-
-
-def sync_directory(path: str) -> None:
-    """Make the renames within a directory last."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def make_directory(path: str, top: str) -> None:

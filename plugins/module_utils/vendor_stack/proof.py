@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Callable, Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     ModuleInfo,
     parse_module_info,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import APT, Host, at_least
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import APT, Host
 
 LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 

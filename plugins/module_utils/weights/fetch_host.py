@@ -28,12 +28,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_
     is_right,
     link_right_files,
     observe,
-    publish,
+    publish_model,
     read_stamp,
     sweep,
     write_stamp,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest, WeightsError
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import listing, make_stamp, plan
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress
@@ -225,7 +225,7 @@ def bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track)
             log(f"{parent}: waiting for {holder}")
         track.waits_for = holder
 
-    with locked(parent, waiting, site.lock_timeout):
+    with lock_model_directory(parent, waiting, site.lock_timeout):
         state = chosen.state
         # Another run was here since it was looked at.
         if observe(state.directory, state.manifest) != state.seen:
@@ -250,7 +250,7 @@ def _bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track
     result = _fetch_all(chosen, site, log, track)
     sweep(state)
     write_stamp(state.partial, state.manifest)
-    publish(state)
+    publish_model(state)
     return result
 
 

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import shutil
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
-    make_directory,
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+    publish,
+    sha256_of,
     sync_directory,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import make_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, Seen, make_stamp
-
-CHUNK = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def sweep(state: State) -> None:
                 os.unlink(path)
 
 
-def publish(state: State) -> None:
+def publish_model(state: State) -> None:
     """Put the partial directory in the place of the published one, which nothing uses."""
     parent, revision = os.path.split(state.directory)
     old = os.path.join(parent, f".{revision}.old")
@@ -104,15 +103,6 @@ def is_right(path: str, file: File) -> bool:
         return False
 
 
-def sha256_of(path: str) -> str:
-    """Return the sha256 of a file in hex."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def read_stamp(directory: str) -> dict[str, Any]:
     """Return the stamp of a directory; empty when there is none that can be read."""
     try:
@@ -124,14 +114,6 @@ def read_stamp(directory: str) -> dict[str, Any]:
 
 
 def write_stamp(directory: str, manifest: Manifest) -> None:
-    path = os.path.join(directory, STAMP_NAME)
-    partial = f"{path}.partial"
-    # Never through a link that somebody has put there.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(partial)
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
-        json.dump(make_stamp(manifest, observe(directory, manifest)), file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, 0o644)
-    os.replace(partial, path)
+    """Note the size, time and inode that each verified file has now. Raises OSError."""
+    stamp = make_stamp(manifest, observe(directory, manifest))
+    publish(os.path.join(directory, STAMP_NAME), json.dumps(stamp, indent=1, sort_keys=True))

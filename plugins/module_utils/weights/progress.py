@@ -1,20 +1,12 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a host is with its weights: written by it, read and put into a line by the controller."""
+"""How far a host is with its weights: the report that the host writes and the lines that the controller prints."""
 
 from __future__ import annotations
 
 import json
-import os
-import threading
-import time
-from dataclasses import asdict, dataclass
-from typing import Callable
-
-# Seconds between two reports on the host, and for how many of them a rate is averaged.
-INTERVAL = 1.0
-SMOOTHING = 10
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -86,52 +78,3 @@ def parse(text: str) -> Progress | None:
         return Progress(**json.loads(text))
     except (ValueError, TypeError):
         return None
-
-
-class Reporter:
-    """Writes what ``look`` returns every second while a with block runs; ``path`` is empty where nobody reads it."""
-
-    def __init__(self, path: str, look: Callable[[], Progress]) -> None:
-        self._path = path
-        self._look = look
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._report, daemon=True)
-        self._rate = 0.0
-        self._last = 0
-
-    def __enter__(self) -> Reporter:
-        if self._path:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._ended.set()
-        if self._path:
-            self._thread.join()
-            os.unlink(self._path)
-
-    def _report(self) -> None:
-        beat, before = 0, time.monotonic()
-        while True:
-            now, found = time.monotonic(), self._look()
-            self._rate = self._averaged(found.done, now - before, beat)
-            before, beat = now, beat + 1
-            self._write(found, beat)
-            if self._ended.wait(INTERVAL):
-                return
-
-    def _averaged(self, done: int, seconds: float, beat: int) -> float:
-        """Return the bytes per second of the last reports, the newest counting most; a new source begins anew."""
-        grown, self._last = done - self._last, done
-        if beat == 0 or grown < 0 or seconds <= 0:
-            return 0.0
-        weight = max(1 / SMOOTHING, 1 / beat)
-        return self._rate + weight * (grown / seconds - self._rate)
-
-    def _write(self, found: Progress, beat: int) -> None:
-        report = {**asdict(found), "rate": self._rate, "pid": os.getpid(), "beat": beat}
-        partial = f"{self._path}.partial"
-        with open(partial, "w", encoding="utf-8") as file:
-            json.dump(report, file)
-        os.replace(partial, self._path)

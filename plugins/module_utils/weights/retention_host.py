@@ -12,7 +12,7 @@ import shutil
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME
 
@@ -111,7 +111,7 @@ def remove(old: Old) -> bool:
     gone because another run is at work there. To be called without that model's lock. Raises OSError."""
     directory, name = os.path.split(old.path)
     try:
-        with locked(directory, patience=0):
+        with lock_model_directory(directory, wait=0):
             doomed = old.path
             if old.kind == REVISION:
                 doomed = os.path.join(directory, f".{name}.removed")

@@ -20,6 +20,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import WheelError, parse_name
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     Lock,
@@ -37,7 +38,6 @@ BATCH = 16
 SCRATCH = ".fetch-"
 # Names of the platforms that a lock's wheels can be for; the lock's hashes decide which file it is.
 GLIBC_MINORS = range(5, 51)
-CHUNK = 1024 * 1024
 
 Say = Callable[[str], None]
 
@@ -133,11 +133,8 @@ def _seen(house: House, files: Mapping[str, File]) -> dict[str, list[int]]:
 
 
 def _write_stamp(house: House) -> None:
-    partial = f"{house.stamp}.partial"
     known = {"lock": house.digest, "wheels": dict(sorted(house.files.items())), "seen": _seen(house, house.files)}
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump(known, file, indent=0)
-    os.replace(partial, house.stamp)
+    publish(house.stamp, json.dumps(known, indent=0))
 
 
 def present(pins: Iterable[Pin], wheels: str) -> dict[str, File]:
@@ -240,12 +237,3 @@ def _errors_of(output: str) -> str:
     lines = output.splitlines()
     text = "\n".join([line for line in lines if line.startswith("ERROR")] or lines[-5:])
     return re.sub(r"://[^/@\s]+@", "://", text)
-
-
-def sha256_of(path: str | os.PathLike[str]) -> str:
-    """Return the sha256 of a file in hex."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(CHUNK), b""):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -27,9 +27,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
     OptionTable,
     OptionTableError,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Site
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
+    Library,
+    PlanError,
+    SiteSettings,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import check_instances
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
 
@@ -86,7 +89,7 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
     instances = settings["instances"]
     check_instances(instances)
     # Only an instance that spans hosts looks at whose plan it is.
-    spans = any(wishes.get("nodes") for wishes in instances.values())
+    spans = any(requested.get("nodes") for requested in instances.values())
     key = json.dumps([asdict(accelerator), settings, host if spans else None], default=str)
     if key not in _PLANS:
         _PLANS[key] = _planned(host, accelerator, settings)
@@ -95,6 +98,6 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
 
 def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     paths = {key: tuple(settings.get(key) or ()) for key in ("recipe_path", "release_path", "weights_manifest_path")}
-    site = Site(**{key: settings[key] for key in SITE if settings.get(key) is not None})
+    site = SiteSettings(**{key: settings[key] for key in SITE if settings.get(key) is not None})
     plans = plan_instances(host, accelerator, settings["instances"], site, library(**paths))
     return {plan.instance: plan.as_dict() for plan in plans}

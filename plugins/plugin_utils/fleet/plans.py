@@ -30,11 +30,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
     declared_accelerator,
     load_catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import models_of_groups
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 TEMPLATES = ROLES / "vllm" / "templates"
@@ -65,7 +66,6 @@ HARDWARE = (
 )  # fmt: skip
 # What conditions of recipes ask about and only a host itself knows.
 FACTS = ("driver_version", "cuda_version", "mec_firmware")
-GROUP = "accel_"
 
 Variables = Mapping[str, Any]
 Planner = Callable[[str, Accelerator, Mapping[str, Any]], Mapping[str, Mapping[str, Any]]]

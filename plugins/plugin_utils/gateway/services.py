@@ -51,9 +51,9 @@ class Service:
 def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``services``, ``paths``, ``bind``, ``agent`` and ``warnings`` of a gateway. Raises GatewayError.
 
-    The error has all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
-    ``services``, ``backends_min``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``, ``stats_port``,
-    ``agent_port``, ``address`` and ``interface``.
+    The error lists all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
+    ``services``, ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
+    ``stats_port``, ``agent_port``, ``address`` and ``interface``.
     """
     services, problems = _collected(gateway, backends)
     problems += _give_ports(services, options)
@@ -180,10 +180,10 @@ def _few(services: Mapping[str, Service], backends: Sequence[Backend], options: 
             f"no backend of cluster {options['cluster'] or '(unnamed)'}: {where}; "
             "see gateway_cluster and gateway_backends"
         ]
-    least = options["backends_min"]
+    least = options["min_available"]
     return [
         f"service {service.name} has {len(service.servers)} servers ({', '.join(service.names) or 'none'}), "
-        f"gateway_backends_min is {least}"
+        f"gateway_min_available is {least}"
         for service in services.values()
         if len(service.servers) < least
     ]

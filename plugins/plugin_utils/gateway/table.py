@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import start_of
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_prefix
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table
 
 WIDTH = 120
@@ -56,6 +56,6 @@ def _told(entry: Mapping[str, Any]) -> str:
 
 def gateway_instances(results: Results, host: str) -> list[str]:
     """Return the instances of a host that gateways have servers of."""
-    start = start_of(host)
+    start = server_prefix(host)
     names = (name for result in results.values() for name in result["servers"] if name.startswith(start))
     return sorted({name[len(start) :] for name in names})

@@ -18,8 +18,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 MANIFESTS = (".yml", ".yaml")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check arguments and variables against what one vLLM release accepts, before any host is asked.
 
-Every problem is one sentence for the user. The tables come from catalog/options/; docs/options.md says how.
+Every problem is one sentence for the user. The tables come from catalog/options/; docs/reference/options.md says how.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan is made from besides wishes and hardware: the site's own decisions, and where files come from. No I/O."""
+"""What a plan is made from besides instances and hardware: the site's settings, and where files come from."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
 Manifest = Mapping[str, Any]
 
 
+class PlanError(ValueError):
+    """The requested instances cannot be served; the message is the whole sentence for the user."""
+
+
 @dataclass(frozen=True)
-class Site:
+class SiteSettings:
     """What the site decides for all instances of a host (paths on the host, times in seconds).
 
     ``runtime``, ``image`` and ``registry`` are empty where the release decides. ``secrets`` holds the names, never the

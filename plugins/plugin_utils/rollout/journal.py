@@ -17,13 +17,19 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
+
 JOURNAL = "journal.jsonl"
 # Steps that end a host's turn, and what they mean for the rollout.
 GOOD, BAD = ("done",), ("failed", "rolled_back", "skipped", "out")
 
 
+class JournalError(Exception):
+    """The journal cannot be written; the message is the whole sentence."""
+
+
 @dataclass
-class State:
+class JournalState:
     """What a journal says: ``steps`` is the last step of each host, ``result`` is empty while it was never ended."""
 
     begun: Mapping[str, Any] = field(default_factory=dict)
@@ -89,9 +95,9 @@ def read(path: str) -> list[dict[str, Any]]:
     return events
 
 
-def state_of(events: list[dict[str, Any]]) -> State:
+def state_of(events: list[dict[str, Any]]) -> JournalState:
     """Return what the events of a journal amount to."""
-    state = State()
+    state = JournalState()
     for event in events:
         kind, host = event["event"], str(event.get("host", ""))
         if kind == "begun":
@@ -134,25 +140,3 @@ def _is_there(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def started_at(pid: int) -> int | None:
-    """Return when a process was started, in ticks since the boot, None where there is none.
-
-    A number of a process is used again; with its start it is one process.
-    """
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            # The name, which may hold anything, ends with the last parenthesis.
-            return int(file.read().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def boot_id() -> str:
-    """Return what tells this boot of the controller from others, empty where that is not known."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -173,7 +173,7 @@ def test_a_damaged_cache_is_named_and_made_anew(site):
     status, output, words = site.discover()
     assert (status, site.changed(output)) == (0, 1), output
     assert f"discovery cache {site.cache}: is damaged or cut short" in words
-    assert "it is made anew from the answers of this run" in words
+    assert "it is rebuilt from the answers of this run" in words
     assert len(read_discovery(str(site.cache))) == 3
 
 

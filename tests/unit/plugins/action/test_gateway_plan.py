@@ -100,7 +100,7 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
     (site / "alice.key").chmod(0o644)
     rc, said = run(
         site,
-        gateway_backends_min=3,
+        gateway_min_available=3,
         gateway_services={"chatt": {"port": 1}},
         gateway_paths=[{"path": "x"}],
         gateway_tls="off",
@@ -109,12 +109,20 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
     for words in (
         "is open to everybody (mode 0644); chmod 600 it",
         "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'",
-        "gateway_backends_min is 3",
+        "gateway_min_available is 3",
         "gateway_paths[0].path: found 'x'",
         "gateway_tls is off, and gateway_listen is 0.0.0.0",
     ):
         assert words in said, (words, said)
     assert not (site / "plan.json").exists()
+
+
+def test_an_old_name_is_read_with_a_warning_that_names_the_new_one(site):
+    rc, said = run(site, gateway_backends_min=3)
+    assert rc != 0 and "gateway_min_available is 3" in said, said
+    assert "gw: gateway_backends_min is now called gateway_min_available; release 0.9.0 no longer reads" in said, said
+    rc, said = run(site)
+    assert rc == 0 and "WARNING" not in said, said
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.action.serve_plan import (
     check_pinned,
     settings_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 SITE = {
     "weights_root": "/srv/models",

@@ -20,7 +20,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import scrub_host as _weights_scrub
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import look
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import write_stamp
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
 
 PROGRAM = Path(__file__).resolve().parents[4] / "roles/weights/files/weights-scrub.py"
@@ -197,7 +197,7 @@ def test_what_was_not_read_for_longest_comes_first(scrub, run, root, monkeypatch
 
 def test_a_model_that_is_being_fetched_is_passed_over(run, root):
     flip(root / "example/tiny" / A / "model.safetensors")
-    with locked(str(root / "example/tiny")):
+    with lock_model_directory(str(root / "example/tiny")):
         status, report = run()
     assert status == 0
     assert list(report["skipped"].values()) == ["its model is being fetched"]

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import quadlet_lines, run_words
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import quadlet_lines, run_words
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
     Entry,
     Image,

@@ -4,14 +4,9 @@
 
 from __future__ import annotations
 
-import json
-import time
-
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights import progress as _weights_progress
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import (
     Progress,
-    Reporter,
     amount,
     duration,
     line,
@@ -56,25 +51,3 @@ def test_summary():
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"what": 1}', "7"])
 def test_what_is_no_report_is_none(text):
     assert parse(text) is None
-
-
-def test_reports_grow_in_beat_and_are_gone_at_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(_weights_progress, "INTERVAL", 0.01)
-    path, done = tmp_path / "run" / "weights.json", iter(range(0, 10**9, 1000))
-    beats = []
-    with Reporter(str(path), lambda: Progress("a/b", done=next(done), total=10**9)):
-        while len(beats) < 5:
-            time.sleep(0.005)
-            report = parse(path.read_text()) if path.exists() else None
-            if report and report.beat not in beats:
-                beats.append(report.beat)
-    assert beats == sorted(beats)
-    assert report is not None
-    assert report.rate > 1000
-    assert list(path.parent.iterdir()) == []
-
-
-def test_without_a_path_nothing_is_written(tmp_path):
-    with Reporter("", Progress):
-        pass
-    assert json.dumps(list(tmp_path.iterdir())) == "[]"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
     Found,
@@ -213,7 +213,7 @@ def test_another_repository_is_left_alone(store):
 
 def test_nothing_is_removed_while_another_run_fetches(store):
     tiny = store / "models/example/tiny"
-    with locked(str(tiny)):
+    with lock_model_directory(str(tiny)):
         assert not remove(Old(str(tiny / A), "revision", 0))
     assert (tiny / A / ".verified.json").exists()
     assert remove(Old(str(tiny / A), "revision", 0))

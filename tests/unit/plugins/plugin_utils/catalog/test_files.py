@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
     load_recipe,
     load_release,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 RECIPES = sorted(f"{path.parent.name}/{path.stem}" for path in (CATALOG / "recipes").rglob("*.y*ml"))
 RELEASES = sorted(path.stem for path in (CATALOG / "releases").glob("*.yml"))

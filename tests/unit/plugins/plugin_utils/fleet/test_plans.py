@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans im
     as_template,
     plan_fleet,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCES = {"chat": {"recipe": "openai/gpt-oss-20b", "port": 8000}}
 HOST = {"accelerator": "h200", "accelerator_count": 8, "vllm_release": "0.33.0", "vllm_instances": INSTANCES}
