@@ -45,3 +45,18 @@ def test_the_code_that_a_page_names_is_there(page):
 def test_references_are_found():
     assert len(references(TOP / "plugins/README.md")) > 10
     assert len(references(TOP / "docs/explain/architecture.md")) > 30
+
+
+@pytest.mark.parametrize("tree", ["plugin_utils", "module_utils"])
+def test_every_room_has_a_row_for_contributors_and_its_first_file_is_there(tree):
+    text = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (table,) = re.findall(rf"\(`plugins/{tree}/`\):\n\n(.*?)\n\n", text, re.DOTALL)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    rooms = [(re.findall(r"`(\w+)`", row[0]), re.findall(r"`([\w.]+)`", row[2])) for row in rows]
+    tops = TOP / "plugins" / tree
+    assert {name for names, _files in rooms for name in names} == {
+        path.name for path in tops.iterdir() if any(path.glob("*.py"))
+    }
+    for names, files in rooms:
+        for name in names:
+            assert any((tops / name / file).is_file() for file in files), f"{name}: none of {files} is there"
