@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     HostState,
     PlanPart,
     Request,
     RuntimePlanError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Installer
 
 TITLE = "Ascend Docker Runtime"
 HOME = "/usr/local/Ascend/Ascend-Docker-Runtime"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Installer
+from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
 
 SOURCES = ("vendor", "distro", "mirror", "none")
 POLICIES = ("retain", "install", "halt")
