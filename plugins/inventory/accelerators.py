@@ -152,7 +152,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.cand
     Candidate,
     Seen,
     bmc_of,
-    hear,
+    collect_statements,
     kept_chips,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_files import (
@@ -239,7 +239,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for candidate in candidates:
             bmc = seen.by_bmc(shown[candidate.name]) if candidate.name in shown else {}
             try:
-                hear(candidate, self._facts.of(candidate.name), bmc, catalogue)
+                collect_statements(candidate, self._facts.of(candidate.name), bmc, catalogue)
             except SortingError as exc:
                 raise SortingError(candidate.problem(exc)) from exc
         for warning in seen.warnings:

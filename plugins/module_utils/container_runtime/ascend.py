@@ -88,7 +88,7 @@ def plan_ascend(request: Request, host: HostState, version: Sequence[int]) -> Pl
 
 
 def _wanted(request: Request, host: HostState) -> dict[str, str] | None:
-    """Return url, sha256, name and version of the file that is wished for; None where there is none."""
+    """Return url, sha256, name and version of the file that is requested; None if there is none."""
     given = {key: str(value) for key, value in (request.ascend_file or {}).items() if value}
     if not given:
         return None

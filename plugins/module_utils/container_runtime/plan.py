@@ -36,12 +36,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.packages import (
     AMD_CDI,
+    format_version,
     gpu_way,
+    list_names,
     mending,
     plan_packages,
     plan_toolkit,
-    some,
-    words,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import version_of
 
@@ -105,8 +105,8 @@ def docker_settings(request: Request, version: Sequence[int], before: str) -> di
         driver = cgroup_driver_of(before)
         if driver not in ("", "cgroupfs"):
             raise RuntimePlanError(
-                f"{DAEMON_JSON}: exec-opts: found {CGROUP_DRIVER}={driver}, with which docker {words(version)} loses "
-                "its GPUs at every systemctl daemon-reload; remove it, or install docker 25 or later "
+                f"{DAEMON_JSON}: exec-opts: found {CGROUP_DRIVER}={driver}, with which docker {format_version(version)} "
+                "loses its GPUs at every systemctl daemon-reload; remove it, or install docker 25 or later "
                 "(container_runtime_source: vendor)"
             )
         settings["exec-opts"] = [f"{CGROUP_DRIVER}=cgroupfs"]
@@ -170,7 +170,7 @@ def _plan_podman(request: Request, host: HostState) -> PlanPart:
         if state.containers:
             raise RuntimePlanError(
                 f"podman's storage moves from {state.root} to {request.storage}, where it would not find its running "
-                f"containers {some(state.containers)}; stop them first"
+                f"containers {list_names(state.containers)}; stop them first"
             )
         before = host.files.get(STORAGE_CONF, "")
         text = storage_text(before or host.files.get(STORAGE_SHIPPED, ""), request.storage)
@@ -204,5 +204,6 @@ def _check_restart(request: Request, host: HostState, reasons: Sequence[str]) ->
         return
     raise RuntimePlanError(
         f"docker must be restarted ({'; '.join(reasons)}), which stops "
-        f"its containers: {some(state.containers)}; stop them first, or set container_runtime_restart_allowed: true"
+        f"its containers: {list_names(state.containers)}; stop them first, or set "
+        "container_runtime_restart_allowed: true"
     )

@@ -53,7 +53,7 @@ class Reader:
         self._known: dict[str, dict[str, Any] | None] = {}
 
     def summary(self, observation: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the short form of the fact; None for an observation that cannot be read."""
+        """Return the short form of the fact; None for an unreadable observation."""
         key = json.dumps(observation)
         if key not in self._known:
             try:

@@ -126,21 +126,23 @@ def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catal
     return {**names, "count": count, **document}
 
 
-def grouped(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
-    """Return what groups such as accel_h200 say that somebody, or a source before this one, has put a host into."""
+def read_groups(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
+    """Return what groups such as accel_h200 state, into which an earlier source has put a host."""
     names = models_of_groups(groups, catalogue.models)
     models = tuple((name, None) for name in names if name != UNKNOWN)
     unknown = int(UNKNOWN in names)
     return Statement("its group", models, unknown) if models or unknown else None
 
 
-def hear(candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any], catalogue: Catalogue) -> None:
+def collect_statements(
+    candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any], catalogue: Catalogue
+) -> None:
     """Collect all statements about a host, the strongest first, and its cluster and site. Raises SortingError.
 
     ``facts`` are those that Ansible kept, ``bmc`` is what its BMC showed; both may be empty.
     """
     variables, new = candidate.variables, candidate.new
-    statements = [read_declaration(variables, catalogue), grouped(candidate.groups, catalogue)]
+    statements = [read_declaration(variables, catalogue), read_groups(candidate.groups, catalogue)]
     statements.append(read_detection(new.get("accelerator_detected"), "discovery", catalogue))
     statements.append(read_detection(facts.get("accelerator_detected"), "the fact cache", catalogue))
     statements.append(read_detection(bmc, "Redfish", catalogue))

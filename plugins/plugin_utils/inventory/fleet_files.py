@@ -74,7 +74,7 @@ def find_files(patterns: Sequence[str], directory: str) -> tuple[list[str], list
 
 
 def load_text(path: str) -> FleetText:
-    """Return a file's content. Raises FleetFileError for what is no file, cannot be read or is far too large."""
+    """Return a file's content. Raises FleetFileError if it is not a file, unreadable or far too large."""
     try:
         with open(path, "rb", opener=_open_at_once) as stream:
             mode = os.fstat(stream.fileno()).st_mode

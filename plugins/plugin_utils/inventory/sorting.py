@@ -100,7 +100,7 @@ def _declared_kinds(several: Any, catalogue: Catalogue) -> Statement:
     pairs = _pairs(several) if isinstance(several, str) else several
     if not isinstance(pairs, Mapping) or not pairs:
         raise SortingError(
-            f"accelerators: found {_shown(several)}, expected models with their numbers, like {{h200: 4, l40s: 2}}"
+            f"accelerators: found {_shorten(several)}, expected models with their numbers, like {{h200: 4, l40s: 2}}"
         )
     for model in pairs:
         _check_model("accelerators", model, catalogue)
@@ -119,11 +119,11 @@ def _pairs(text: str) -> dict[str, int] | None:
 
 def _check_model(variable: str, model: Any, catalogue: Catalogue) -> None:
     if not isinstance(model, str):
-        raise SortingError(f"{variable}: found {_shown(model)}, expected the name of a model, like h200")
+        raise SortingError(f"{variable}: found {_shorten(model)}, expected the name of a model, like h200")
     if model not in catalogue.models and model != CPU:
         known = [*catalogue.models, CPU]
         raise SortingError(
-            f"{variable}: found {_shown(model)}, which is in no file of the catalogue; {_near(model, known)}"
+            f"{variable}: found {_shorten(model)}, which is in no file of the catalogue; {_near(model, known)}"
         )
 
 
@@ -136,11 +136,11 @@ def _count(variable: str, value: Any) -> int:
     """Return a number of chips. A text of digits is one too: INI files and tables have nothing else."""
     number = int(value) if isinstance(value, str) and re.match(r"\d{1,9}\Z", value, re.ASCII) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_CHIPS:
-        raise SortingError(f"{variable}: found {_shown(value)}, expected a whole number from 1 to {MOST_CHIPS}")
+        raise SortingError(f"{variable}: found {_shorten(value)}, expected a whole number from 1 to {MOST_CHIPS}")
     return number
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -334,4 +334,4 @@ def region_name(variable: str, value: Any) -> str | None:
         return value
     if isinstance(value, (str, int)) and not isinstance(value, bool) and re.search(r"[A-Za-z0-9]", str(value)):
         return str(value)
-    raise SortingError(f"{variable}: found {_shown(value)}, expected a name, like fra1")
+    raise SortingError(f"{variable}: found {_shorten(value)}, expected a name, like fra1")

@@ -113,8 +113,8 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
         state=state,
         why=why,
         todo=todo,
-        declared=in_words(declared),
-        found=in_words(found),
+        declared=describe_counts(declared),
+        found=describe_counts(found),
         facts=_facts(detected),
         seen_at=seconds_of(variables.get("accelerator_discovered_at")),
         serves=_serves(variables.get("vllm_instances")),
@@ -220,7 +220,7 @@ def _conflict(host: Host, declared: Counts, found: Counts) -> str:
         return "in several groups of a model: " + ", ".join(MODEL_PREFIX + name for name in declared)
     if not declared or not found or UNKNOWN in found or _agree(declared, found):
         return ""
-    return f"declared {in_words(declared)}, found {in_words(found)}"
+    return f"declared {describe_counts(declared)}, found {describe_counts(found)}"
 
 
 def _agree(declared: Counts, found: Counts) -> bool:
@@ -252,7 +252,7 @@ def _unknown_ids(detected: Mapping[str, Any]) -> str:
 # Small things.
 
 
-def in_words(counts: Counts) -> str:
+def describe_counts(counts: Counts) -> str:
     """Return models with their numbers as a text: ``h200 x 4, l40s x 2``."""
     return ", ".join(
         model if count is None or model == CPU else f"{model} x {count}" for model, count in counts.items()

@@ -63,7 +63,7 @@ class Answer:
 def ask_bmcs(bmcs: Sequence[Bmc], limits: Limits) -> list[Answer]:
     """Return the answers in the order of ``bmcs``; what goes wrong with one BMC is the reason in its answer.
 
-    Raises RedfishError for what concerns all of them: a library that is not installed, a CA file that cannot be read.
+    Raises RedfishError for what concerns all of them: a library that is not installed, an unreadable CA file.
     """
     if not bmcs:
         return []

@@ -131,7 +131,7 @@ def model_of(name: str, catalogue: Catalogue) -> str | None:
     for spelling, key in SPELLINGS:
         if maker in (None, "ascend") and key in catalogue.models and spelling.search(text):
             return key
-    words = _words(text)
+    words = _split_words(text)
     best: dict[int, set[str]] = {}
     for key, model in catalogue.models.items():
         if maker in (None, model.vendor):
@@ -196,14 +196,14 @@ def _maker(name: str) -> str | None:
     return next((MAKERS[word] for word in re.findall(r"[a-z]+", text) if word in MAKERS), None)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def _spoken(key: str, title: str) -> list[list[str]]:
     """Return the ways to say a model, each as words: its key, and the parts of its title that hold a number."""
     parts = [key.replace("_", " "), *re.split(r"[(),]|\bor\b", title.lower())]
-    spoken = [[word for word in _words(part) if word not in BRANDS] for part in parts]
+    spoken = [[word for word in _split_words(part) if word not in BRANDS] for part in parts]
     return [words for words in spoken if any(re.search(r"\d", word) for word in words)]
 
 

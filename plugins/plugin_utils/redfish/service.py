@@ -94,7 +94,7 @@ def library() -> Library:
 
 
 def tls_context(verify: bool, ca_file: str | None) -> ssl.SSLContext:
-    """Return how certificates are checked. Raises RedfishError for a CA file that cannot be read."""
+    """Return how certificates are checked. Raises RedfishError for an unreadable CA file."""
     try:
         context = ssl.create_default_context(cafile=ca_file if verify else None)
     except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
@@ -120,7 +120,7 @@ def base_url(address: str, with_password: bool) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise RedfishError(f"the address {_shown(address)} is not a host, host:port or URL") from None
+        raise RedfishError(f"the address {_shorten(address)} is not a host, host:port or URL") from None
     host = parts.hostname or ""
     if (
         "@" in parts.netloc
@@ -134,13 +134,13 @@ def base_url(address: str, with_password: bool) -> str:
         )
     ):
         raise RedfishError(
-            f"the address {_shown(address)} holds more than https://host:port; put the account into "
+            f"the address {_shorten(address)} holds more than https://host:port; put the account into "
             "accelerator_bmc_username and accelerator_bmc_password"
         )
     if not re.fullmatch(r"[A-Za-z0-9._:%-]+", host):
-        raise RedfishError(f"the address {_shown(address)} has no host name")
+        raise RedfishError(f"the address {_shorten(address)} has no host name")
     if parts.scheme == "http" and with_password:
-        raise RedfishError(f"the address {_shown(address)} would send the password unencrypted; use https")
+        raise RedfishError(f"the address {_shorten(address)} would send the password unencrypted; use https")
     name = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{name}" + (f":{port}" if port else "")
 
@@ -341,6 +341,6 @@ def _causes(exc: BaseException) -> Any:
         current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
 
 
-def _shown(address: str) -> str:
+def _shorten(address: str) -> str:
     """Return an address for a message, without what may be an account in it."""
     return repr(address.rsplit("@", 1)[-1][:80]) if "@" in address else repr(address[:80])
