@@ -29,7 +29,7 @@ options:
     default: /srv/encodings
   files:
     description:
-      - The files to bring.
+      - The files to install.
     type: list
     elements: str
     choices: [o200k_base.tiktoken, cl100k_base.tiktoken]
@@ -117,11 +117,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.file
     EncodingsError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host import (
-    Outcome,
-    bring,
+    EncodingOutcome,
     check_sources,
-    choose,
-    look,
+    choose_source,
+    fetch_encoding,
+    inspect_encodings,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 
@@ -155,22 +155,22 @@ def main() -> None:
     )
 
 
-def run(module: AnsibleModule) -> list[Outcome]:
+def run(module: AnsibleModule) -> list[EncodingOutcome]:
     """Look at all files, ask for all that are missing, then bring them. Raises EncodingsError."""
     params = module.params
     check_sources(params["sources"])
     if params["connections"] < 1:
         raise EncodingsError(f"encodings_connections: found {params['connections']}, expected 1 or more")
     settings = Settings(ca_file=params["ca_file"], connections=params["connections"], part=PART)
-    states = look(params["path"], params["files"])
+    states = inspect_encodings(params["path"], params["files"])
     if module.check_mode and not params["check_sources"]:
-        return [Outcome(state) for state in states]
-    chosen = [choose(state, params["sources"], settings) for state in states]
+        return [EncodingOutcome(state) for state in states]
+    chosen = [choose_source(state, params["sources"], settings) for state in states]
     if module.check_mode:
         return chosen
     # Whatever the connection's umask is: every instance's user reads the files.
     os.umask(0o022)
-    return [bring(outcome, params["sources"], settings) for outcome in chosen]
+    return [fetch_encoding(outcome, params["sources"], settings) for outcome in chosen]
 
 
 if __name__ == "__main__":

@@ -110,10 +110,10 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import RefusedError, Use
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import (
-    ask,
-    read_good,
-    state_of,
-    write_good,
+    ask_library,
+    read_accepted,
+    read_state,
+    write_accepted,
 )
 
 USE = {
@@ -153,20 +153,20 @@ def main() -> None:
 def run(module: AnsibleModule, uses: list[Use]) -> dict[str, Any]:
     """Ask every library whose answer is not known; what has been accepted is remembered. Raises RefusedError."""
     engine, user, state_file = (module.params[name] for name in ("engine", "user", "state_file"))
-    before = read_good(state_file)
-    states = {use: state_of(use, engine, user) for use in uses}
+    before = read_accepted(state_file)
+    states = {use: read_state(use, engine, user) for use in uses}
     due = [use for use in uses if before.get(use.key) != states[use]]
     accepted: dict[str, str] = {}
     good = {use.key: states[use] for use in uses if use not in due}
     for use in [] if module.check_mode else due:
-        library, warning = ask(use, engine, user)
+        library, warning = ask_library(use, engine, user)
         if warning:
             module.warn(warning)
             continue
         accepted[use.place] = library
         good[use.key] = states[use]
     if not module.check_mode and good != before:
-        write_good(state_file, good)
+        write_accepted(state_file, good)
     return {"due": [use.place for use in due], "accepted": accepted}
 
 

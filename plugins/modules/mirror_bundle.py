@@ -116,21 +116,21 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
     BundleError,
     Holds,
     all_files,
-    amount,
-    merge,
+    format_bytes,
+    merge_holds,
     parse_holds,
-    render,
+    render_bundle,
     size_of,
-    summary,
+    summarise_holds,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle_host import (
-    begun,
-    look,
-    read,
-    room,
+    check_room,
+    find_missing_files,
+    partial_bytes,
+    read_bundle,
     sizes_of,
-    verify,
-    write,
+    verify_bundle,
+    write_bundle,
 )
 
 SHOWN = 20
@@ -159,9 +159,9 @@ def planned(module: AnsibleModule) -> dict[str, Any]:
     """Return what is missing. Raises BundleError where there is too little room."""
     root, holds = module.params["root"], parse_holds(module.params["holds"], "holds")
     files = all_files(holds)
-    missing = look(root, files)
-    to_come = sum(files[path].size for path in missing) - begun(root, missing, files)
-    figures = room(root, to_come + module.params["more"])
+    missing = find_missing_files(root, files)
+    to_come = sum(files[path].size for path in missing) - partial_bytes(root, missing, files)
+    figures = check_room(root, to_come + module.params["more"])
     return {
         "changed": False,
         "missing": missing,
@@ -173,54 +173,55 @@ def planned(module: AnsibleModule) -> dict[str, Any]:
 
 def described(holds: Holds) -> dict[str, Any]:
     """Return what every state says of what is held."""
-    return {"summary": summary(holds), "files": len(all_files(holds)), "bytes": size_of(holds)}
+    return {"summary": summarise_holds(holds), "files": len(all_files(holds)), "bytes": size_of(holds)}
 
 
 def present(module: AnsibleModule) -> dict[str, Any]:
     """Write bundle.json where it says something else. Raises BundleError for files that are not there."""
     root, new = module.params["root"], parse_holds(module.params["holds"], "holds")
-    missing = look(root, all_files(new))
+    missing = find_missing_files(root, all_files(new))
     if missing and not module.check_mode:
         raise BundleError(f"{root}: {', '.join(missing[:SHOWN])} should be there by now; fill the directory again")
     try:
-        before = read(root) or {}
+        before = read_bundle(root) or {}
     except BundleError as exc:
         module.warn(f"{exc}; it is written anew")
         before = {}
-    holds, dropped = merge(new, before, sizes_of(root, all_files(before)))
+    holds, dropped = merge_holds(new, before, sizes_of(root, all_files(before)))
     for item in dropped:
         module.warn(f"{root}/{NAME}: {item}, from an earlier fill, is not whole any more and no longer named")
-    text, old = render(holds), render(before) if before else ""
+    text, old = render_bundle(holds), render_bundle(before) if before else ""
     if text != old and not module.check_mode:
-        write(root, text)
+        write_bundle(root, text)
     diff = {"before_header": NAME, "after_header": NAME, "before": lines(before), "after": lines(holds)}
     return {"changed": text != old, "dropped": dropped, "diff": diff, **described(holds)}
 
 
 def lines(holds: Holds) -> str:
     """Return a side of the diff."""
-    return "".join(f"{line}\n" for line in summary(holds))
+    return "".join(f"{line}\n" for line in summarise_holds(holds))
 
 
 def verified(module: AnsibleModule) -> dict[str, Any]:
     """Compare the directory with its bundle.json. Raises BundleError."""
     root = module.params["root"]
-    holds = read(root)
+    holds = read_bundle(root)
     if holds is None and module.params["required"]:
         raise BundleError(
             f"{root}/{NAME}: there is none, so it is not known what should be here; is the disk mounted, and was "
             "playbooks/mirror.yml at its end when it was taken away?"
         )
-    problems = verify(root, holds or {}, module.params["read"] == "all")
+    expected = holds or {}
+    problems = verify_bundle(root, expected, module.params["read"] == "all")
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         module.fail_json(
-            msg=f"{root}: {len(problems)} of {len(all_files(holds or {}))} files ({amount(size_of(holds or {}))}) did "
+            msg=f"{root}: {len(problems)} of {len(all_files(expected))} files ({format_bytes(size_of(expected))}) did "
             f"not arrive as {NAME} says: {'; '.join(problems[:SHOWN])}{more}; fill the disk again with "
             "playbooks/mirror.yml -e bundle_check=full, which brings only those, or copy them again",
             problems=problems,
         )
-    return {"changed": False, "problems": [], **described(holds or {})}
+    return {"changed": False, "problems": [], **described(expected)}
 
 
 if __name__ == "__main__":

@@ -72,7 +72,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import House, fill, look
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import (
+    Wheelhouse,
+    fill_wheelhouse,
+    inspect_wheelhouse,
+)
 
 
 def main() -> None:
@@ -89,9 +93,9 @@ def main() -> None:
     holds, fetched = {}, []
     for lock in module.params["locks"]:
         try:
-            house = look(lock, f"{module.params['root']}/wheels", module.params["verify"] == "full")
+            house = inspect_wheelhouse(lock, f"{module.params['root']}/wheels", module.params["verify"] == "full")
             fetched += [pin.name for pin in house.missing]
-            full = house if module.check_mode else fill(house, module.log)
+            full = house if module.check_mode else fill_wheelhouse(house, module.log)
         except (VenvError, OSError) as exc:
             module.fail_json(msg=f"{lock}: {exc}")
         if full.files:
@@ -99,7 +103,7 @@ def main() -> None:
     module.exit_json(changed=bool(fetched), fetched=fetched, holds=holds)
 
 
-def files_of(house: House) -> dict[str, Any]:
+def files_of(house: Wheelhouse) -> dict[str, Any]:
     """Return the wheels of a lock by their paths below the carried directory."""
     return {f"wheels/{file.name}": {"size": file.size, "sha256": file.sha256} for file in house.files.values()}
 

@@ -112,7 +112,7 @@ from urllib.parse import urljoin, urlsplit
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import create, sync_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import links
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import parse_links
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     Lock,
     VenvError,
@@ -121,9 +121,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
     check_space,
     choose_tool,
     directory_name,
-    environment,
-    explain,
+    explain_failure,
     parse_lock,
+    uv_environment,
 )
 
 if TYPE_CHECKING:
@@ -255,7 +255,9 @@ class Index:
     def projects(self) -> list[str] | None:
         """Return the projects that the index lists; None when its list is too long to be a mirror's."""
         page = self.get(self.url, ROOT_PAGE_LIMIT)
-        return None if page is None else [link.filename for link in links(page.decode(errors="replace"), self.url)]
+        return (
+            None if page is None else [link.filename for link in parse_links(page.decode(errors="replace"), self.url)]
+        )
 
 
 def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
@@ -268,7 +270,7 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
     partial, cache = os.path.join(root, f".{name}.partial"), os.path.join(root, f".{name}.cache")
     with cleaned_up(root):
         uv = ensure_uv(lock, index, root)
-        wanted = environment(os.environ, index.url, module.params["ca_file"], cache)
+        wanted = uv_environment(os.environ, index.url, module.params["ca_file"], cache)
         # run_command can add variables, not take away those of the host's login environment.
         os.environ.clear()
         os.environ.update(wanted)
@@ -302,7 +304,7 @@ def run(module: AnsibleModule, command: list[str], index_url: str, root: str) ->
     """Run uv. Raises VenvError with one sentence when it fails."""
     rc, out, err = module.run_command(command)
     if rc:
-        raise VenvError(explain(err or out, index_url, root))
+        raise VenvError(explain_failure(err or out, index_url, root))
 
 
 @contextlib.contextmanager
@@ -330,7 +332,7 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
         return program
     url = urljoin(index.url, "uv/")
     page = index.get(url, DOWNLOAD_LIMIT) or b""
-    link, digests = choose_tool(pin, links(page.decode(errors="replace"), url), platform.machine(), index.url)
+    link, digests = choose_tool(pin, parse_links(page.decode(errors="replace"), url), platform.machine(), index.url)
     wheel = index.get(link.url, DOWNLOAD_LIMIT) or b""
     if sha256(wheel).hexdigest() not in digests:
         raise VenvError(

@@ -262,29 +262,29 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
+    FetchOutcome,
     NoSourceError,
-    Outcome,
-    Site,
-    Track,
-    bring,
-    check,
-    choose,
-    look,
+    ProgressTracker,
+    WeightsStore,
+    check_preconditions,
+    choose_source,
+    fetch_weights,
+    inspect_weights,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import State
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
     WeightsError,
     check_unique,
-    parse,
+    parse_manifest,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress_host import Reporter
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
-    Old,
+    OldDirectory,
+    find_prunable,
     mark_served,
-    prunable,
-    remove,
+    remove_old,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import damaged
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import describe_damage
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
 BYTES_OF_MEGABIT = 125_000
@@ -331,7 +331,7 @@ def main() -> None:
     for outcome in outcomes:
         for reason in outcome.skipped:
             module.warn(f"source passed over for {outcome.state.manifest.repository}: {reason}")
-    for sentence in damaged(module.params["root"]):
+    for sentence in describe_damage(module.params["root"]):
         module.warn(f"{platform.node()}: {sentence}")
     module.exit_json(
         changed=any(outcome.state.changed for outcome in outcomes) or bool(removed),
@@ -356,30 +356,32 @@ class NoSourcesError(WeightsError):
         ]
 
 
-def run(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> tuple[list[Outcome], list[Old]]:
+def run(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> tuple[list[FetchOutcome], list[OldDirectory]]:
     """Look at all models before the first one is fetched; remove what is too old. Raises WeightsError."""
-    track = Track()
+    track = ProgressTracker()
     # From the beginning: to look at files may take as long as to fetch them.
     with Reporter(module.params["progress_file"] or "", track.report):
         return _run(module, access, track)
 
 
-def _run(module: AnsibleModule, access: dict[str, dict[str, Any]], track: Track) -> tuple[list[Outcome], list[Old]]:
+def _run(
+    module: AnsibleModule, access: dict[str, dict[str, Any]], track: ProgressTracker
+) -> tuple[list[FetchOutcome], list[OldDirectory]]:
     params = module.params
-    manifests = [parse(model) for model in params["models"]]
+    manifests = [parse_manifest(model) for model in params["models"]]
     check_unique(manifests)
     site = site_of(module, access)
     states = []
     for manifest in manifests:
         track.model = manifest.repository
-        states.append(look(site.root, manifest, params["verify"] == "full"))
-    check(states, site)
+        states.append(inspect_weights(site.root, manifest, params["verify"] == "full"))
+    check_preconditions(states, site)
 
-    def superfluous() -> list[Old]:
-        return prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
+    def superfluous() -> list[OldDirectory]:
+        return find_prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
 
     if module.check_mode and not params["check_sources"]:
-        return [Outcome(state) for state in states], superfluous()
+        return [FetchOutcome(state) for state in states], superfluous()
     chosen = choose_all(states, site)
     if module.check_mode:
         return chosen, superfluous()
@@ -388,13 +390,13 @@ def _run(module: AnsibleModule, access: dict[str, dict[str, Any]], track: Track)
     outcomes = bring_all(module, chosen, site, track)
     # Only now: a fetch takes hours, in which another revision may have come into use.
     mark_served(site.root, manifests, site.state_dir)
-    return outcomes, [old for old in superfluous() if remove(old)]
+    return outcomes, [old for old in superfluous() if remove_old(old)]
 
 
-def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Site:
+def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> WeightsStore:
     params = module.params
     sources = parse_sources(params["sources"])
-    return Site(
+    return WeightsStore(
         root=params["root"],
         sources=sources,
         access=tuple(Access(**access.get(str(number), {})) for number in range(len(sources))),
@@ -421,12 +423,12 @@ def read_access(path: str | None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def choose_all(states: list[State], site: Site) -> list[Outcome]:
+def choose_all(states: list[ModelState], site: WeightsStore) -> list[FetchOutcome]:
     """Return the source of each model. Raises NoSourcesError that names all that have none."""
     chosen, errors = [], []
     for state in states:
         try:
-            chosen.append(choose(state, site))
+            chosen.append(choose_source(state, site))
         except NoSourceError as exc:
             errors.append(exc)
     if errors:
@@ -434,19 +436,21 @@ def choose_all(states: list[State], site: Site) -> list[Outcome]:
     return chosen
 
 
-def bring_all(module: AnsibleModule, chosen: list[Outcome], site: Site, track: Track) -> list[Outcome]:
+def bring_all(
+    module: AnsibleModule, chosen: list[FetchOutcome], site: WeightsStore, track: ProgressTracker
+) -> list[FetchOutcome]:
     """Bring one model after the other. Raises NoSourcesError."""
     missing = [file for outcome in chosen for file in outcome.state.missing]
     changed = [outcome.state.manifest.repository for outcome in chosen if outcome.state.changed]
     track.model = "".join(changed[:1])
     track.total, track.files = sum(file.size for file in missing), len(missing)
     try:
-        return [bring(one, site, module.log, track) if one.state.changed else one for one in chosen]
+        return [fetch_weights(one, site, module.log, track) if one.state.changed else one for one in chosen]
     except NoSourceError as exc:
         raise NoSourcesError([exc]) from exc
 
 
-def gone(old: Old) -> dict[str, Any]:
+def gone(old: OldDirectory) -> dict[str, Any]:
     """Return both sides of Ansible's diff for a directory that goes."""
     return {"before_header": old.path, "after_header": old.path, "before": f"{old.kind}\n", "after": ""}
 

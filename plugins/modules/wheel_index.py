@@ -76,7 +76,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index i
     Wheel,
     WheelError,
     changed_pages,
-    listing,
+    list_files,
     parse_name,
     render_pages,
     stale_pages,
@@ -127,7 +127,12 @@ def main() -> None:
         projects=sorted(os.path.dirname(path) for path in pages if path != ROOT_PAGE),
         wheels=len(entries),
         bytes=sum(entry.stamp[0] for entry in entries),
-        diff={"before_header": simple, "after_header": simple, "before": listing(present), "after": listing(pages)},
+        diff={
+            "before_header": simple,
+            "after_header": simple,
+            "before": list_files(present),
+            "after": list_files(pages),
+        },
     )
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Huawei's runtime for docker, the Ascend Docker Runtime: what its installer is given and what it leaves. No I/O."""
+"""Huawei's runtime for docker, the Ascend Docker Runtime: what its installer is given and what it leaves."""
 
 from __future__ import annotations
 
@@ -97,15 +97,15 @@ def _wanted(request: Request, host: HostState) -> dict[str, str] | None:
         raise RuntimePlanError(f"{_VARIABLE}.url: found {url!r}, expected an address with http, https or file://")
     if not _SHA256.match(sha256):
         raise RuntimePlanError(
-            f"{_VARIABLE}.sha256: found {sha256!r}, expected 64 hexadecimal digits as sha256sum prints them; no file "
-            "is run whose sum nobody has given"
+            f"{_VARIABLE}.sha256: found {sha256!r}, expected 64 hexadecimal digits as sha256sum prints them; a "
+            "file without a known checksum is not run"
         )
     name = unquote(urlsplit(url).path).rpartition("/")[2]
     parts = _NAME.match(name)
     if parts is None or parts.group("machine") != host.architecture:
         raise RuntimePlanError(
             f"{_VARIABLE}.url: found {name!r}, expected Ascend-docker-runtime_VERSION_linux-{host.architecture}.run: "
-            "its installer goes by its name"
+            "the installer depends on its file name"
         )
     return {"url": url, "sha256": sha256, "name": name, "version": parts.group("version")}
 

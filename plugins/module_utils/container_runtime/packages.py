@@ -93,7 +93,9 @@ def plan_packages(request: Request, system: Mapping[str, Any], host: HostState) 
     if request.policy == "halt":
         raise RuntimePlanError(f"{difference}, and container_runtime_policy is halt")
     if provider == "other":
-        raise RuntimePlanError(f"{difference}; the role cannot replace what is in no package: remove it first")
+        raise RuntimePlanError(
+            f"{difference}; the role cannot replace an engine that belongs to no package: remove it first"
+        )
     version, packages = _plan_installation(request, system, host, wanted)
     return version, packages + PlanPart(restart=(difference,) if request.engine == "docker" else ())
 
@@ -105,7 +107,7 @@ def _wanted_provider(request: Request, system: Mapping[str, Any]) -> str:
     if request.source == "mirror" and not request.mirror_url:
         raise RuntimePlanError(
             "container_runtime_source is mirror and container_runtime_mirror_url is empty; name the address below "
-            "which the vendors' hosts are mirrored"
+            "which it mirrors the vendors' hosts"
         )
     if request.source == "distro" and not system["docker"].get("distro"):
         raise RuntimePlanError(
@@ -135,7 +137,7 @@ def _difference(request: Request, state: EngineState, provider: str, wanted: str
     if request.source == "none":
         return ""
     if provider != wanted:
-        return f"{state.name} is there from {_WHOSE[provider]}, and {_WHOSE[wanted]} are wanted"
+        return f"{state.name} is installed from {_WHOSE[provider]}, and {_WHOSE[wanted]} are requested"
     asked = version_of(request.version)
     found = version_of(state.version)
     if asked and found and found[: len(asked)] != asked:
@@ -182,7 +184,7 @@ def _docker_packages(
         names.append("crun")
     if remove and host.running and not request.restart_allowed:
         raise RuntimePlanError(
-            f"{', '.join(remove)} must go before {names[0]} comes, and "
+            f"{', '.join(remove)} must be removed before {names[0]} is installed, and "
             f"containers run: {some(host.running)}; stop them first, or set container_runtime_restart_allowed: true"
         )
     return PlanPart(

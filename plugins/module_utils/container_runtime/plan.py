@@ -101,12 +101,12 @@ def docker_settings(request: Request, version: Sequence[int], before: str) -> di
         settings["features"] = {"cdi": True}
     if way == "hook":
         settings["runtimes"] = {"nvidia": {"path": "nvidia-container-runtime", "runtimeArgs": []}}
-        # NVIDIA's hook adds devices behind systemd's back, which takes them away with its next daemon-reload.
+        # NVIDIA's hook adds devices behind systemd's back, which removes them at its next daemon-reload.
         driver = cgroup_driver_of(before)
         if driver not in ("", "cgroupfs"):
             raise RuntimePlanError(
                 f"{DAEMON_JSON}: exec-opts: found {CGROUP_DRIVER}={driver}, with which docker {words(version)} loses "
-                "its GPUs at every systemctl daemon-reload; take it out, or have docker 25 or later "
+                "its GPUs at every systemctl daemon-reload; remove it, or install docker 25 or later "
                 "(container_runtime_source: vendor)"
             )
         settings["exec-opts"] = [f"{CGROUP_DRIVER}=cgroupfs"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages. No I/O."""
+"""Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def deb_architecture(host: HostState) -> str:
     """Return Debian's name of the processor; raises RuntimePlanError for one that the vendors have nothing for."""
     if host.architecture not in _DEB_ARCHITECTURES:
         raise RuntimePlanError(
-            f"the vendors' repositories have nothing for {host.architecture}; they have "
+            f"the vendors' repositories have no packages for {host.architecture}; they have some for "
             f"{', '.join(sorted(_DEB_ARCHITECTURES))}"
         )
     return _DEB_ARCHITECTURES[host.architecture]
@@ -218,7 +218,7 @@ def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
             continue
         if _UNSIGNED.search("\n".join(lines)):
             raise RuntimePlanError(
-                f"{path} has packages of {place} installed without a look at their signature; remove trusted=yes "
+                f"{path} installs packages of {place} without checking their signature; remove trusted=yes "
                 "there, or remove the file and the role writes its own"
             )
         return path

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which container engine runs an instance, and with which words; for docker, podman and podman's quadlet. No I/O."""
+"""Which container engine runs an instance, and with which words; for docker, podman and podman's quadlet."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def choose_engine(wanted: str, there: Sequence[Found]) -> Found:
         )
     found = by_name[names[0]]
     if not found.version:
-        look = "start it (systemctl start docker)" if found.name == "docker" else "see what 'podman info' says there"
+        advice = "start it (systemctl start docker)" if found.name == "docker" else "run 'podman info' there"
         raise ContainerError(
-            f"{found.name} is installed but does not answer ({found.why or 'it says nothing'}); {look}"
+            f"{found.name} is installed but does not answer ({found.why or 'no reason given'}); {advice}"
         )
     return found
 
@@ -118,10 +118,10 @@ def _why_not(found: Found, missing: Sequence[str]) -> str:
         )
     since = ".".join(str(number) for number in CDI[found.name])
     if found.name == "podman":
-        return f"podman {found.version} knows no CDI devices; {since} and later do"
+        return f"podman {found.version} does not support CDI devices; {since} and later do"
     return (
-        f"docker {found.version} knows no CDI devices ({since} and later do, with the feature cdi in daemon.json), and "
-        "its older way, NVIDIA's hook, is not there; install the package nvidia-container-toolkit"
+        f"docker {found.version} does not support CDI devices ({since} and later do, with the feature cdi in "
+        "daemon.json), and its older way, NVIDIA's hook, is not there; install the package nvidia-container-toolkit"
     )
 
 

@@ -29,11 +29,14 @@ def registry_of(image: str) -> str:
 
 # What an engine says when it cannot have an image -> what that means, and what to do about it.
 _TROUBLE = (
-    (r"HTTP response to HTTPS client", "the registry speaks plain HTTP; tell the engine so ({insecure})"),
+    (
+        r"HTTP response to HTTPS client",
+        "the registry speaks plain HTTP; allow that in the engine's configuration ({insecure})",
+    ),
     (r"x509|certificate", "the registry's certificate is not trusted; put the site's CA bundle at {ca}"),
     (
         r"unauthorized|denied|no basic auth|authentication required|\b401\b|\b403\b",
-        "the registry wants a login; name a file with it in vllm_registry_auth_file",
+        "the registry requires a login; name a file with the login in vllm_registry_auth_file",
     ),
     (
         r"manifest unknown|not found|name unknown|does not exist|no such manifest|\b404\b",
@@ -41,12 +44,12 @@ _TROUBLE = (
     ),
     (
         r"connection refused|no such host|timeout|unreachable|deadline exceeded|server misbehaving|no route|lookup ",
-        "the registry cannot be reached from this host; see that it is up and that vllm_registry is right",
+        "the registry cannot be reached from this host; check that it is up and that vllm_registry is right",
     ),
     (r"no space left", "the disk of the engine's images is full"),
     (
         r"toomanyrequests|rate limit",
-        "the registry refuses more downloads; use one of the site's own (vllm_registry)",
+        "the registry refuses more downloads; use a registry of the site (vllm_registry)",
     ),
 )
 _INSECURE = {
@@ -62,9 +65,8 @@ def trouble_with(engine: str, image: str, said: str) -> str:
     advice = next((text for pattern, text in _TROUBLE if re.search(pattern, said, re.IGNORECASE)), "")
     advice = advice.format(insecure=_INSECURE[engine], ca=f"{_CERTIFICATES[engine]}/{registry}/ca.crt")
     words = " ".join(said.split())[-400:]
-    return (
-        f"image {image} cannot be had from registry {registry}: {advice + '. ' if advice else ''}{engine} said: {words}"
-    )
+    advice = f"{advice}. " if advice else ""
+    return f"image {image} is not available from registry {registry}: {advice}{engine} reported: {words}"
 
 
 def unanswered(said: str) -> bool:

@@ -9,6 +9,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 # Variables that the engine's own command would obey. It runs as root, and HOME is a directory that vLLM's user owns:
 # from its .docker or .config root would take orders. These reach the container by value, the command never sees them.
@@ -20,12 +21,12 @@ _STEERING = re.compile(
 _TEMPORARY = ("/tmp:exec,mode=1777", "/var/tmp:exec,mode=1777", "/run:mode=755")  # noqa: S108
 
 
-def run_words(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[list[str]]:
+def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]]:
     """Return the words of the engine's ``run``, in groups that belong together, up to and with the image.
 
     ``settings`` is the role's ``__vllm_container``. vLLM's own arguments follow the last word.
     """
-    container, docker = plan["container"], settings.get("engine") != "podman"
+    container, docker = plan["container"] or {}, settings.get("engine") != "podman"
     # podman 4.4 and later run instances through quadlet; what is left here is older.
     engine = ["--log-driver", "none"] if docker else ["--replace", "--cgroups", "split", "--log-driver", "passthrough"]
     return [
@@ -47,12 +48,12 @@ def run_words(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[list
     ]
 
 
-def quadlet_lines(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     """Return the lines of the section [Container] of the instance's quadlet.
 
     Only keys of podman 4.4, the first with quadlets: an unknown key would cost the whole unit. The rest are PodmanArgs.
     """
-    container = plan["container"]
+    container = plan["container"] or {}
     user, _colon, group = user_of(container, settings).partition(":")
     pairs: list[tuple[str, str]] = [
         ("ContainerName", container_name(plan["instance"])),
@@ -105,7 +106,7 @@ def groups_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list
     return [str(numbers.get(name, name)) for name in container["groups"]]
 
 
-def env_words(plan: Mapping[str, Any]) -> list[str]:
+def env_words(plan: PlanDocument) -> list[str]:
     """Return what follows ``--env`` for each variable: its name, and a value only where the engine would obey it.
 
     systemd reads the files of environment and secrets for both runtimes, so that a value means the same in both, and
@@ -116,7 +117,7 @@ def env_words(plan: Mapping[str, Any]) -> list[str]:
     return [*plain, *sorted(secret)]
 
 
-def unset_names(plan: Mapping[str, Any]) -> list[str]:
+def unset_names(plan: PlanDocument) -> list[str]:
     """Return the variables that the unit keeps from the engine's command."""
     return sorted(name for name in plan["env"] if _STEERING.match(name))
 

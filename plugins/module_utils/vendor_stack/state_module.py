@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.h
     run_command,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding, describe_findings
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import DAEMONS, EXPORTERS, SERVING
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -46,4 +46,5 @@ def common_state(
         "active": active_units(run, (SERVING, *EXPORTERS, *DAEMONS)),
         "holders": [asdict(holder) for holder in read_holders(proc_root, nodes)],
         "findings": [finding.as_dict() for finding in findings],
+        "summary": describe_findings(findings),
     }

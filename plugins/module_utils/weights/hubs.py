@@ -183,7 +183,7 @@ def modelscope_refusal(model: str, status: int, token: bool) -> str:
     return f"{model}: ModelScope answered HTTP {status}, expected 200"
 
 
-def differences(files: Iterable[Listed], there: Iterable[Listed]) -> list[str]:
+def differing_files(files: Iterable[Listed], there: Iterable[Listed]) -> list[str]:
     """Return the names of ``files`` that are not, or not as they are, among those of another place."""
     known = {file.name: file for file in there}
     return [

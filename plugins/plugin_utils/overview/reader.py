@@ -12,11 +12,11 @@ from typing import Any, Iterable, Mapping
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Model
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
     FleetError,
     HostReader,
-    _defaults,
     constants,
+    defaults,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import VARIABLES, Host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageFile, read_parts
@@ -61,7 +61,7 @@ class OverviewReader(HostReader):
 
     def _templar(self, own: Mapping[str, Any]) -> Templar:
         # As the role sees them: its defaults lie below the host's variables.
-        variables = {**_defaults(), **own, **constants(), "hostvars": self._hostvars}
+        variables = {**defaults(), **own, **constants(), "hostvars": self._hostvars}
         return Templar(loader=self._loader, variables=variables)
 
 

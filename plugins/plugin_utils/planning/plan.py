@@ -10,8 +10,9 @@ tests from plain data.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, cast
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
     to_argv,
     to_config,
@@ -117,9 +118,9 @@ class ServePlan:
     explain: list[dict[str, Any]]
     warnings: list[str]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PlanDocument:
         """Return the plan as plain data, JSON-serialisable."""
-        return asdict(self)
+        return cast(PlanDocument, asdict(self))
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
+# Steps of a plan without which the package manager would download other packages, or none.
+BEFORE_DOWNLOAD = ("recover", "unpin", "remove_first", "prepare")
+
+
 @dataclass(frozen=True)
 class Look:
     """All that a stack decides by: what the site wants, what its state module returned, chips and their catalogue."""
@@ -218,6 +222,7 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
             if name in host.packages
         ],
         "plan": steps,
+        "before_download": [name for name in BEFORE_DOWNLOAD if steps[name]],
         "changes": any(steps.values()),
         "mark": {"path": _mark(stack), "content": boot_mark(state["boot"], found.reboot)},
         "warnings": [*found.notes],
