@@ -1,7 +1,8 @@
 # The whole manual of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-down test ready lint types sanity molecule unit parity integration long rollout vm vm-short bench
+.PHONY: help demo demo-down test ready python fast lint types sanity molecule unit parity integration long rollout vm \
+	vm-short bench
 
 BIN := .venv/bin
 
@@ -22,10 +23,18 @@ test: ready  ## Everything that CI runs
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh
 
-lint: ready  ## ansible-lint (production), ruff, shellcheck
+python:  # Only the Python environment: no root, no Debian package
+	@tools/bootstrap.sh python
+
+fast: python  ## Lint of what changed, types, imports, unit tests without the slow ones: a minute, without root
+	@tools/fast.sh
+
+lint: ready  ## ansible-lint (production), ruff, shellcheck, imports between rooms, language
 	$(BIN)/ansible-lint --offline --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	PYTHONPATH=.collections $(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/check_language.py
 	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/* tests/*.sh .ci/run
 
 types: ready  ## mypy, strict
@@ -37,8 +46,8 @@ sanity: ready  ## ansible-test sanity
 molecule: ready  ## Every scenario, each on fresh lab hosts
 	tests/molecule.sh
 
-unit: ready  ## Unit tests
-	$(BIN)/pytest -q tests/unit -n auto --dist loadfile
+unit: python  ## Unit tests; T=compose runs those with "compose" in their file or name
+	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-n auto --dist loadfile)
 
 parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Install what the demo and the tests need: Debian packages, and .venv from requirements/dev.txt.
 # What is there already is left alone; with nothing to do it takes a fraction of a second.
+#   tools/bootstrap.sh           both, as root
+#   tools/bootstrap.sh python    .venv only, as anybody: enough for `make fast` and `make unit`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,7 +39,7 @@ declare -rA PACKAGES=(
 )
 
 main() {
-  install_packages
+  [[ ${1:-} == python ]] || install_packages
   local python
   python=$(choose_python)
   make_environment "$python"
@@ -95,4 +97,4 @@ make_environment() {
   echo "$stamp" >"$VENV/.complete"
 }
 
-main
+main "$@"

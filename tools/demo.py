@@ -2,7 +2,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From nothing to a chat answer of a real vLLM: what `make demo` runs. `demo.py down` takes it away again.
+"""Go from nothing to a chat answer of a real vLLM: what `make demo` runs. `demo.py down` removes it again.
 
 Needs nothing but Python: the first phase installs the rest.
 """
@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import TextIO
 
 TOP = Path(__file__).resolve().parent.parent
 PYTHON = ".venv/bin/python"
 HOSTS = ("mirror", "cpu-12")
 QUESTION = "Is the fleet ready?"
-# A person who sees nothing for longer believes that it hangs.
-SILENCE = 10.0
+# A phase's line is rewritten this often on a terminal; elsewhere a new line comes this often.
+TERMINAL_SECONDS, PLAIN_SECONDS = 0.5, 60.0
+# The end of the log that is printed when a phase fails.
+LAST_LINES = 20
 
 PHASES = (
     ("Install what the controller needs", ("tools/bootstrap.sh",)),
@@ -38,50 +39,48 @@ def main() -> None:
     os.chdir(TOP)
     os.environ.setdefault("LAB_NAME", "demo")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    if sys.stdout.isatty():
-        os.environ.setdefault("ANSIBLE_FORCE_COLOR", "1")
     if sys.argv[1:] == ["down"]:
         take_down()
         return
-    times = []
-    for title, command in PHASES:
-        print(f"\n=== {title}", flush=True)
-        started = time.monotonic()
-        run(command)
-        times.append((title, time.monotonic() - started))
+    log = Path(os.environ.get("LAB_HOME", ".lab")) / "demo.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    print(f"The whole output goes to {log}", flush=True)
     started = time.monotonic()
+    with log.open("w", encoding="utf-8") as file:
+        for title, command in PHASES:
+            run(title, command, file)
     url = endpoint("cpu-12", "chat")
-    answer = ask(url)
-    times.append(("Ask from the controller", time.monotonic() - started))
-    report(url, answer, times)
+    report(url, ask(url), time.monotonic() - started)
 
 
-def run(command: tuple[str, ...]) -> None:
-    """Run a step, its output as it comes and a sign of life in between; end the demo where it fails."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    lines: queue.Queue[str | None] = queue.Queue()
-    threading.Thread(target=forward, args=(process, lines), daemon=True).start()
-    started, last = time.monotonic(), ""
+def run(title: str, command: tuple[str, ...], log: TextIO) -> None:
+    """Run a phase with its output in the log and one line for a person; end the demo where it fails."""
+    log.write(f"\n=== {title}: {' '.join(command)}\n")
+    log.flush()
+    first = log.tell()
+    started = time.monotonic()
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    on_terminal = sys.stdout.isatty()
     while True:
         try:
-            line = lines.get(timeout=SILENCE)
-        except queue.Empty:
-            print(f"    ... {time.monotonic() - started:.0f} s, still at: {last}", flush=True)
-            continue
-        if line is None:
+            status = process.wait(TERMINAL_SECONDS if on_terminal else PLAIN_SECONDS)
             break
-        print(line, end="", flush=True)
-        last = line.strip(" *\n") or last
-    if process.wait():
-        sys.exit(f"\nStopped: `{' '.join(command)}` ended with {process.returncode}; its last lines above say why.")
+        except subprocess.TimeoutExpired:
+            line = f"{time.monotonic() - started:7.1f} s  {title}: {last_lines(log.name, first, 1)[:60]}"
+            print(f"\r\033[K{line}" if on_terminal else line, end="" if on_terminal else "\n", flush=True)
+    verdict = f"{time.monotonic() - started:7.1f} s  {title}{'' if status == 0 else ': FAILED'}"
+    print(f"\r\033[K{verdict}" if on_terminal else verdict, flush=True)
+    if status:
+        print(last_lines(log.name, first, LAST_LINES))
+        sys.exit(f"\n`{' '.join(command)}` ended with {status}. The whole output is in {log.name}")
 
 
-def forward(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-    """Put the lines of a process into a queue, None at the end."""
-    assert process.stdout
-    for line in process.stdout:
-        lines.put(line)
-    lines.put(None)
+def last_lines(path: str, first: int, count: int) -> str:
+    """Return the last lines of a log that were written since the byte ``first`` and say something."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        file.seek(first)
+        lines = [line for line in map(str.rstrip, file) if line.strip(" *")]
+    return "\n".join(lines[-count:])
 
 
 def endpoint(host: str, instance: str) -> str:
@@ -105,17 +104,14 @@ def ask(url: str) -> str:
         return str(json.load(response)["choices"][0]["message"]["content"])
 
 
-def report(url: str, answer: str, times: list[tuple[str, float]]) -> None:
-    """Print what a person wants to see last: where it is, what it said, how long it took, what to try next."""
-    print("\n=== Done")
-    for title, seconds in times:
-        print(f"{seconds:7.1f} s  {title}")
-    print(f"{sum(seconds for title, seconds in times):7.1f} s  in all\n")
+def report(url: str, answer: str, seconds: float) -> None:
+    """Print what a person wants to see last: how long it took, what to try next, where it is, what it answered."""
+    print(f"{seconds:7.1f} s  in all\n")
     body = f'{{"model": "baremetal/gpt-oss-smoke", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
     print("Try next:")
     print(f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'")
-    print("  bin/lab ssh cpu-12 journalctl -u vllm@chat         what vLLM says")
-    print("  make demo-down                                      take it all away\n")
+    print("  bin/lab ssh cpu-12 journalctl -u vllm@chat         read vLLM's log")
+    print("  make demo-down                                      remove everything\n")
     print(f"Endpoint: {url}/v1")
     print(f"Question: {QUESTION}")
     print(f"Answer:   {answer}")

@@ -12,7 +12,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.installer
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import is_ours
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan
 from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import AUTO, FORMATS, Row, Wish, plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import Look, StackAction
 
 RUN_FILE = {

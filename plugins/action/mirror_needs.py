@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError, HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
     Needs,
     NeedsError,
@@ -18,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs i
     missing_wheel_bytes,
     plan_from_origin,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 LIST = {"type": "list", "elements": "str", "default": []}
 PATHS = {"type": "list", "elements": "path", "default": []}

@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.progre
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source, parse_sources
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, read
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.background import (
     remove_access_file,
     run_in_background,

@@ -139,6 +139,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     Catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
+    CONFLICT_GROUP,
+    name_region_group,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import DiscoveryError, Entry
@@ -173,10 +177,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.plac
     check_names,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
-    CONFLICT,
     Sorter,
     SortingError,
-    region_group,
     region_name,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_cache import Kept
@@ -309,7 +311,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             except SortingError as exc:
                 raise SortingError(f"{entry}: host {entry.name!r}: {exc}") from exc
             if value is not None:
-                yield region_group(kind, value)
+                yield name_region_group(kind, value)
 
     def _compose_variables(self, candidate: Candidate) -> None:
         """Add the variables of compose, which other sources' names are turned into ours with."""
@@ -367,8 +369,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             place = sorter.place(candidate.statements)
             for group in (*place.groups, *areas.groups[candidate.cluster, candidate.site]):
                 members.setdefault(group, []).append(candidate.name)
-            if CONFLICT in place.variables:
-                conflicts.setdefault(place.variables[CONFLICT], []).append(candidate.name)
+            if CONFLICT_GROUP in place.variables:
+                conflicts.setdefault(place.variables[CONFLICT_GROUP], []).append(candidate.name)
             candidate.new.update(place.variables)
         edges = [*sorter.tree.edges(members), *areas.edges]
         check_names(self.inventory, candidates, {*members, *(name for edge in edges for name in edge)})
@@ -376,7 +378,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         add_hosts(self.inventory, candidates, members)
         self.inventory.set_variable("all", "accelerator_discovery_cache", self._discovery_cache)
         lines = [f"{hosts_in_words(names)}: {text}" for text, names in conflicts.items()]
-        for warning in [*areas.warnings, *([f"{CONFLICT}: " + "; ".join(lines)] if lines else [])]:
+        for warning in [*areas.warnings, *([f"{CONFLICT_GROUP}: " + "; ".join(lines)] if lines else [])]:
             self.display.warning(warning)
 
     def _construct(self, candidates: list[Candidate]) -> None:

@@ -58,7 +58,7 @@ EXAMPLES = r"""
 - name: Stop where it is not
   ansible.builtin.assert:
     that: driver.findings | length == 0
-    fail_msg: "{{ driver.findings | map(attribute='what') | join('; ') }}"
+    fail_msg: "{{ driver.summary }}"
 """
 
 RETURN = r"""
@@ -196,6 +196,10 @@ findings:
     action:
       description: What to do about it.
       type: str
+summary:
+  description: The findings as sentences for an error message. Empty if there are none.
+  type: str
+  returned: success
 """
 
 import re

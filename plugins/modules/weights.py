@@ -47,8 +47,8 @@ options:
       - V(hub) for the Hugging Face hub, V(hub:URL) for another one with the same API; V(modelscope),
         V(modelscope:URL).
       - V(s3://BUCKET/PREFIX) with the same files below the prefix; C(endpoint) and C(region) name the service. The
-        addresses are signed on the controller, with the keys in E(AWS_ACCESS_KEY_ID) and E(AWS_SECRET_ACCESS_KEY), or those of
-        C(profile) in C(credentials_file); without any the bucket has to be public. No host gets the keys.
+        addresses are signed on the controller, with the keys in E(AWS_ACCESS_KEY_ID) and E(AWS_SECRET_ACCESS_KEY), or
+        those of C(profile) in C(credentials_file); without any the bucket has to be public. No host gets the keys.
       - V(controller:/PATH) for a directory on the controller with the same files, pushed with rsync over SSH.
       - C(token_file) or C(token_env) name the file or the environment variable on the controller with the token of a
         URL, a hub or ModelScope. The latter two use E(HF_TOKEN) and E(MODELSCOPE_API_TOKEN) when these are set there.

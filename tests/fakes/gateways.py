@@ -72,7 +72,7 @@ def plan(port: int, host: str = "0.0.0.0", models: Any = ("baremetal/gpt-oss-smo
 def options(**more: Any) -> dict[str, Any]:
     """Return the options of a gateway on loopback without TLS."""
     return {
-        "cluster": "", "port": 443, "services": {}, "backends_min": 1, "listen": "127.0.0.1", "tls": "off",
+        "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
         "address": "", "interface": "", **more,
     }  # fmt: skip

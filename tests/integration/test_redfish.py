@@ -24,10 +24,9 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Bmc, Limits, ask_bmcs
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import RedfishError, found
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import read_documents
 
 from tests.fakes import redfish_server
-from tests.fakes.redfish_machines import MACHINES
+from tests.fakes.redfish_machines import MACHINES, read_documents
 from tests.fakes.redfish_server import PASSWORD, USERNAME, authority, read_mockup, write_mockup
 
 ROOT = Path(__file__).parents[2]

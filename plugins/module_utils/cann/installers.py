@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Installer, StackError
+from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import StackError
 
 DRIVER = "driver"
 FIRMWARE = "firmware"

@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.installer
     TOOLKIT,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import upstream_version
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DNF,
@@ -26,7 +27,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Package,
     Repository,
     StackError,
-    upstream_version,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import header_packages
 

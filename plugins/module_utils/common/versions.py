@@ -9,7 +9,7 @@ The controller's code uses plugin_utils/common/versions.py, which asks ``packagi
 from __future__ import annotations
 
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 _PART = re.compile(r"(>=|<=|==|!=|>|<)?\s*([\w.+-]+)$")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -55,3 +55,18 @@ def in_spec(value: Any, spec: Any, key: Callable[[Any], Any]) -> bool:
         if not _COMPARE[found.group(1) or "=="](key(value), key(found.group(2))):
             return False
     return True
+
+
+def upstream_version(version: str) -> str:
+    """Return the vendor's part of a package's version: 580.95.05 of ``3:580.95.05-1.el9``."""
+    return re.split(r"[-+~]", version.split(":", 1)[-1])[0]
+
+
+def at_least(version: str, minimum: str) -> bool:
+    """Return whether a package's version is not older than another; a missing number counts as 0."""
+    return satisfies(upstream_version(version), f">={minimum}")
+
+
+def newest(versions: Sequence[str]) -> str:
+    """Return the newest of several versions of one kind; there must be at least one."""
+    return max(versions, key=lambda text: [int(number) for number in re.findall(r"\d+", text)])

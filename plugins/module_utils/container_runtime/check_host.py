@@ -64,13 +64,15 @@ def check(
                     "running containers; nvidia-ctk system create-dev-char-symlinks --create-all makes the links"
                 )
     for node in missing_nodes(stack, count):
-        raise RuntimePlanError(f"{node} is not there, which containers need on {stack}; see that its driver is loaded")
+        raise RuntimePlanError(
+            f"{node} does not exist, and containers on {stack} need it; check that its driver is loaded"
+        )
     if stack == "cann" and toolkit == "vendor":
         _check_ascend(state, host)
     other = next((name for name in ENGINES if name in host.engines), engine)
     if other != engine:
         warnings.append(
-            f"{other} is on this host too, and the role vllm goes by it unless told: have container_runtime_engine: "
+            f"{other} is on this host too, and the role vllm uses it by default: set container_runtime_engine: "
             f"{engine} in the inventory, which vllm_engine follows, or set vllm_engine: {engine}"
         )
     return {
@@ -112,13 +114,13 @@ def _check_ascend(state: EngineState, host: HostState) -> None:
     """Raise RuntimePlanError where docker cannot start the Ascend Docker Runtime."""
     if not host.ascend:
         raise RuntimePlanError(
-            f"the {TITLE} is not whole ({INFO} or {PROGRAM} is missing); run the role container_runtime without "
+            f"the {TITLE} is incomplete ({INFO} or {PROGRAM} is missing); run the role container_runtime without "
             f"--tags, or with its install, and see {LOG}"
         )
     if "ascend" not in state.runtimes:
         raise RuntimePlanError(
-            f"docker knows the runtimes {', '.join(state.runtimes)}, and ascend is not among them though {DAEMON_JSON} "
-            "should name it; systemctl reload docker has it read the file again"
+            f"docker has the runtimes {', '.join(state.runtimes)}, and ascend is not among them although "
+            f"{DAEMON_JSON} should name it; run systemctl reload docker"
         )
 
 

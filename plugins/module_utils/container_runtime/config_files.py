@@ -26,7 +26,7 @@ UDEV_TEXT = (
     MANAGED + 'ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", '
     'RUN+="/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all"\n'
 )
-LINK_COMMAND = ["/usr/bin/nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all"]
+LINK_COMMAND = ("/usr/bin/nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all")
 
 # The flags of dockerd that say the same as a key: with both, it does not start.
 FLAGS = {
@@ -59,7 +59,7 @@ def read_daemon(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError as exc:
         raise RuntimePlanError(
-            f"{DAEMON_JSON} is no JSON: {exc}; mend it or remove it, docker cannot start with it"
+            f"{DAEMON_JSON} is not valid JSON: {exc}; repair or remove it, docker cannot start with it"
         ) from exc
     if not isinstance(found, dict):
         raise RuntimePlanError(f"{DAEMON_JSON}: found {type(found).__name__}, expected an object of settings")
@@ -109,8 +109,8 @@ def check_flags(settings: Mapping[str, Any], flags: Sequence[str]) -> None:
         for flag in FLAGS.get(key, ()):
             if flag in given:
                 raise RuntimePlanError(
-                    f"docker is started with {flag}, and with {key} in {DAEMON_JSON} as well it would not start; take "
-                    "the flag out of its unit (systemctl cat docker.service)"
+                    f"docker is started with {flag}, and with {key} in {DAEMON_JSON} as well it would not start; "
+                    "remove the flag from its unit (systemctl cat docker.service)"
                 )
 
 

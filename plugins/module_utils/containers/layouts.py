@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""References of container images -> where a mirror keeps their layouts, and which blobs belong to them. No I/O."""
+"""References of container images -> where a mirror keeps their layouts, and which blobs belong to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
     DIGEST,
     REPOSITORY,

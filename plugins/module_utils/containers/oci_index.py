@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The index of an OCI image layout -> the images in it, as a registry names them. No I/O."""
+"""The index of an OCI image layout -> the images in it, as a registry names them."""
 
 from __future__ import annotations
 

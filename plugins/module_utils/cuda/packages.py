@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import newest, upstream_version
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import OPEN
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
@@ -23,8 +24,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Package,
     Repository,
     StackError,
-    newest,
-    upstream_version,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
     debian_archive,

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import upstream_version
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
     GpuAnswer,
     GpuReport,
@@ -24,7 +25,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     TIMED_OUT,
     Answer,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host, upstream_version
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
     Finding,
     Kind,

@@ -13,8 +13,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 # The one that gpt-oss is served with.
@@ -91,7 +92,7 @@ class FoundFile:
     sha256: str
 
 
-def list_uses(plans: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def list_uses(plans: Mapping[str, PlanDocument]) -> list[dict[str, Any]]:
     """Return the uses of all plans that point vLLM to encodings, each once with its instances, as plain data."""
     found: dict[str, dict[str, Any]] = {}
     for name, plan in plans.items():

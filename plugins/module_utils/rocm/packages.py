@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import newest, upstream_version
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import (
     CLASSIC,
     CORE,
@@ -24,8 +25,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Package,
     Repository,
     StackError,
-    newest,
-    upstream_version,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import header_packages
 

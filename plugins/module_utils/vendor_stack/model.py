@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import satisfies
+from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
 
 # What a policy makes of a host that has something already.
 RETAIN = "retain"
@@ -217,24 +217,6 @@ class User:
 
 
 @dataclass(frozen=True)
-class Installer:
-    """A vendor's .run file: fetched from ``url`` to ``path``, and run as ``argv`` once its sha256 is the given one.
-
-    Status 0 means installed, 2 installed and a reboot is needed; ``log`` is the file whose end says why it failed.
-    ``stdin`` is what it is answered where it asks.
-    """
-
-    name: str
-    url: str
-    path: str
-    sha256: str
-    argv: tuple[str, ...]
-    why: str
-    log: str = ""
-    stdin: str = ""
-
-
-@dataclass(frozen=True)
 class Plan:
     """What is to be done on a host, in the order of the fields.
 
@@ -278,49 +260,9 @@ def manager_of(distribution: str) -> str:
     return DNF if distribution in (*RHEL_LIKE, *OPENEULER_LIKE) else APT
 
 
-def boot_mark(boot: str, reasons: Sequence[str]) -> str:
-    """Return what is kept on a host that is rebooted: which boot that was, and why it was ended."""
-    return "\n".join([boot, *reasons, ""])
-
-
-def no_reboot(
-    reasons: Sequence[str], allowed: bool, boot: str, controllers_boot: str, mark: str, stack: str
-) -> str | None:
-    """Return why a host that needs a reboot for ``reasons`` must not get one, None where it may.
-
-    ``boot`` is the kernel's boot_id there, ``controllers_boot`` that of the controller: a host that runs on the same
-    kernel is the controller or a container on it. ``mark`` is what boot_mark left there, empty for nothing.
-    """
-    why = "; ".join(reasons)
-    if boot == controllers_boot:
-        return f"a reboot is needed ({why}), and this host is the controller or runs on its kernel: reboot it by hand"
-    if not allowed:
-        advice = "allow it, or reboot by hand and run again"
-        return f"a reboot is needed ({why}), and {stack}_reboot_allowed is false: {advice}"
-    before, _newline, then = mark.partition("\n")
-    if then and before != boot and then == boot_mark("", reasons)[1:]:
-        return f"the host was rebooted for it already, and still: {why}; read 'journalctl --boot' there"
-    return None
-
-
-def upstream_version(version: str) -> str:
-    """Return the vendor's part of a package version: 580.95.05 of ``3:580.95.05-1.el9``."""
-    return re.split(r"[-+~]", version.split(":", 1)[-1])[0]
-
-
 def branch_of(version: str) -> int:
     """Return the driver branch of a version, its first number. Raises StackError where there is none."""
     found = re.match(r"\d+", version)
     if found is None:
         raise StackError(f"driver version {version!r} does not begin with a number; expected a form like 580.95.05")
     return int(found.group())
-
-
-def at_least(version: str, minimum: str) -> bool:
-    """Return whether a version is not older than another; what is missing counts as 0."""
-    return satisfies(upstream_version(version), f">={minimum}")
-
-
-def newest(versions: list[str]) -> str:
-    """Return the newest of several versions of one kind; there must be one."""
-    return max(versions, key=lambda text: [int(number) for number in re.findall(r"\d+", text)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 import re
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import upstream_version
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DNF,
@@ -18,7 +19,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Package,
     Repository,
     StackError,
-    upstream_version,
 )
 
 # DKMS of RHEL and its clones comes from there. UNCONFIRMED: paths are from general knowledge.

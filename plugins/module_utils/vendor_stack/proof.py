@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Callable, Iterator, Mapping
+from typing import Callable, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     ModuleInfo,
     parse_module_info,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import APT, Host, at_least
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import APT, Host
 
 LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
@@ -28,6 +29,11 @@ class Finding:
     def as_dict(self) -> dict[str, str]:
         """Return the finding as plain data, JSON-serialisable."""
         return asdict(self)
+
+
+def describe_findings(findings: Sequence[Finding]) -> str:
+    """Return findings as sentences for an error message: the place, what is wrong, what to do. Empty for none."""
+    return " ".join(f"{finding.where}: {finding.what}; {finding.action}." for finding in findings)
 
 
 @dataclass(frozen=True)

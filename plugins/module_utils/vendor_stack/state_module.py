@@ -9,6 +9,7 @@ import os
 from dataclasses import asdict
 from typing import Any, Mapping, Pattern, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
     Run,
     active_units,
@@ -18,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.h
     run_command,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding, describe_findings
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import DAEMONS, EXPORTERS, SERVING
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -41,8 +42,9 @@ def common_state(
         "host": host.as_dict(),
         "offered": {name: offered(name, host.manager, run) for name in options["offered_of"]},
         "contents": {path: contents(os.path.join(root, path.lstrip("/"))) for path in options["contents_of"]},
-        "boot": (contents(os.path.join(proc_root, "sys", "kernel", "random", "boot_id")) or "").strip(),
+        "boot": boot_id(proc_root),
         "active": active_units(run, (SERVING, *EXPORTERS, *DAEMONS)),
         "holders": [asdict(holder) for holder in read_holders(proc_root, nodes)],
         "findings": [finding.as_dict() for finding in findings],
+        "summary": describe_findings(findings),
     }

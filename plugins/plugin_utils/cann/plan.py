@@ -31,6 +31,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages 
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import KIND
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_older, is_same
+from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DISTRO,
@@ -42,7 +43,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Command,
     Group,
     Host,
-    Installer,
     Package,
     Plan,
     Repository,

@@ -8,6 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import (
+    at_least,
+    newest,
+    upstream_version,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, Hardware, flavour_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import (
     DEBIAN_BRANCHES,
@@ -38,10 +43,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Package,
     Plan,
     StackError,
-    at_least,
     branch_of,
-    newest,
-    upstream_version,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
     build_missing,

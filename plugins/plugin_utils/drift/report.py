@@ -20,11 +20,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.options 
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import Use
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import WIDTH, shown
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
-    Foreign,
-    OptionTable,
-    decoded,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import decoded
 
 Row = Dict[str, Any]
 

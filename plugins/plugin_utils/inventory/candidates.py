@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     DiscoveryError,
     Entry,
@@ -23,7 +24,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sort
     declared,
     detected,
     leading_first,
-    models_of_groups,
     region_name,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Bmc

@@ -9,22 +9,19 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
-    CPU,
-    UNKNOWN,
-    Catalogue,
-    Model,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
+    CONFLICT_GROUP,
+    MODEL_PREFIX,
+    name_region_group,
+)
 
-ACCEL = "accel_"
-CONFLICT = "accelerator_conflict"
 MIXED = "accelerator_mixed"
 
 # The largest hosts have 16 chips, and sixty-odd functions where each chip is parted. More is a slip of the pen.
 MOST_CHIPS = 64
 
-_NO_GROUP_NAME = re.compile(r"[^A-Za-z0-9_]")
 # ``h200:4 l40s:2``, what a cell of a table can hold.
 _COUNTED = re.compile(r"([A-Za-z0-9_]+):(\d{1,4})\Z")
 
@@ -39,7 +36,7 @@ class RegionError(SortingError):
     def __init__(self, kind: str, value: str, other: str) -> None:
         super().__init__(
             f"{kind}: found {value!r}, and {other!r} elsewhere, which would both be the group "
-            f"{region_group(kind, value)}; rename one of them"
+            f"{name_region_group(kind, value)}; rename one of them"
         )
         self.kind, self.value = kind, value
 
@@ -165,17 +162,6 @@ def detected(document: Any, source: str, catalogue: Catalogue) -> Statement | No
     return Statement(source, leading_first(known, catalogue), strange)
 
 
-def models_of_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[str]:
-    """Return the models that groups such as accel_h200 name, with cpu and unknown, by name.
-
-    A stack or a generation may have a model's name: it is none beside another model that belongs to it.
-    """
-    named = {name[len(ACCEL) :] for name in groups if name.startswith(ACCEL)}
-    entries = [models[name] for name in named if name in models]
-    wider = {wide for entry in entries for wide in (entry.stack, entry.generation) if wide != entry.key}
-    return sorted(name for name in named - wider if name in models or name in (CPU, UNKNOWN))
-
-
 def leading_first(counts: Mapping[str, int], catalogue: Catalogue) -> tuple[tuple[str, int], ...]:
     """Return pairs of model and number, in the order of _accelerators.match: what can be served on, then by number."""
 
@@ -225,9 +211,9 @@ class Tree:
                     parents = self.parents.setdefault(child, [])
                     parents += [] if parent in parents else [parent]
         self._own = {key: self._lowest(chain) for key, chain in chains.items()}
-        self._own[UNKNOWN] = (ACCEL + UNKNOWN,)
+        self._own[UNKNOWN] = (MODEL_PREFIX + UNKNOWN,)
         stacks = {model.stack for model in catalogue.models.values()} | {CPU, UNKNOWN}
-        self.always = (*sorted(ACCEL + stack for stack in stacks), CONFLICT)
+        self.always = (*sorted(MODEL_PREFIX + stack for stack in stacks), CONFLICT_GROUP)
 
     def _above(self, name: str) -> list[str]:
         """Return a name and all above it."""
@@ -239,7 +225,7 @@ class Tree:
     def _lowest(self, chain: Sequence[str]) -> tuple[str, ...]:
         """Return the groups of a chain that none of its others brings along."""
         implied = {above for name in chain for above in self._above(name)[1:]}
-        return tuple(ACCEL + name for name in chain if name not in implied)
+        return tuple(MODEL_PREFIX + name for name in chain if name not in implied)
 
     def own(self, model: str) -> tuple[str, ...]:
         """Return the groups that a host with such a chip is put into; their parents follow from ``edges``."""
@@ -247,8 +233,10 @@ class Tree:
 
     def edges(self, groups: Iterable[str]) -> list[tuple[str, str]]:
         """Return the pairs of parent and child that are needed for these groups."""
-        names = {above for group in groups if group.startswith(ACCEL) for above in self._above(group[len(ACCEL) :])}
-        return [(ACCEL + parent, ACCEL + name) for name in sorted(names) for parent in self.parents.get(name, ())]
+        prefix = MODEL_PREFIX
+        own = [group[len(prefix) :] for group in groups if group.startswith(prefix)]
+        names = sorted({above for name in own for above in self._above(name)})
+        return [(prefix + parent, prefix + name) for name in names for parent in self.parents.get(name, ())]
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
@@ -281,8 +269,8 @@ class Sorter:
             variables.update(accelerator=first.models[0][0], accelerator_count=first.models[0][1])
         if len(heard) < len(statements):
             others = [f"{other.source} says {other}" for other in statements[1:] if other not in heard]
-            variables[CONFLICT] = f"{_says(first)}, but {' and '.join(others)}"
-            groups.append(CONFLICT)
+            variables[CONFLICT_GROUP] = f"{_says(first)}, but {' and '.join(others)}"
+            groups.append(CONFLICT_GROUP)
         return Place(tuple(dict.fromkeys(groups)), variables)
 
 
@@ -314,18 +302,18 @@ def regions(pairs: Iterable[tuple[str | None, str | None]]) -> Regions:
     sites: dict[str, list[str | None]] = {}
     for cluster, site in distinct:
         for kind, value in (("cluster", cluster), ("site", site)):
-            if value is not None and names.setdefault(region_group(kind, value), value) != value:
-                raise RegionError(kind, value, names[region_group(kind, value)])
+            if value is not None and names.setdefault(name_region_group(kind, value), value) != value:
+                raise RegionError(kind, value, names[name_region_group(kind, value)])
         if cluster is not None:
             sites.setdefault(cluster, []).append(site)
     nested = {cluster: found[0] for cluster, found in sites.items() if len(found) == 1 and found[0] is not None}
     groups = {}
     for cluster, site in distinct:
-        own = [] if cluster is None else [region_group("cluster", cluster)]
-        own += [] if site is None or cluster in nested else [region_group("site", site)]
+        own = [] if cluster is None else [name_region_group("cluster", cluster)]
+        own += [] if site is None or cluster in nested else [name_region_group("site", site)]
         groups[cluster, site] = tuple(own)
     edges = [
-        (region_group("site", site), region_group("cluster", cluster))
+        (name_region_group("site", site), name_region_group("cluster", cluster))
         for cluster, site in sorted(nested.items())
         if site
     ]
@@ -347,8 +335,3 @@ def region_name(variable: str, value: Any) -> str | None:
     if isinstance(value, (str, int)) and not isinstance(value, bool) and re.search(r"[A-Za-z0-9]", str(value)):
         return str(value)
     raise SortingError(f"{variable}: found {_shown(value)}, expected a name, like fra1")
-
-
-def region_group(kind: str, value: str) -> str:
-    """Return the name of the group of a cluster or site."""
-    return f"{kind}_{_NO_GROUP_NAME.sub('_', value)}"

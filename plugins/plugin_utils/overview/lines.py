@@ -12,7 +12,13 @@ from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Model
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import models_of_groups
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
+    CLUSTER_PREFIX,
+    CONFLICT_GROUP,
+    MODEL_PREFIX,
+    SITE_PREFIX,
+    models_of_groups,
+)
 
 CONFLICT, STALE, DECLARED, SEEN, NOTHING = "conflict", "stale", "declared", "seen", "nothing"
 # Worst first; a host has the first that is true of it.
@@ -25,8 +31,6 @@ VARIABLES = (
     "accelerator", "accelerator_count", "accelerators", "cluster", "site", "accelerator_detected",
     "accelerator_discovered_at", "accelerator_stale", "accelerator_conflict", "accelerator_mixed", "vllm_instances",
 )  # fmt: skip
-
-MODEL_GROUP, CLUSTER_GROUP, SITE_GROUP, CONFLICT_GROUP = "accel_", "cluster_", "site_", "accelerator_conflict"
 
 # What is told of a host's hardware beside its models, with the words before it.
 FACTS = {"driver_version": "driver", "compute_capability": "compute capability", "mec_firmware": "MEC firmware"}
@@ -103,8 +107,8 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
     state, why, todo = _state(host, declared, found, grouped, detected, models)
     return Line(
         host=host.name,
-        site=_place(variables.get("site"), host.groups, SITE_GROUP),
-        cluster=_place(variables.get("cluster"), host.groups, CLUSTER_GROUP),
+        site=_place(variables.get("site"), host.groups, SITE_PREFIX),
+        cluster=_place(variables.get("cluster"), host.groups, CLUSTER_PREFIX),
         chips=_chips(declared, found, grouped),
         state=state,
         why=why,
@@ -213,7 +217,7 @@ def _conflict(host: Host, declared: Counts, found: Counts) -> str:
         return f"it is in the group {CONFLICT_GROUP}"
     single = not declared_chips(host.variables)
     if single and len(declared) > 1:
-        return "in several groups of a model: " + ", ".join(MODEL_GROUP + name for name in declared)
+        return "in several groups of a model: " + ", ".join(MODEL_PREFIX + name for name in declared)
     if not declared or not found or UNKNOWN in found or _agree(declared, found):
         return ""
     return f"declared {in_words(declared)}, found {in_words(found)}"

@@ -18,8 +18,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
     Unknown,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 # A variable of the shell, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
@@ -28,11 +28,11 @@ _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
 ONLY_BLACKWELL = ("nvfp4", "fp4")
 
 
-def choose_variant(recipe: Mapping[str, Any], accelerator: Accelerator, wished: str | None, where: str) -> str:
-    """Return the variant that was wished for, else the recipe's for this hardware. Raises PlanError with the reason."""
+def choose_variant(recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, where: str) -> str:
+    """Return the requested variant, else the recipe's for this hardware. Raises PlanError with the reason."""
     variants = recipe.get("variants") or {"default": {}}
     model = recipe["model"]["model_id"]
-    name = wished or accelerator.pick((recipe.get("meta") or {}).get("default_variant") or {}) or "default"
+    name = requested or accelerator.pick((recipe.get("meta") or {}).get("default_variant") or {}) or "default"
     if name not in variants:
         raise PlanError(f"{where}.variant: recipe {model} has no variant {name!r}; {nearest(str(name), variants)}")
     problem = _unsuited(recipe, variants[name] or {}, accelerator)

@@ -22,12 +22,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.argume
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
     Accelerator,
     exact_blocks,
     generation_blocks,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import Sizes
 
 
@@ -242,37 +242,38 @@ def features_on(
     accelerator: Accelerator,
     strategy: str,
     variant: str,
-    wished: Sequence[str] | None,
+    requested: Sequence[str] | None,
     modes: Mapping[str, str],
     where: str,
 ) -> dict[str, str | None]:
     """Return the features that are on, in the recipe's order, each with its mode or None.
 
-    Without a wish those are on that the recipe does not make opt-in, and those whose mode the variant chooses. One that
-    the recipe keeps from this hardware or strategy is left out then; where it was wished for it is a PlanError.
+    Unless features are requested, those are on that the recipe does not make opt-in, and those whose mode the variant
+    chooses; a feature that the recipe bars from this hardware or strategy is then left out. Requesting it raises
+    PlanError.
     """
     offered = recipe.get("features") or {}
-    _check_names(offered, wished or (), f"{where}.features", recipe)
+    _check_names(offered, requested or (), f"{where}.features", recipe)
     _check_names(offered, modes, f"{where}.feature_modes", recipe)
-    if wished is None:
+    if requested is None:
         opt_in = {*(recipe.get("opt_in_features") or [])}
         for name in accelerator.names:
             opt_in |= {*((recipe.get("hardware_opt_in_features") or {}).get(name) or [])}
         chosen = (((recipe.get("variants") or {}).get(variant) or {}).get("default_modes")) or {}
         wanted = [name for name in offered if name not in opt_in or name in chosen]
     else:
-        wanted = [name for name in offered if name in wished]
+        wanted = [name for name in offered if name in requested]
     on: dict[str, str | None] = {}
     for name in wanted:
         problem = _unavailable(offered[name] or {}, accelerator, strategy)
-        if problem and wished is not None:
+        if problem and requested is not None:
             raise PlanError(f"{where}.features: {name} of recipe {_id(recipe)} {problem}")
         if problem:
             continue
         found, mode = _mode(recipe, name, accelerator, variant, modes.get(name), where)
         if found:
             on[name] = mode
-        elif wished is not None:
+        elif requested is not None:
             raise PlanError(
                 f"{where}.features: {name} of recipe {_id(recipe)} has no mode for {accelerator.model} and the "
                 f"variant {variant!r}"
@@ -302,27 +303,27 @@ def _unavailable(feature: Mapping[str, Any], accelerator: Accelerator, strategy:
 
 
 def _mode(
-    recipe: Mapping[str, Any], name: str, accelerator: Accelerator, variant: str, wished: str | None, where: str
+    recipe: Mapping[str, Any], name: str, accelerator: Accelerator, variant: str, requested: str | None, where: str
 ) -> tuple[bool, str | None]:
     """Return whether the feature can be on and in which mode, None where it has no modes."""
     feature = recipe["features"][name] or {}
     modes = feature.get("modes")
     if not modes:
-        if wished:
-            raise PlanError(f"{where}.feature_modes.{name}: this feature has no modes; found {wished!r}")
+        if requested:
+            raise PlanError(f"{where}.feature_modes.{name}: this feature has no modes; found {requested!r}")
         return True, None
-    if wished and wished not in modes:
+    if requested and requested not in modes:
         raise PlanError(
-            f"{where}.feature_modes.{name}: recipe {_id(recipe)} has no mode {wished!r}; {nearest(wished, modes)}"
+            f"{where}.feature_modes.{name}: recipe {_id(recipe)} has no mode {requested!r}; {nearest(requested, modes)}"
         )
     allowed = [key for key, mode in modes.items() if _mode_allowed(mode or {}, accelerator, variant)]
-    if wished and wished not in allowed:
+    if requested and requested not in allowed:
         raise PlanError(
-            f"{where}.feature_modes.{name}: {wished!r} is not for {accelerator.model} and the variant {variant!r}; "
+            f"{where}.feature_modes.{name}: {requested!r} is not for {accelerator.model} and the variant {variant!r}; "
             f"there is {', '.join(allowed) or 'none'}"
         )
     entry = (recipe.get("variants") or {}).get(variant) or {}
-    for key in (wished, (entry.get("default_modes") or {}).get(name), feature.get("default_mode")):
+    for key in (requested, (entry.get("default_modes") or {}).get(name), feature.get("default_mode")):
         if key in allowed:
             return True, key
     return (True, allowed[0]) if allowed else (False, None)

@@ -9,7 +9,7 @@ import re
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCE_KEYS = (
     "args", "chips", "env", "feature_modes", "features", "host", "node_address", "nodes", "port", "preset", "recipe",
@@ -42,26 +42,26 @@ def check_instances(instances: Any) -> None:
             f"vllm_instances: found {_kind(instances)}, expected a mapping of names to instances, as in "
             "{chat: {recipe: openai/gpt-oss-20b}}"
         )
-    for name, wishes in instances.items():
-        check_instance(name, wishes)
+    for name, requested in instances.items():
+        check_instance(name, requested)
 
 
-def check_instance(name: str, wishes: Any) -> None:
+def check_instance(name: str, requested: Any) -> None:
     """Raise PlanError for an instance that is malformed."""
     where = f"vllm_instances.{name}"
     if not isinstance(name, str) or not _NAME.match(name):
         raise PlanError(f"{where}: found the name {name!r}, expected a text of letters, digits, '-', '_' and '.'")
-    if not isinstance(wishes, Mapping):
-        raise PlanError(f"{where}: found {_kind(wishes)}, expected a mapping with the key 'recipe'")
-    for key in wishes:
+    if not isinstance(requested, Mapping):
+        raise PlanError(f"{where}: found {_kind(requested)}, expected a mapping with the key 'recipe'")
+    for key in requested:
         if key not in INSTANCE_KEYS:
             raise PlanError(f"{where}: unknown key {key!r}; {nearest(str(key), INSTANCE_KEYS)}")
-    if not wishes.get("recipe"):
+    if not requested.get("recipe"):
         raise PlanError(f"{where}: 'recipe' is missing; expected <org>/<model> of a file of the recipe catalogue")
-    _check_numbers(where, wishes)
-    _check_texts(where, wishes)
-    _check_args(where, wishes.get("args") or {})
-    _check_env(where, name, wishes.get("env") or {})
+    _check_numbers(where, requested)
+    _check_texts(where, requested)
+    _check_args(where, requested.get("args") or {})
+    _check_env(where, name, requested.get("env") or {})
 
 
 def _kind(value: Any) -> str:
@@ -74,18 +74,18 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _check_numbers(where: str, wishes: Mapping[str, Any]) -> None:
-    port = wishes.get("port", 8000)
+def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
+    port = requested.get("port", 8000)
     if not _is_count(port) or port > 65535:
         raise PlanError(f"{where}.port: found {port!r}, expected a whole number from 1 to 65535")
-    replicas = wishes.get("replicas")
+    replicas = requested.get("replicas")
     if replicas is not None and not _is_count(replicas):
         raise PlanError(
             f"{where}.replicas: found {replicas!r}, expected a whole number from 1, or nothing to fill the host"
         )
-    if replicas not in (None, 1) and wishes.get("nodes"):
+    if replicas not in (None, 1) and requested.get("nodes"):
         raise PlanError(f"{where}.replicas: found {replicas!r} beside nodes; an instance that spans hosts is one")
-    chips = wishes.get("chips")
+    chips = requested.get("chips")
     if chips is None:
         return
     if not isinstance(chips, list) or not chips or not all(_is_index(chip) for chip in chips):
@@ -100,24 +100,25 @@ def _is_index(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _check_texts(where: str, wishes: Mapping[str, Any]) -> None:
+def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
     for key in ("recipe", "variant", "preset", "strategy", "release", "host", "node_address"):
-        if key in wishes and not isinstance(wishes[key], str):
-            way_out = ", quoted" if isinstance(wishes[key], float) else ""
-            raise PlanError(f"{where}.{key}: found {wishes[key]!r}, expected a text{way_out}")
-    if "runtime" in wishes and wishes["runtime"] not in RUNTIMES:
-        raise PlanError(f"{where}.runtime: found {wishes['runtime']!r}; {nearest(str(wishes['runtime']), RUNTIMES)}")
+        if key in requested and not isinstance(requested[key], str):
+            way_out = ", quoted" if isinstance(requested[key], float) else ""
+            raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a text{way_out}")
+    if "runtime" in requested and requested["runtime"] not in RUNTIMES:
+        found = requested["runtime"]
+        raise PlanError(f"{where}.runtime: found {found!r}; {nearest(str(found), RUNTIMES)}")
     for key in ("features", "nodes", "served_model_names"):
-        value = wishes.get(key, [])
+        value = requested.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise PlanError(f"{where}.{key}: found {value!r}, expected a list of names")
     for key in ("args", "env", "feature_modes"):
-        if not isinstance(wishes.get(key) or {}, Mapping):
-            raise PlanError(f"{where}.{key}: found {wishes[key]!r}, expected a mapping of names to values")
-        for name in wishes.get(key) or {}:
+        if not isinstance(requested.get(key) or {}, Mapping):
+            raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a mapping of names to values")
+        for name in requested.get(key) or {}:
             if not isinstance(name, str):
                 raise PlanError(f"{where}.{key}: found the key {name!r}, expected a text; put it in quotes")
-    for name, mode in (wishes.get("feature_modes") or {}).items():
+    for name, mode in (requested.get("feature_modes") or {}).items():
         if not isinstance(mode, str):
             raise PlanError(f"{where}.feature_modes.{name}: found {mode!r}, expected the name of a mode, in quotes")
 

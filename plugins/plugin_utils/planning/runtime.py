@@ -9,8 +9,8 @@ import re
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 GIB = 1024**3
 
@@ -32,9 +32,9 @@ def choose_stack(release: Mapping[str, Any], name: str, accelerator: Accelerator
     return found
 
 
-def choose_runtime(stack: Mapping[str, Any], wished: str, image: str, release: str, where: str) -> str:
-    """Return the runtime that was wished for, else the stack's own. Raises PlanError where the release lacks it."""
-    runtime = wished or str(stack["runtime"])
+def choose_runtime(stack: Mapping[str, Any], requested: str, image: str, release: str, where: str) -> str:
+    """Return the requested runtime, else the stack's own. Raises PlanError where the release lacks it."""
+    runtime = requested or str(stack["runtime"])
     if runtime == "venv" and not stack.get("requirements"):
         raise PlanError(
             f"{where}.runtime: release {release!r} has no lock of wheels for this stack, so it cannot make a virtual "

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 EXPERT = "--enable-expert-parallel"
 TENSOR = "--tensor-parallel-size"
@@ -67,21 +67,21 @@ def compatible(recipe: Mapping[str, Any], accelerator: Accelerator) -> list[str]
 
 
 def choose_strategy(
-    recipe: Mapping[str, Any], accelerator: Accelerator, wished: str | None, nodes: int, where: str
+    recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, nodes: int, where: str
 ) -> str:
-    """Return the strategy that was wished for, else the one that the recipe prefers.
+    """Return the requested strategy, else the one that the recipe prefers.
 
     Raises PlanError for one that the recipe does not list or that does not go with the number of hosts.
     """
     offered = compatible(recipe, accelerator)
     model = recipe["model"]["model_id"]
-    if wished is not None:
-        if wished not in offered:
-            hint = nearest(wished, offered) if offered else "it lists none for this hardware"
+    if requested is not None:
+        if requested not in offered:
+            hint = nearest(requested, offered) if offered else "it lists none for this hardware"
             raise PlanError(
-                f"{where}.strategy: recipe {model} does not list {wished!r} for {accelerator.model}; {hint}"
+                f"{where}.strategy: recipe {model} does not list {requested!r} for {accelerator.model}; {hint}"
             )
-        strategy = wished
+        strategy = requested
     else:
         strategy = _preferred(recipe, offered, nodes)
     _check_nodes(strategy, nodes, where)

@@ -104,20 +104,6 @@ def survey() -> Steps[Chips]:
     return _chips(told, names, listed)
 
 
-def read_documents(documents: Mapping[str, Any]) -> Chips:
-    """Return the chips that a recording shows: ``documents`` are the JSON documents by path. Raises RedfishError."""
-    known = {path.rstrip("/"): document for path, document in documents.items()}
-    steps = survey()
-    answers: Answers | None = None
-    try:
-        while True:
-            wanted = next(steps) if answers is None else steps.send(answers)
-            answers = {item.path: known.get(item.path.rstrip("/")) for item in wanted}
-    except StopIteration as done:
-        chips: Chips = done.value
-        return chips
-
-
 @dataclass(frozen=True)
 class _Function:
     """A PCI function: ``place`` is its path, ``base`` its base class, empty where the service does not say."""

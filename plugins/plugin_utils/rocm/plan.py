@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, Chip, Shown
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     DRIVER,
@@ -40,7 +40,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Plan,
     Repository,
     StackError,
-    at_least,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import (
     build_missing,

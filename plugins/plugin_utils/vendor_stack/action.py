@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
@@ -15,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     AcceleratorError,
     Catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     POLICIES,
     RETAIN,
@@ -24,13 +24,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Package,
     Plan,
     StackError,
-    boot_mark,
-    no_reboot,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder, foreign, to_stop
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -50,7 +49,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "sysfs_root": {"type": "path", "default": "/sys"},
     "proc_root": {"type": "path", "default": "/proc"},
 }
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+# Steps of a plan without which the package manager would download other packages, or none.
+BEFORE_DOWNLOAD = ("recover", "unpin", "remove_first", "prepare")
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,7 @@ def _refused(stack: str, found: Plan, state: Mapping[str, Any], options: Mapping
     if not found.reboot:
         return None
     mark = state["contents"].get(_mark(stack)) or ""
-    here = BOOT_ID.read_text(encoding="ascii").strip() if BOOT_ID.exists() else ""
-    return no_reboot(found.reboot, options["reboot_allowed"], state["boot"], here, mark, stack)
+    return reboot_refusal(found.reboot, options["reboot_allowed"], state["boot"], boot_id(), mark, stack)
 
 
 def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dict[str, Any]:
@@ -221,6 +222,7 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
             if name in host.packages
         ],
         "plan": steps,
+        "before_download": [name for name in BEFORE_DOWNLOAD if steps[name]],
         "changes": any(steps.values()),
         "mark": {"path": _mark(stack), "content": boot_mark(state["boot"], found.reboot)},
         "warnings": [*found.notes],

@@ -24,8 +24,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import lay, read_words, to_mapping
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 RECIPES = {name: CATALOG / "recipes" / "openai" / f"{name}.yml" for name in ("gpt-oss-20b", "gpt-oss-120b")}

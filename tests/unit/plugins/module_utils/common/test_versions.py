@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import (
+    at_least,
+    newest,
     numbers_of,
     satisfies,
+    upstream_version,
     version_key,
 )
 
@@ -56,3 +59,25 @@ def test_another_form_is_refused(spec):
 def test_numbers_of():
     assert numbers_of("580.65.06") == (580, 65, 6)
     assert numbers_of("12.8+cu128") == (12, 8)
+
+
+@pytest.mark.parametrize(
+    ("package", "upstream"),
+    [
+        ("580.95.05-0ubuntu1", "580.95.05"),
+        ("3:580.95.05-1.el9", "580.95.05"),
+        ("550.163.01-2", "550.163.01"),
+        ("580.159.04", "580.159.04"),
+        ("535.261.03~bpo12+1", "535.261.03"),
+    ],
+)
+def test_the_vendors_part_of_a_version(package, upstream):
+    assert upstream_version(package) == upstream
+
+
+def test_versions_are_compared_by_their_numbers():
+    assert at_least("580.105.08-1", "580.95.05")
+    assert at_least("580.65.06", "580.65.06")
+    assert not at_least("580.65", "580.65.06")
+    assert not at_least("3:575.57.08-1.el9", "580.65.06")
+    assert newest(["580.95.05", "580.105.08", "580.65.06"]) == "580.105.08"

@@ -15,35 +15,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Package,
     Repository,
     StackError,
-    at_least,
-    boot_mark,
     branch_of,
-    newest,
-    no_reboot,
-    upstream_version,
 )
-
-
-@pytest.mark.parametrize(
-    ("package", "upstream"),
-    [
-        ("580.95.05-0ubuntu1", "580.95.05"),
-        ("3:580.95.05-1.el9", "580.95.05"),
-        ("550.163.01-2", "550.163.01"),
-        ("580.159.04", "580.159.04"),
-        ("535.261.03~bpo12+1", "535.261.03"),
-    ],
-)
-def test_the_vendors_part_of_a_version(package, upstream):
-    assert upstream_version(package) == upstream
-
-
-def test_versions_are_compared_by_their_numbers():
-    assert at_least("580.105.08-1", "580.95.05")
-    assert at_least("580.65.06", "580.65.06")
-    assert not at_least("580.65", "580.65.06")
-    assert not at_least("3:575.57.08-1.el9", "580.65.06")
-    assert newest(["580.95.05", "580.105.08", "580.65.06"]) == "580.105.08"
 
 
 def test_the_branch_is_the_first_number():
@@ -100,25 +73,3 @@ def test_the_file_of_a_repository():
     assert file.path == "/etc/yum.repos.d/cuda.repo"
     assert "gpgcheck=1\n" in file.content
     assert "gpgkey=file:///etc/apt/keyrings/key.asc\n" in file.content
-
-
-WHY = ("nouveau is loaded",)
-
-
-@pytest.mark.parametrize(
-    ("allowed", "controllers", "mark", "refusal"),
-    [
-        (True, "other", "", None),
-        (False, "other", "", "cuda_reboot_allowed is false"),
-        (True, "now", "", "this host is the controller or runs on its kernel"),
-        # It came back, and nothing is better.
-        (True, "other", boot_mark("before", WHY), "the host was rebooted for it already"),
-        # It never went down, or another reason brought it down.
-        (True, "other", boot_mark("now", WHY), None),
-        (True, "other", boot_mark("before", ("another",)), None),
-        (True, "other", "half", None),
-    ],
-)
-def test_a_host_is_rebooted_once_for_a_reason(allowed, controllers, mark, refusal):
-    found = no_reboot(WHY, allowed, "now", controllers, mark, "cuda")
-    assert found is None if refusal is None else refusal in found

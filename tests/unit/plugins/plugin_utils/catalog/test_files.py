@@ -8,13 +8,13 @@ import hashlib
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
-    CATALOG,
     find,
     load_manifest,
     load_recipe,
     load_release,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 RECIPES = sorted(f"{path.parent.name}/{path.stem}" for path in (CATALOG / "recipes").rglob("*.y*ml"))
 RELEASES = sorted(path.stem for path in (CATALOG / "releases").glob("*.yml"))

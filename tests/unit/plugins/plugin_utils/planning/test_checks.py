@@ -22,8 +22,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     known_issues,
     option_problems,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8, driver_version="580.65.06")
 B200 = Accelerator("b200", "cuda", "blackwell", "nvidia", 8)

@@ -13,8 +13,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
     required_gib,
     utilization,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 GIB = 1024**3
 H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8, 141 * 1024)

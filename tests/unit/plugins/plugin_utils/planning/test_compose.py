@@ -13,8 +13,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
     features_on,
     layers_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import Sizes
 
 H200 = Accelerator("h200", "cuda", "hopper", "nvidia", 8)

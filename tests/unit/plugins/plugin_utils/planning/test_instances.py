@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import (
     check_instances,
     check_ports,

@@ -8,7 +8,7 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Site
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, SiteSettings
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import PlanError, plan_instances
 
 GIB = 1024**3
@@ -49,7 +49,7 @@ A3 = Accelerator(
 )
 CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1, 8 * 1024)
 
-SITE = Site("2.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60)
+SITE = SiteSettings("2.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60)
 
 SIZES = (
     "tensor-parallel-size",
@@ -170,7 +170,7 @@ def library(a_recipe, release=None, manifests=None):
 
 
 def plans(instances, accelerator=H200, a_recipe=None, site=None, host="h1", **where_from):
-    settings = Site(**{**SITE.__dict__, **(site or {})})
+    settings = SiteSettings(**{**SITE.__dict__, **(site or {})})
     return plan_instances(host, accelerator, instances, settings, library(a_recipe or recipe(), **where_from))
 
 

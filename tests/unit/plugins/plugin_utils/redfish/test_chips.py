@@ -14,9 +14,21 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips 
     found,
     model_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import read_documents, survey
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import survey
 
-from tests.fakes.redfish_machines import ASPEED, CONNECTX, IBMC_VGA, MACHINES, ROOT, Builder, hgx, idrac, link, plain
+from tests.fakes.redfish_machines import (
+    ASPEED,
+    CONNECTX,
+    IBMC_VGA,
+    MACHINES,
+    ROOT,
+    Builder,
+    hgx,
+    idrac,
+    link,
+    plain,
+    read_documents,
+)
 from tests.fakes.redfish_server import find
 
 CATALOGUE = load_catalogue()

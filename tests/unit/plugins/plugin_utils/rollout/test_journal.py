@@ -11,14 +11,13 @@ import subprocess
 import sys
 import threading
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
     append,
-    boot_id,
     is_running,
     may_run,
     new_id,
     read,
-    started_at,
     state_of,
 )
 

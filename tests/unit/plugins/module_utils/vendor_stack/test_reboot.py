@@ -1,0 +1,29 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
+
+WHY = ("nouveau is loaded",)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "controllers", "mark", "refusal"),
+    [
+        (True, "other", "", None),
+        (False, "other", "", "cuda_reboot_allowed is false"),
+        (True, "now", "", "this host is the controller or runs on its kernel"),
+        # It came back, and nothing is better.
+        (True, "other", boot_mark("before", WHY), "the host was rebooted for it already"),
+        # It never went down, or another reason brought it down.
+        (True, "other", boot_mark("now", WHY), None),
+        (True, "other", boot_mark("before", ("another",)), None),
+        (True, "other", "half", None),
+    ],
+)
+def test_a_host_is_rebooted_once_for_a_reason(allowed, controllers, mark, refusal):
+    found = reboot_refusal(WHY, allowed, "now", controllers, mark, "cuda")
+    assert found is None if refusal is None else refusal in found

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a file's name promises: only host.py and *_host.py touch the machine, and every file has its test.
+
+import-linter (pyproject.toml) holds which room may import which.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+HOST_CODE = TOP / "plugins/module_utils"
+UNIT = TOP / "tests/unit/plugins"
+COLLECTION = "ansible_collections.baremetal.inference.plugins.module_utils"
+
+# Files that touch the machine under another name: clients of the network, and a room that is about bytes throughout.
+TOUCHES_THE_MACHINE = {"transfer", "endpoint/client.py", "endpoint/run_gates.py", "pinning/web.py"}
+MACHINE = {
+    "ctypes", "fcntl", "glob", "http.client", "mmap", "shutil", "socket", "ssl", "subprocess", "tempfile",
+    "urllib.request",
+}  # fmt: skip
+PATH_LOOKS = {"exists", "isfile", "isdir", "islink", "lexists", "realpath", "getsize", "getmtime", "samefile"}
+# Pure parts of os: nothing is looked at.
+PURE_OS = {"path", "sep", "fspath", "fsencode", "fsdecode", "PathLike", "strerror", "stat_result"}
+
+
+def touches(source: str) -> list[str]:
+    """Return what a module does that looks at the machine or changes it, as `line: what`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+        found += [f"{node.lineno}: imports {name}" for name in names if name in MACHINE]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            found.append(f"{node.lineno}: open()")
+        if isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and node.value.id == "os" and node.attr not in PURE_OS:
+                if not node.attr.isupper():
+                    found.append(f"{node.lineno}: os.{node.attr}")
+            elif node.attr in PATH_LOOKS and ast.unparse(node.value) == "os.path":
+                found.append(f"{node.lineno}: os.path.{node.attr}")
+    return found
+
+
+def foreign_imports(source: str) -> list[str]:
+    """Return what host code imports beside the standard library, ansible.module_utils and itself."""
+    names: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append((node.lineno, "." * node.level + (node.module or "")))
+    own = ("ansible.module_utils", COLLECTION)
+    return [
+        f"{line}: {name}"
+        for line, name in names
+        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(own)
+    ]
+
+
+def host_files() -> list[Path]:
+    return sorted(path for path in HOST_CODE.rglob("*.py"))
+
+
+def may_touch(path: Path) -> bool:
+    name = path.relative_to(HOST_CODE).as_posix()
+    return (
+        path.name == "host.py" or path.stem.endswith("_host") or bool({name, name.split("/")[0]} & TOUCHES_THE_MACHINE)
+    )
+
+
+def test_only_files_of_the_host_touch_the_machine():
+    pure = [path for path in host_files() if not may_touch(path)]
+    found = {path.relative_to(TOP).as_posix(): lines for path in pure if (lines := touches(path.read_text()))}
+    assert found == {}, "rename the file to *_host.py, or move these lines into one"
+
+
+def test_host_code_imports_the_standard_library_only():
+    found = {
+        path.relative_to(TOP).as_posix(): told for path in host_files() if (told := foreign_imports(path.read_text()))
+    }
+    assert found == {}, "a managed host has nothing else"
+
+
+def test_host_code_is_written_for_python_3_8():
+    modules = (TOP / "plugins/modules").glob("*.py")
+    for path in (*host_files(), *modules):
+        ast.parse(path.read_text(), str(path), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import subprocess", "from urllib.request import urlopen", "from urllib import request", "open('/etc/passwd')",
+        "os.listdir('/')", "os.path.exists('/')", "import http.client", "import fcntl",
+    ],
+)  # fmt: skip
+def test_a_planted_look_at_the_machine_is_found(line):
+    assert touches(f"import os\n{line}\n")
+
+
+@pytest.mark.parametrize("line", ["os.path.join('a', 'b')", "os.O_RDONLY", "re.sub('a', 'b', 'c')", "reply.open()"])
+def test_pure_code_is_left_alone(line):
+    assert not touches(f"import os\nimport re\n{line}\n")
+
+
+@pytest.mark.parametrize("line", ["import yaml", "from . import plan", "from ansible.errors import AnsibleError"])
+def test_a_planted_foreign_import_is_found(line):
+    assert foreign_imports(line)
+
+
+def test_every_file_of_a_room_has_its_test_or_is_listed():
+    listed = set((TOP / "tests/unit/untested.txt").read_text().split())
+    missing = set()
+    for tree in ("module_utils", "plugin_utils"):
+        for path in (TOP / "plugins" / tree).rglob("*.py"):
+            name = path.relative_to(TOP / "plugins")
+            if not list((UNIT / name.parent).glob(f"test_{path.stem}*.py")):
+                missing.add(name.as_posix())
+    assert missing - listed == set(), "write the test, or say in tests/unit/untested.txt what covers it"
+    assert listed - missing == set(), "these have a test now, or are gone: take them out of tests/unit/untested.txt"
+
+
+def test_every_test_of_a_room_names_a_file():
+    for tree in ("module_utils", "plugin_utils"):
+        for path in (UNIT / tree).rglob("test_*.py"):
+            room = TOP / "plugins" / path.relative_to(UNIT).parent
+            stem = path.stem.removeprefix("test_")
+            assert [file for file in room.glob("*.py") if stem == file.stem or stem.startswith(f"{file.stem}_")], path
+
+
+# What a file planted in the first folder imports from the second.
+PLANTED = {
+    "Hosts never run the controller's code": ("module_utils/weights", "plugin_utils.weights.s3"),
+    "Rooms of hosts: each imports only from those below": ("module_utils/common", "module_utils.slots.state"),
+    "Rooms of the controller: each imports only from those below": ("plugin_utils/common", "plugin_utils.fleet.plans"),
+    "Vendors do not know each other": ("module_utils/cuda", "module_utils.rocm.packages"),
+    "Planning reads no file": ("plugin_utils/planning", "plugin_utils.catalog.files"),
+}
+
+
+@pytest.mark.slow
+def test_import_linter_finds_a_planted_violation_of_each_contract(tmp_path):
+    tree = tmp_path / "ansible_collections/baremetal/inference"
+    shutil.copytree(TOP / "plugins", tree / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(TOP / "pyproject.toml", tree)
+    for number, (folder, imported) in enumerate(PLANTED.values()):
+        planted = tree / "plugins" / folder / f"planted_{number}.py"
+        planted.write_text(f"from {COLLECTION.rpartition('.')[0]}.{imported} import __doc__\n")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", tree / "pyproject.toml"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout
+    assert {contract for contract in PLANTED if f"{contract} BROKEN" in done.stdout} == set(PLANTED)

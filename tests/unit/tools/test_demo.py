@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person sees of a phase of the demo; molecule and `make demo` run the phases themselves."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tools import demo
+
+
+def run(tmp_path, script):
+    with (tmp_path / "demo.log").open("w") as log:
+        demo.run("Do it", ("sh", "-c", script), log)
+    return (tmp_path / "demo.log").read_text()
+
+
+def test_a_phase_is_one_line_and_its_output_is_in_the_log(tmp_path, capsys):
+    assert "one\ntwo\n" in run(tmp_path, "echo one; echo two >&2")
+    assert re.fullmatch(r" +\d+\.\d s  Do it\n", capsys.readouterr().out)
+
+
+def test_a_long_phase_shows_its_last_line_now_and_then(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(demo, "PLAIN_SECONDS", 0.3)
+    run(tmp_path, "echo TASK [one] '*****'; sleep 0.5")
+    assert re.match(r" +0\.\d s  Do it: TASK \[one\]", capsys.readouterr().out)
+
+
+def test_a_phase_that_fails_shows_the_end_of_its_output_and_names_the_log(tmp_path, capsys):
+    with pytest.raises(SystemExit, match=rf"ended with 3. The whole output is in {tmp_path}/demo.log"):
+        run(tmp_path, "seq 1000; exit 3")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("Do it: FAILED")
+    assert lines[1:] == [str(number) for number in range(981, 1001)]
