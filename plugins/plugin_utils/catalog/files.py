@@ -159,4 +159,4 @@ def lock_text(path: Path) -> tuple[str, str]:
     try:
         return str(path), path.read_text(encoding="utf-8")
     except OSError as exc:
-        raise PlanError(f"{path}: the release names this lock of requirements, but it cannot be read: {exc}") from exc
+        raise PlanError(f"{path}: cannot read this requirements lock, which the release names: {exc}") from exc

@@ -75,7 +75,7 @@ class Fleet:
                 for text in plan.get("warnings") or []:
                     known = about.setdefault(text, [])
                     known += [host for host in group.hosts if host not in known]
-        skipped = [f"skipped, for there are no vllm_instances: {hosts_in_words(self.skipped)}"] if self.skipped else []
+        skipped = [f"skipped because vllm_instances is empty: {hosts_in_words(self.skipped)}"] if self.skipped else []
         return skipped + [f"{hosts_in_words(hosts)}: {text}" for text, hosts in about.items()]
 
 

@@ -158,7 +158,7 @@ class Tree:
             os.mkdir(directory)
             os.chmod(directory, 0o755)  # noqa: S103 (nothing secret lies in it)
         elif not os.path.isdir(directory) or (inside and os.path.islink(directory)):
-            raise RenderError(f"render_dir: {directory} is in the way: expected a directory, and no link to one")
+            raise RenderError(f"render_dir: {directory} expected a directory that is not a link")
         self._directories.add(directory)
 
     def _sweep(self, top: str, stale: Sequence[str]) -> None:
