@@ -189,8 +189,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import parse_query
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import read
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import inspect_host
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, check_driver
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
     ARGUMENTS,
@@ -208,12 +208,12 @@ def main() -> None:
     )
     options = module.params
     try:
-        recording = read(options["root"], options["sysfs_root"], options["proc_root"])
+        recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"])
     except PciError as exc:
         module.fail_json(msg=str(exc))
     if options["fabric"]:
         recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
-    findings = prove(recording, options["minimum_driver"], options["hold"])
+    findings = check_driver(recording, options["minimum_driver"], options["hold"])
     version = loaded_version(KIND, recording.host)
     module.exit_json(
         changed=False,
