@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a host's engine works and can give its accelerators to containers, and what to do where it cannot."""
+"""Check that a host's engine works and can give its accelerators to containers; errors contain the remedy."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def check(
 
 
 def missing_nodes(stack: str, count: int) -> list[str]:
-    """Return device nodes that the drivers of a stack should have brought and did not."""
+    """Return device nodes that the drivers of a stack should have created but did not."""
     nodes = [*NODES.get(stack, ())]
     nodes += [f"/dev/davinci{index}" for index in range(count)] if stack == "cann" else []
     return [node for node in nodes if count and not os.path.exists(node)]
@@ -101,7 +101,7 @@ def listed_devices(text: str) -> int:
 def _check_devices(count: int, texts: Sequence[str]) -> None:
     own = [text for text in texts if NVIDIA in text]
     listed = max((listed_devices(text) for text in own), default=0)
-    # A chip that is cut up (MIG) is listed by its parts, as 0:1.
+    # A partitioned chip (MIG) is listed by its parts, such as 0:1.
     cut = any(re.search(r"""name["']?\s*:\s*["']?\d+:\d+""", text) for text in own)
     if listed < count and not cut:
         raise RuntimePlanError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the engines read: docker's daemon.json, podman's registries and storage. Text in, text out; no I/O."""
+"""Texts of the engines' configuration: docker's daemon.json, podman's registries and storage."""
 
 from __future__ import annotations
 

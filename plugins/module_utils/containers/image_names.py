@@ -9,7 +9,7 @@ import re
 
 
 def reference(image: str) -> str:
-    """Return an image's name in full, as podman wants it: with its registry, without a tag beside a digest."""
+    """Return an image's full name, as podman requires it: with its registry, without a tag beside a digest."""
     name, at, digest = image.partition("@")
     first, slash, _rest = name.partition("/")
     if not slash:
@@ -27,7 +27,7 @@ def registry_of(image: str) -> str:
     return reference(image).partition("/")[0]
 
 
-# What an engine says when it cannot have an image -> what that means, and what to do about it.
+# Patterns in an engine's error about an image, each with its meaning and the remedy.
 _TROUBLE = (
     (
         r"HTTP response to HTTPS client",
@@ -60,7 +60,7 @@ _CERTIFICATES = {"docker": "/etc/docker/certs.d", "podman": "/etc/containers/cer
 
 
 def trouble_with(engine: str, image: str, said: str) -> str:
-    """Return the sentence about an image that the engine could not have, from what the engine said."""
+    """Return an error about an image with advice, from the engine's own error text."""
     registry = registry_of(image)
     advice = next((text for pattern, text in _TROUBLE if re.search(pattern, said, re.IGNORECASE)), "")
     advice = advice.format(insecure=_INSECURE[engine], ca=f"{_CERTIFICATES[engine]}/{registry}/ca.crt")
@@ -70,5 +70,5 @@ def trouble_with(engine: str, image: str, said: str) -> str:
 
 
 def unanswered(said: str) -> bool:
-    """Return whether these are the words of a client that does not reach its engine."""
+    """Return whether the text is the error of a client that cannot reach its engine."""
     return bool(re.search(r"cannot connect to the docker daemon|is the docker daemon running", said, re.IGNORECASE))
