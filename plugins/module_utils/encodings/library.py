@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the Harmony library that an instance will load accepts the encodings: who is asked what, and what it said.
 
-No I/O. The library is asked in its own place, the virtual environment or the image: which one that is, and what it
+The library is asked in its own place, the virtual environment or the image: which one that is, and what it
 accepts, is the release's matter.
 """
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring one file from http(s)://, file:// or a path, verified while it is written and published by rename."""
+"""Download files from http(s)://, file:// or a path, verified while they are written and published by rename."""
 
 from __future__ import annotations
 

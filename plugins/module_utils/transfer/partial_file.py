@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file on its way: the partial file beside it, hashed while it grows and published by rename once it is right."""
+"""A download: the partial file, hashed while it is written and published by rename once its hash is right."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DownloadRequest(NamedTuple):
 
 
 class Download:
-    """A file on its way: its partial file, opened when its turn comes and published as soon as it is right."""
+    """The download of one file: its partial file opens with the first bytes and published when its hash is right."""
 
     def __init__(self, file: DownloadRequest) -> None:
         self.file = file
