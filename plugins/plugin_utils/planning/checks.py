@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether composed arguments and variables are right: guards of the recipe, the release's table, exclusions. No I/O."""
+"""Whether composed arguments and variables are right: guards of the recipe, the release's table, exclusions."""
 
 from __future__ import annotations
 

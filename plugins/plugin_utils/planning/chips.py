@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which chips of a host each instance gets, and whether what it serves fits into them. No I/O."""
+"""Which chips of a host each instance gets, and whether what it serves fits into them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features. No I/O."""
+"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features."""
 
 from __future__ import annotations
 

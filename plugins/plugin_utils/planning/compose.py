@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other. No I/O.
+"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other.
 
 The order is that of vLLM's own recipe site, with this collection's layers between: model, variant, strategy, preset,
 generation of the hardware, exact hardware, features, release fixes, the instance's own words.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How an instance reaches vLLM: a virtual environment on the host, or a container of the vendor's image. No I/O."""
+"""How an instance reaches vLLM: a virtual environment on the host, or a container of the vendor's image."""
 
 from __future__ import annotations
 

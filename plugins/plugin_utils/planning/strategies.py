@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parallelism: which strategy, how many chips an instance gets, and which. No I/O.
+"""Parallelism: which strategy, how many chips an instance gets, and which.
 
 The names are those of vLLM's recipes: tp splits every layer over the chips, tep the experts too, dep runs the attention
 once per chip and splits the experts; multi_node_* span hosts.
