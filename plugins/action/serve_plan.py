@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import uses_of
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import list_uses
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    load_catalogue,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
@@ -58,7 +60,7 @@ class ActionModule(ControllerAction):
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
             "images": images,
-            "encodings": uses_of(plans),
+            "encodings": list_uses(plans),
             "warnings": list(warnings),
         }
 

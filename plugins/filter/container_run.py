@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_docu
 
 
 def container_run(plan: PlanDocument, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the templates of a container's unit write, decided."""
+    """Return what the templates of a container's unit write."""
     return {
         "command": command_of(settings),
         "name": container_name(plan["instance"]),
