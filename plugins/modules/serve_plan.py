@@ -13,7 +13,7 @@ description:
   - Combines recipe, release, accelerator and the requested instances into one plan for each instance.
   - Every argument and every C(VLLM_*) variable is checked against what the release accepts (C(catalog/options/)). One
     that it does not know is an error; another variable that no library is known to read is a warning.
-  - Runs on the controller and contacts no host. An instance that cannot be served is an error before anything is changed.
+  - Runs on the controller and contacts no host. An instance that cannot be served is an error, and nothing changes.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:

@@ -37,7 +37,7 @@ class OptionTableError(ValueError):
 
 
 class Unknown(str):
-    """A problem that only says that a name is in no table; a nightly may know better."""
+    """A problem of a name that is in no table; a nightly may have it."""
 
 
 class Doubt(str):

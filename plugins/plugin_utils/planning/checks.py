@@ -167,7 +167,7 @@ def judge(recipe: Mapping[str, Any], facts: Mapping[str, Any], where: str) -> li
 
 
 def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the recipe's issues that can turn up here: what the journal then says, and what to do."""
+    """Return the recipe's issues that can turn up here: what the journal then reports, and what to do."""
     return [
         {"symptom": issue["symptom"], "advice": issue["advice"]}
         for issue in recipe.get("known_issues") or []
@@ -254,11 +254,11 @@ def option_problems(
 
 
 def errors_of(problems: Sequence[str], strict: bool) -> list[str]:
-    """Return the problems that are wrong in any case, and where the table has the last word those of unknown names."""
+    """Return the problems that are certain, and with ``strict`` those of names that the table does not have."""
     lenient = (Doubt,) if strict else (Doubt, Unknown)
     return [problem for problem in problems if not isinstance(problem, lenient)]
 
 
 def doubts_of(problems: Sequence[str]) -> list[str]:
-    """Return the problems that are none for certain."""
+    """Return the problems that may be none."""
     return [problem for problem in problems if isinstance(problem, (Doubt, Unknown))]

@@ -27,7 +27,7 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class Demand:
-    """What one entry of ``vllm_instances`` asks for.
+    """What one entry of ``vllm_instances`` requests.
 
     ``chips`` is the number for one replica, ``replicas`` None where it may fill the host, ``pinned`` the very chips.
     """
@@ -41,7 +41,7 @@ class Demand:
 def allot(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, list[tuple[int, ...]]]:
     """Return for each instance the chips of each of its replicas; an empty tuple stands for a host without chips.
 
-    Pinned instances come first, then one replica (or as many as were asked for) of each, by name; those that may fill
+    Pinned instances come first, then one replica (or the requested number) of each, by name; those that may fill
     the host then get a replica each in turn while there are chips. Raises PlanError when there are too few.
     """
     if accelerator.stack == "cpu":
@@ -126,7 +126,7 @@ def required_gib(
     weights_bytes: int | None,
     args: Mapping[str, Any],
 ) -> tuple[float | None, str]:
-    """Return the GiB that an instance needs in all its chips, None where nobody knows, and the sum in words.
+    """Return the GiB that an instance needs in all its chips, None where unknown, and the sum as text.
 
     Weights by their manifest and the KV cache of one request of full length; else what the recipe says.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features."""
+"""What is chosen for an instance before its layers are combined: recipe, release, variant, sizes, features."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:
 
 
 def facts_of(entry: Chosen, accelerator: Accelerator) -> dict[str, Any]:
-    """Return what conditions of a recipe are asked about."""
+    """Return the facts that conditions of a recipe are evaluated with."""
     memory = accelerator.memory_mib
     return {
         "vllm": str(entry.release["vllm"]),

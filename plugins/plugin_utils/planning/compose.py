@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other.
+"""Recipe x hardware x choices -> arguments and environment, composed from layers.
 
 The order is that of vLLM's own recipe site, with this collection's layers between: model, variant, strategy, preset,
-generation of the hardware, exact hardware, features, release fixes, the instance's own words.
+generation of the hardware, exact hardware, features, release fixes, the instance's own settings.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def _note(
 def layers_of(
     recipe: Mapping[str, Any], accelerator: Accelerator, choice: Choice, facts: Mapping[str, Any]
 ) -> list[Layer]:
-    """Return the layers of a recipe for one choice, weakest first, without the instance's own words.
+    """Return the layers of a recipe for one choice, weakest first, without the instance's own settings.
 
-    ``facts`` is what conditions of rules are asked about (_conditions.CONDITIONS).
+    ``facts`` are the values that conditions of rules test (conditions.CONDITIONS).
     """
     reader = _Reader(recipe, accelerator, choice, facts)
     return [layer for part in reader.parts() for layer in part if layer.words or layer.env]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person writes under ``vllm_instances``: its keys, and everything that is wrong with it by itself."""
+"""What a person writes under ``vllm_instances``: its keys, and the checks that need nothing else."""
 
 from __future__ import annotations
 
@@ -166,14 +166,14 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
         if isinstance(value, (Mapping, list)):
             raise PlanError(f"{where}.env.{key}: found {value!r}, expected one value; write JSON as a text in quotes")
-        # The value may be none of anybody's business, so it is not shown.
+        # The value may be confidential, so it is not shown.
         if isinstance(value, str) and _LINES.search(value):
             raise PlanError(
                 f"{where}.env.{key}: found a text of several lines, expected one line, because a systemd unit "
                 "passes no more"
             )
         if isinstance(value, bool):
-            # It would become True, which vLLM reads as no number and other libraries as no truth.
+            # It would become True, which vLLM cannot read as a number and other libraries not as a boolean.
             raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')
         if value is not None and not isinstance(value, (str, int, float)):
             raise PlanError(f"{where}.env.{key}: found {value!r} ({type(value).__name__}), expected a text in quotes")

@@ -100,7 +100,7 @@ def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
 def container_of(
     stack: Mapping[str, Any], accelerator: Accelerator, image: str, devices: Sequence[str], mounts: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what the container engine is told beside arguments and environment."""
+    """Return what the container engine needs beside arguments and environment."""
     entrypoint = stack.get("entrypoint", "image")
     command = [] if entrypoint in ("image", "module") else [str(word) for word in entrypoint]
     return {
@@ -118,7 +118,7 @@ def container_of(
 def venv_of(
     release: Mapping[str, Any], stack: Mapping[str, Any], accelerator: Accelerator, root: str
 ) -> dict[str, Any]:
-    """Return where the virtual environment lies; its name holds the lock's hash."""
+    """Return the path of the virtual environment; its name holds the lock's hash."""
     name = f"{release['vllm']}-{accelerator.stack}"
     return {
         "name": name,

@@ -20,7 +20,7 @@ EXPERT = "--enable-expert-parallel"
 TENSOR = "--tensor-parallel-size"
 DATA = "--data-parallel-size"
 
-# Words of each strategy before its size, and the flag that takes the size.
+# Arguments of each strategy before its size, and the flag that takes the size.
 SINGLE_NODE: dict[str, tuple[list[str], str]] = {
     "single_node_tp": ([], TENSOR),
     "single_node_tep": ([EXPERT], TENSOR),
