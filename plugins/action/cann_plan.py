@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan impo
     MatrixRow,
     plan_driver,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
     ARGUMENTS,
     StackAction,

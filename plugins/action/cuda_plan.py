@@ -14,12 +14,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips imp
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_kernel
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import (
-    FILES,
-    CudaRequest,
-    plan_driver,
-)
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import FILES, CudaRequest, plan_driver
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
     ARGUMENTS,
     StackAction,

@@ -8,13 +8,13 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import (
     read_discovery,
     write_discovery,
@@ -35,38 +35,32 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.repo
     timestamp,
 )
 
-ARGUMENT_SPEC = {
-    "path": {"type": "path", "required": True},
-    "answers": {"type": "str", "required": True},
-    "catalog_path": {"type": "list", "elements": "path", "default": []},
-}
 _SSH = re.compile(r"\A(Failed to connect to the host via ssh: |Data could not be sent to remote host .* over ssh: )")
-# A diff is for looking closer, so it is longer than the summary.
+# A diff is for a close reading, so it is longer than the summary.
 MOST_OF_A_DIFF = 500
 
 
-class ActionModule(ActionBase):
-    """Keeps the answers of all hosts of the play at once on the controller; no connection is made."""
+class ActionModule(ControllerAction):
+    """Keep the answers of all hosts of the play in a file on the controller."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "path": {"type": "path", "required": True},
+        "answers": {"type": "str", "required": True},
+        "catalog_path": {"type": "list", "elements": "path", "default": []},
+    }
+    ERRORS = (AcceleratorError, DiscoveryError)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        variables = task_vars or {}
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         hosts, path = variables["ansible_play_hosts_all"], options["path"]
         answers = _answers(hosts, variables["hostvars"], options["answers"])
         if not answers:
             raise AnsibleActionFail(f"answers: no host of the play has the variable {options['answers']!r}")
-        try:
-            reader = Reader(load_catalogue(options["catalog_path"]))
-            discovery, damage = self._keep(path, answers, {*variables["groups"]["all"], *hosts})
-        except (AcceleratorError, DiscoveryError) as exc:
-            raise AnsibleActionFail(str(exc)) from exc
+        reader = Reader(load_catalogue(options["catalog_path"]))
+        discovery, damage = self._keep(path, answers, {*variables["groups"]["all"], *hosts})
+        result: dict[str, Any] = {"changed": bool(discovery.changes), "path": path, **_returned(discovery, reader)}
         if damage:
-            result["warnings"] = [f"{damage}; it is made anew from the answers of this run"]
-        # The text is shown here as it is: a callback would put it into quotes.
+            result["warnings"] = [f"{damage}; it is rebuilt from the answers of this run"]
+        # Display shows the text as it is; a callback would quote it.
         Display().display(report(discovery, path, reader))
         if self._task.diff and discovery.changes:
             lines = bounded(change_lines(discovery, reader), MOST_OF_A_DIFF)
@@ -74,32 +68,32 @@ class ActionModule(ActionBase):
         if len(discovery.silent) == len(answers):
             first, reason = next(iter(discovery.silent.items()))
             result.update(failed=True, msg=f"none of {len(answers)} hosts answered; {first}: {reason}")
-        return {**result, "changed": bool(discovery.changes), "path": path, **_returned(discovery, reader)}
+        return result
 
     def _keep(self, path: str, answers: Mapping[str, Answer], known_hosts: set[str]) -> tuple[Discovery, str | None]:
-        """Merge answers into the file; return what came of it, and what is wrong with a file that is damaged."""
+        """Merge the answers into the file; return the result, and the problem of a damaged file."""
         now = timestamp(time.time())
         try:
             before, damage = read_discovery(path), None
         except DiscoveryError as exc:
             before, damage = {}, str(exc)
         after, changes = merge(before, answers, now, known_hosts)
-        # A damaged file may hold more than nothing: it makes room for answers only.
+        # A damaged file may still hold something: only answers may replace it.
         if not self._task.check_mode and (after or not damage):
             write_discovery(path, after)
         return Discovery(answers, before, after, changes, now), damage
 
 
 def _answers(hosts: list[str], hostvars: Any, name: str) -> dict[str, Answer]:
-    """Return what each host registered under a name: its observation, or why there is none."""
+    """Return what each host registered under a name: its observation, or the reason for having none."""
     answers: dict[str, Answer] = {}
     for host in hosts:
-        # To read one variable this way is a hundred times cheaper than hostvars[host], which templates.
+        # Reading one variable this way is a hundred times cheaper than hostvars[host], which templates.
         registered = hostvars.raw_get(host).get(name)
         if not isinstance(registered, Mapping) or registered.get("skipped"):
             continue
         if "observation" in registered:
-            # Plain data: what comes out of Ansible may carry tags.
+            # Plain data: Ansible's values may carry tags.
             answers[host] = json.loads(json.dumps(registered["observation"]))
         else:
             answers[host] = _reason(host, str(registered.get("msg") or "no reason was given"))
@@ -107,13 +101,13 @@ def _answers(hosts: list[str], hostvars: Any, name: str) -> dict[str, Answer]:
 
 
 def _reason(host: str, message: str) -> str:
-    """Return why a host gave no answer without what Ansible puts before it."""
+    """Return why a host gave no answer, without Ansible's prefixes."""
     reason = " ".join(message.split()).removeprefix("Task failed: ").removeprefix(f"{host}: ")
     return _SSH.sub("", reason)[:300]
 
 
 def _returned(discovery: Discovery, reader: Reader) -> dict[str, Any]:
-    """Return what a playbook may want to go on with."""
+    """Return the results that a playbook may use."""
     stale: dict[str, Entry] = {host: entry for host, entry in discovery.after.items() if entry.stale_since}
     return {
         "answered": len(discovery.answers) - len(discovery.silent),

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
     address_of,
     backends_of,
@@ -18,38 +18,32 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError, decide
 
-ARGUMENT_SPEC = {
-    "cluster": {"type": "str", "default": ""},
-    "backends": {"type": "list", "elements": "str", "default": []},
-    "backends_min": {"type": "int", "default": 1},
-    "port": {"type": "int", "default": 443},
-    # Any type: something else in their place gets a sentence of its own.
-    "services": {"type": "raw", "default": {}},
-    "clients": {"type": "raw", "default": {}},
-    "paths": {"type": "raw", "default": []},
-    "open": {"type": "bool", "default": False},
-    "listen": {"type": "str", "default": "0.0.0.0"},  # noqa: S104  (the role's default; behind TLS and keys)
-    "tls": {"type": "str", "choices": ["own", "files", "off"], "default": "own"},
-    "insecure": {"type": "bool", "default": False},
-    "names": {"type": "list", "elements": "str", "default": []},
-    "stats_port": {"type": "int", "default": 8404},
-    "agent_port": {"type": "int", "default": 8405},
-    "address": {"type": "str", "default": ""},
-    "interface": {"type": "str", "default": ""},
-    "peers": {"type": "str", "default": "gateways"},
-}
 
+class ActionModule(ControllerAction):
+    """Decide what a gateway serves."""
 
-class ActionModule(ActionBase):
-    """Decides for a gateway on the controller; no connection is made."""
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "cluster": {"type": "str", "default": ""},
+        "backends": {"type": "list", "elements": "str", "default": []},
+        "min_available": {"type": "int", "default": 1, "aliases": ["backends_min"]},
+        "port": {"type": "int", "default": 443},
+        # Of any type, so that a wrong one gets a message with an example.
+        "services": {"type": "raw", "default": {}},
+        "clients": {"type": "raw", "default": {}},
+        "paths": {"type": "raw", "default": []},
+        "open": {"type": "bool", "default": False},
+        "listen": {"type": "str", "default": "0.0.0.0"},  # noqa: S104  (the role's default; behind TLS and keys)
+        "tls": {"type": "str", "choices": ["own", "files", "off"], "default": "own"},
+        "insecure": {"type": "bool", "default": False},
+        "names": {"type": "list", "elements": "str", "default": []},
+        "stats_port": {"type": "int", "default": 8404},
+        "agent_port": {"type": "int", "default": 8405},
+        "address": {"type": "str", "default": ""},
+        "interface": {"type": "str", "default": ""},
+        "peers": {"type": "str", "default": "gateways"},
+    }
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        variables = task_vars or {}
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         gateway, groups, hostvars = variables["inventory_hostname"], variables["groups"], variables["hostvars"]
         clients, problems = read_clients(options["clients"])
         found: dict[str, Any] = {}
@@ -64,11 +58,15 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("\n".join(f"{gateway}: {line}" for line in lines))
         shared = options["address"].partition("/")[0]
         names = [gateway, address_of(gateway, hostvars), shared, *options["names"]]
+        warnings = found["warnings"]
+        if "backends_min" in self._task.args:
+            warnings = [
+                *warnings,
+                "backends_min is now called min_available; release 0.9.0 no longer reads the old name",
+            ]
         return {
-            **result,
-            "changed": False,
             **found,
-            "warnings": [f"{gateway}: {text}" for text in found["warnings"]],
+            "warnings": [f"{gateway}: {text}" for text in warnings],
             "clients": [client.as_dict() for client in clients],
             "names": list(dict.fromkeys(name for name in names if name)),
         }

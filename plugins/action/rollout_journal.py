@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 from typing import Any, Mapping, Sequence
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
     JOURNAL,
-    State,
+    JournalError,
+    JournalState,
     append,
     read,
     state_of,
@@ -21,7 +21,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journa
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import verdict
 
 # Registered on localhost by the play that decides; it is read as it is, since it is as large as the fleet.
-PLAN = "__rollout"
+PLAN = "rollout_plan"
 ARGUMENT_SPEC = {
     "state": {"type": "str", "choices": ["begun", "noted", "waving", "waved", "stopped", "ended"], "default": "noted"},
     "step": {"type": "str", "default": ""},
@@ -37,16 +37,13 @@ ARGUMENT_SPEC = {
 }
 
 
-class ActionModule(ActionBase):
-    """Keeps the journal of a rollout on the controller; no connection is made."""
+class ActionModule(ControllerAction):
+    """Keeps the journal of a rollout on the controller."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (JournalError,)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        variables = task_vars or {}
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host, rollout = variables["inventory_hostname"], variables["hostvars"].raw_get("localhost")[PLAN]
         path = os.path.join(rollout["directory"], rollout["id"], JOURNAL)
         found: dict[str, Any] = {}
@@ -59,10 +56,8 @@ class ActionModule(ActionBase):
                 found = _WAYS[options["state"]](path, rollout, options)
         except OSError as exc:
             where = exc.filename or path
-            raise AnsibleActionFail(f"{where}: {exc.strerror}; the journal of the rollout is kept there") from exc
+            raise JournalError(f"{where}: {exc.strerror}; the journal of the rollout is kept there") from exc
         return {
-            **result,
-            "changed": False,
             "journal": path,
             "turn": rollout["hosts"].get(host, {}),
             "mark": {key: rollout.get(key) for key in ("id", "kind", "user", "controller")},
@@ -173,7 +168,7 @@ def _end(path: str, _rollout: Mapping[str, Any], _options: Mapping[str, Any]) ->
     return {"result": result, "message": _message(state, result)}
 
 
-def _message(state: State, result: str) -> str:
+def _message(state: JournalState, result: str) -> str:
     """Return what happened, with what to do where that is something."""
     done = [host for host, step in state.steps.items() if step == "done"]
     lines = [f"{len(done)} of {len(state.clusters)} hosts are done"]

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import getpass
 import platform
-from typing import Any, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Collection, Mapping, Sequence
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
     Seen,
@@ -42,31 +41,26 @@ NOTHING = {
     "gateways": [],
     "events": [],
 }
-ARGUMENT_SPEC = {
-    "hosts": {"type": "list", "elements": "str", "required": True},
-    "kind": {"type": "str", "choices": ["change", "rollback"], "default": "change"},
-}
 
 
-class ActionModule(ActionBase):
-    """Decides on the waves of a rollout on the controller; no connection is made."""
+class ActionModule(ControllerAction):
+    """Divides the hosts of a rollout into waves."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "kind": {"type": "str", "choices": ["change", "rollback"], "default": "change"},
+    }
+    ERRORS = (RolloutError,)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        variables = task_vars or {}
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         hostvars, groups = variables["hostvars"], variables["groups"]
         seen = {host: hostvars.raw_get(host).get(SEEN) for host in options["hosts"]}
         try:
-            found = self._decide(options, {host: entry for host, entry in seen.items() if entry}, groups, hostvars)
+            return self._plan(options, {host: entry for host, entry in seen.items() if entry}, groups, hostvars)
         except (RolloutError, GatewayError, FleetError) as exc:
-            raise AnsibleActionFail(f"nothing was changed: {exc}") from exc
-        return {**result, "changed": False, **found}
+            raise RolloutError(f"nothing was changed: {exc}") from exc
 
-    def _decide(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any) -> dict[str, Any]:
+    def _plan(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any) -> dict[str, Any]:
         if not seen:
             raise RolloutError(
                 "no host was looked at; put hosts into the group 'inference', or name some by -e rollout_hosts=PATTERN"

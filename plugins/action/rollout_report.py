@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, ClassVar, Mapping
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import is_running, state_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.page_files import (
     ReportFileError,
     page_parts,
     read_journal,
-    written,
+    write_changed,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import (
     ReportError,
@@ -23,22 +22,18 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report_page import page
 
-ARGUMENT_SPEC = {
-    "journal": {"type": "path", "required": True},
-    "dest_json": {"type": "path", "default": ""},
-    "dest_html": {"type": "path", "default": ""},
-}
 
+class ActionModule(ControllerAction):
+    """Writes the report of a rollout from its journal."""
 
-class ActionModule(ActionBase):
-    """Tells of a rollout from its journal on the controller; no connection is made."""
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "journal": {"type": "path", "required": True},
+        "dest_json": {"type": "path", "default": ""},
+        "dest_html": {"type": "path", "default": ""},
+    }
+    ERRORS = (ReportFileError,)
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+    def decide(self, options: dict[str, Any], _variables: dict[str, Any]) -> dict[str, Any]:
         try:
             events = read_journal(options["journal"])
             document = report(events, is_running(state_of(events).begun))
@@ -47,11 +42,9 @@ class ActionModule(ActionBase):
                 texts["dest_json"] = json.dumps(document, indent=1, default=str) + "\n"
             if options["dest_html"]:
                 texts["dest_html"] = page(document, page_parts())
-            changed = [written(name, options[name], text, self._task.check_mode) for name, text in texts.items()]
+            changed = [write_changed(name, options[name], text, self._task.check_mode) for name, text in texts.items()]
         except ReportError as exc:
-            raise AnsibleActionFail(
+            raise ReportFileError(
                 f"journal: {options['journal']} cannot be reported on: {exc}; expected a rollout's journal"
             ) from exc
-        except ReportFileError as exc:
-            raise AnsibleActionFail(str(exc)) from exc
-        return {**result, "changed": any(changed), "summary": summary_of(document)}
+        return {"changed": any(changed), "summary": summary_of(document)}

@@ -12,7 +12,7 @@ version_added: 0.6.0
 description:
   - Adds lines to the journal of the rollout that M(baremetal.inference.rollout_plan) decided on; the play has
     registered that
-    on localhost as C(__rollout). A line is on the disk before what it announces begins.
+    on localhost as C(rollout_plan). A line is on the disk before what it announces begins.
   - Says whether a rollout goes on after a wave, and how it went at its end.
   - Runs on the controller; no connection is made.
 extends_documentation_fragment:

@@ -157,12 +157,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
     Found,
     cdi_kind,
     choose_engine,
-    container_name,
     gpus_by,
     has_quadlet,
     needed_paths,
     origin,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import stale_ones
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     QUADLET,
@@ -268,7 +268,9 @@ def installed_unit(name: str) -> str:
 
 def wanted(module: AnsibleModule, container: dict[str, Any], name: str) -> str:
     """Return the kind of unit that an instance will have."""
-    return unit_kind({"runtime": "container" if name in module.params["containers"] else "venv"}, container)
+    return unit_kind(
+        {"instance": name, "runtime": "container" if name in module.params["containers"] else "venv"}, container
+    )
 
 
 def look_at_engine(module: AnsibleModule) -> dict[str, Any]:

@@ -13,8 +13,8 @@ description:
   - Writes the pages of a simple index (PEP 503) into C(simple/) for the wheels that lie flat in C(wheels/) of the same
     directory, so that any web server that serves that directory is a package index.
   - Puts C(FILE.whl.metadata) beside each wheel (PEP 658), so that a client resolves without fetching wheels.
-  - Reads a wheel only when its size, time or inode has changed since the last run.
-  - Every page is published by rename; nothing is changed when any wheel turns out to be unreadable.
+  - Reads a wheel only if its size, time or inode has changed since the last run.
+  - Every page is published by rename; nothing is changed if any wheel is unreadable.
   - Wheels themselves are never changed or removed. Source archives are not listed, hidden files are ignored.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -35,7 +35,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Index the wheels that were carried to the mirror
+- name: Index the wheels of the mirror
   baremetal.inference.wheel_index:
     root: /srv/mirror
   become: true
@@ -70,12 +70,13 @@ from email.parser import BytesHeaderParser
 from hashlib import sha256
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
     ROOT_PAGE,
     Wheel,
     WheelError,
     changed_pages,
-    listing,
+    list_files,
     parse_name,
     render_pages,
     stale_pages,
@@ -110,7 +111,8 @@ def main() -> None:
             for name in lacking:
                 publish(os.path.join(wheels, name + METADATA), read_metadata(os.path.join(wheels, name)))
             for path in changed:
-                publish(os.path.join(simple, path), pages[path].encode())
+                os.makedirs(os.path.dirname(os.path.join(simple, path)), exist_ok=True)
+                publish(os.path.join(simple, path), pages[path])
             remove(simple, stale)
             for name in orphans:
                 os.unlink(os.path.join(wheels, name))
@@ -119,13 +121,18 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     unreadable = [entry.wheel.filename for entry in entries if not entry.world_readable]
     if unreadable:
-        module.warn(f"only root can read these files of {wheels}, so a web server may not: {', '.join(unreadable)}")
+        module.warn(f"files in {wheels} that a web server may not be able to read (chmod o+r): {', '.join(unreadable)}")
     module.exit_json(
         changed=bool(changed or stale or lacking or orphans),
         projects=sorted(os.path.dirname(path) for path in pages if path != ROOT_PAGE),
         wheels=len(entries),
         bytes=sum(entry.stamp[0] for entry in entries),
-        diff={"before_header": simple, "after_header": simple, "before": listing(present), "after": listing(pages)},
+        diff={
+            "before_header": simple,
+            "after_header": simple,
+            "before": list_files(present),
+            "after": list_files(pages),
+        },
     )
 
 
@@ -165,15 +172,6 @@ def read_metadata(path: str) -> bytes:
         raise WheelError(
             f"{path}: not a whole wheel ({exc}); nothing was changed; copy the file again, or remove it"
         ) from exc
-
-
-def sha256_of(path: str) -> str:
-    """Return the sha256 of a file in hex."""
-    digest = sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def compare_metadata(wheels: str, entries: list[Entry]) -> tuple[list[str], list[str]]:
@@ -216,19 +214,7 @@ def write_stamps(simple: str, entries: list[Entry]) -> None:
     """Remember entries for the next run; no change of the index, so not reported as one."""
     if read_stamps(simple) != {entry.wheel.filename: entry for entry in entries}:
         stored = [{"wheel": asdict(entry.wheel), "stamp": entry.stamp} for entry in entries]
-        publish(os.path.join(simple, STAMPS), json.dumps(stored, indent=0).encode())
-
-
-def publish(path: str, data: bytes) -> None:
-    """Write a file under a hidden name beside its place and rename it there."""
-    directory, name = os.path.split(path)
-    os.makedirs(directory, exist_ok=True)
-    partial = os.path.join(directory, f".{name.lstrip('.')}.partial")
-    with open(partial, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+        publish(os.path.join(simple, STAMPS), json.dumps(stored, indent=0))
 
 
 def remove(simple: str, stale: list[str]) -> None:

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
-    Wish,
+    Request,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import plan
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import plan_engine
 
 VARS = Path(__file__).resolve().parents[2] / "roles/container_runtime/vars"
 FRESH = HostState()
@@ -24,8 +27,11 @@ def system(name):
     return yaml.safe_load((VARS / f"{name}.yml").read_text())["__container_runtime_system"]
 
 
-def decide(wish, name="Debian_12", host=FRESH):
-    return plan(wish, system(name), host)
+def decide(request, name="Debian_12", host=FRESH):
+    """Return the plan as the role's tasks receive it: plain data with lists."""
+    found = plan_engine(request, system(name), host)
+    plain = json.loads(json.dumps(asdict(found)))
+    return SimpleNamespace(**plain, changes=found.changes, installs=found.installs)
 
 
 def deb_docker(place, codename, architecture="amd64"):
@@ -78,7 +84,7 @@ DISTRO = [
     ("Rocky_9", "podman", ["podman"]),
     ("Rocky_10", "podman", ["podman"]),
 ]
-DISTRO_DOCKER = Wish(source="distro")
+DISTRO_DOCKER = Request(source="distro")
 
 # How a docker before 25 is told of NVIDIA's chips.
 HOOK = {

@@ -11,7 +11,10 @@ found (HGX H200, MI300X, Atlas) follow the same makers' BMCs and the Redfish sch
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import Answers, survey
 
 ROOT = "/redfish/v1"
 Documents = Dict[str, Any]
@@ -256,3 +259,17 @@ MACHINES: dict[str, tuple[Callable[[], Documents], dict[str, int]]] = {
     "plain server": (plain, {}),
     "plain server that expands": (lambda: plain(6), {}),
 }
+
+
+def read_documents(documents: Mapping[str, Any]) -> Chips:
+    """Return the chips that a recording shows: ``documents`` are the JSON documents by path. Raises RedfishError."""
+    known = {path.rstrip("/"): document for path, document in documents.items()}
+    steps = survey()
+    answers: Answers | None = None
+    try:
+        while True:
+            wanted = next(steps) if answers is None else steps.send(answers)
+            answers = {item.path: known.get(item.path.rstrip("/")) for item in wanted}
+    except StopIteration as done:
+        chips: Chips = done.value
+        return chips

@@ -129,7 +129,7 @@ def test_a_server_goes_out_and_comes_back_and_the_second_time_changes_nothing(tm
 
 def test_every_server_of_a_host_and_no_other(tmp_path):
     with pair(tmp_path) as found:
-        result = run(found, hosts=["gw"], state="drained", owner="admin:al", least=0, wait=0)
+        result = run(found, hosts=["gw"], state="drained", owner="admin:al", min_available=0, wait=0)
         assert sorted(result["servers"]) == [ONE, TWO] and result["backends"]["chat"]["ready"] == 0
         wrong = run(found, hosts=["gw2"], state="ready", owner="admin:al")
         assert (
@@ -144,11 +144,14 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(tmp_path):
                 drain(found, "gw--chat-3"),
                 f"has no server gw--chat-3 (nearest: '{TWO}'); run playbooks/gateway.yml first",
             ),
-            (drain(found, ONE, owner="bob"), "owner: found 'bob', expected rollout: or admin: with an ID or a user"),
-            (drain(found, ONE, least=-1), "least: found -1, expected 0 or more"),
+            (drain(found, ONE, owner="bob"), "owner: found 'bob', expected rollout:ID or admin:USER"),
+            (drain(found, ONE, min_available=-1), "min_available: found -1, expected 0 or more"),
             (run(found, state="drained", owner="admin:al"), "servers: the list is empty"),
-            (drain(found, ONE, TWO), f"service chat: without {ONE}, {TWO} it has no server left, and least is 1"),
-            (drain(found, ONE, least=2), f"without {ONE} it has {TWO} left, and least is 2"),
+            (
+                drain(found, ONE, TWO),
+                f"service chat: without {ONE}, {TWO} it has no server left, and min_available is 1",
+            ),
+            (drain(found, ONE, min_available=2), f"without {ONE} it has {TWO} left, and min_available is 2"),
         ):
             assert result["rc"] and words in result["msg"], result
         assert run(found)["backends"]["chat"]["ready"] == 2
@@ -167,7 +170,10 @@ def test_of_two_runs_at_a_time_one_gets_the_last_pair(tmp_path):
         results = [each.result() for each in runs]
         assert sorted(result["rc"] for result in results) == [0, 1], results
         (refused,) = [result for result in results if result["rc"]]
-        assert "it has no server left, and least is 1" in refused["msg"] and "is drained by rollout:" in refused["msg"]
+        assert (
+            "it has no server left, and min_available is 1" in refused["msg"]
+            and "is drained by rollout:" in refused["msg"]
+        )
         assert run(found)["backends"]["chat"]["ready"] == 1
 
 
@@ -484,7 +490,7 @@ def test_a_server_that_left_the_configuration(tmp_path):
         found.reload()
         assert list(run(found)["servers"]) == [ONE]
         assert f"no server {TWO} (nearest: '{ONE}')" in ready(found, TWO, owner="admin:al")["msg"]
-        drain(found, ONE, least=0)
+        drain(found, ONE, min_available=0)
         assert list(owners(found)) == [ONE]
 
 
@@ -507,21 +513,28 @@ def test_a_tool_that_cannot_keep_the_state_is_no_success(tmp_path):
     with pair(tmp_path) as found:
         found.paths["state"] = str(tmp_path / "nowhere/state")
         result = drain(found, ONE)
-        assert result["rc"] and "could not keep that in" in result["msg"], result
+        assert result["rc"] and "could not save them in" in result["msg"], result
         # The record was made first, so that the next run knows whose it is.
         assert list(owners(found)) == [ONE]
 
 
 def test_another_run_that_does_not_end_is_told_of(tmp_path, monkeypatch):
-    from ansible_collections.baremetal.inference.plugins.module_utils.gateway import servers_host as host
-    from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import ServersError, Wish
+    from ansible_collections.baremetal.inference.plugins.module_utils.gateway import (
+        drain_host,
+        haproxy_host,
+        records_host,
+    )
+    from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
+        ServersError,
+        ServersRequest,
+    )
 
-    monkeypatch.setattr(host, "LOCKED", 0.2)
-    paths = host.Paths(socket="/nowhere", owners_file=str(tmp_path / "drained.json"))
+    monkeypatch.setattr(records_host, "LOCK_SECONDS", 0.2)
+    paths = haproxy_host.GatewayPaths(socket="/nowhere", owners_file=str(tmp_path / "drained.json"))
     with (tmp_path / "drained.json.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ServersError, match=r"another run has changed servers here .* is locked"):
-            host.Gateway(paths).turn([ONE], [], Wish("drained", "rollout:1"), False)
+            drain_host.GatewayServers(paths).change([ONE], [], ServersRequest("drained", "rollout:1"), False)
 
 
 # --- the playbooks, with the paths of a gateway bound to those of the test
@@ -592,14 +605,16 @@ needs_mounts = pytest.mark.skipif(
 def test_the_playbooks_drain_show_and_bring_back(site):
     with gate(site / "gate") as found:
         rc, said = play(found, site, "drain")
-        assert rc and "Every host of the inventory would be meant" in said, said
+        assert rc and "This would include every host in the inventory" in said, said
         rc, said = play(found, site, "drain", "-l", "far")
-        assert rc and "far: no gateway stands in front of it" in said and "cluster b of the host" in said, said
+        assert rc and "far: no gateway sends requests to it" in said and "cluster b of the host" in said, said
         rc, said = play(found, site, "drain", "-l", "gw")
-        assert rc and "it has no server left, and least is 1" in said and found.state(ONE) == "UP", said
-        rc, said = play(found, site, "drain", "-l", "gw", "--check", drain_least=0)
+        assert rc and "it has no server left, and min_available is 1" in said and found.state(ONE) == "UP", said
+        rc, said = play(found, site, "drain", "-l", "gw", "--check", drain_min_available=0)
         assert rc == 0 and found.state(ONE) == "UP", said
-        rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_reason="new fans", drain_timeout=20)
+        rc, said = play(
+            found, site, "drain", "-l", "gw", drain_min_available=0, drain_reason="new fans", drain_timeout=20
+        )
         assert rc == 0 and "changed=1" in said and "chat has 0 of 2 servers in service at gate" in said, said
         assert {
             entry["owner"] for entry in json.loads((found.directory / "drained.json").read_text())["servers"].values()
@@ -607,7 +622,7 @@ def test_the_playbooks_drain_show_and_bring_back(site):
         rc, said = play(found, site, "gateway_status")
         assert rc == 0 and "changed=0" in said and "new fans" in said and "admin:alice" in said, said
         rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_reason="new fans")
-        assert rc == 0 and "changed=0" in said, said
+        assert rc == 0 and "changed=0" in said and "drain_least is now called drain_min_available" in said, said
         rc, said = play(found, site, "undrain", "-l", "gw", "--check")
         assert rc == 0 and found.state(ONE).startswith("DRAIN"), said
         rc, said = play(found, site, "undrain", "-l", "gw")
@@ -622,12 +637,12 @@ def test_the_playbooks_say_what_still_runs_and_what_a_rollout_keeps(site):
         found.tell(f"set server chat/{TWO} state drain")
         with running(found, found.first):
             found.tell(f"set server chat/{TWO} state ready")
-            rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_timeout=1)
+            rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0, drain_timeout=1)
             assert rc and "gate: after 1 s requests still run, see the table" in said, said
         play(found, site, "undrain", "-l", "gw")
         drain(found, ONE, owner="rollout:7")
         rc, said = play(found, site, "undrain", "-l", "gw", undrain_timeout=5)
-        assert rc and f"{ONE} stays drained, since a rollout drained it" in said, said
+        assert rc and f"{ONE} stays drained, because a rollout drained it" in said, said
         rc, said = play(found, site, "undrain", "-l", "gw", undrain_force=True)
         assert rc == 0 and found.state(ONE) == "UP", said
 
@@ -639,6 +654,6 @@ def test_a_host_that_is_off_is_drained_all_the_same(site):
     inventory["all"]["children"]["inference"]["hosts"]["gw"].update(off)
     (site / "hosts.json").write_text(json.dumps(inventory))
     with gate(site / "gate") as found:
-        rc, said = play(found, site, "drain", "-l", "gw", drain_least=0)
-        assert rc == 0 and "Say which engines still work" in said and "ignored=1" in said, said
+        rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0)
+        assert rc == 0 and "Fail if engines still work" in said and "ignored=1" in said, said
         assert "chat has 0 of 2 servers in service at gate" in said and found.state(ONE).startswith("DRAIN")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The examples of docs/inventory.md, taken out of the page and run: what it shows is what comes out.
+"""The examples of docs/operate/inventory.md, taken out of the page and run: what it shows is what comes out.
 
 A line with nothing but a file's name in backquotes and a colon names the block after it; that block is the file. A
 block of the kind `console` is run in the example's directory, each `$ ` line a command and the lines below it what it
@@ -25,7 +25,7 @@ from tests.integration import netbox_collection, netbox_server
 from tests.integration.inventory_site import TOP, Site
 
 IDS = {"h200": "10de:2335", "l40s": "10de:26b9"}
-PAGE = TOP / "docs" / "inventory.md"
+PAGE = TOP / "docs" / "operate" / "inventory.md"
 EXAMPLE = re.compile(r"^### (\d)\. (.+)$", re.MULTILINE)
 BLOCK = re.compile(r"(?:^`([^`\n]+)`:\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe, load_release
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 from tests.parity import seeds
 from tests.parity.reasons import reason

@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_foreign, load_table
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.report import NOTHING, Side, drift
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import command_uses
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 from tests.parity import seeds
 from tests.parity.real import NEWEST, RELEASES, Refused

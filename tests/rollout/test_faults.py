@@ -179,7 +179,7 @@ def test_an_engine_of_containers_comes_in_the_turn_of_its_host(site):
     with site.load() as load:
         run = site.rollout(**engine)
         load.wait(10)
-    assert run.code == 0 and run.said("engine of containers"), run.output
+    assert run.code == 0 and run.said("container engine"), run.output
     load.whole()
     assert all("driver" in steps(site.journal(), host) for host in HOSTS)
     assert all(site.on(host, "podman --version") for host in HOSTS)
@@ -195,9 +195,9 @@ def test_an_engine_of_containers_comes_in_the_turn_of_its_host(site):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rollout_waves": [3]}, "rollout_least"),
+        ({"rollout_waves": [3]}, "rollout_min_available"),
         ({"rollout_waves": [4]}, "rollout_waves[0] is 4, and the cluster has 3 hosts"),
-        ({"rollout_least": 3}, "rollout_least is 3"),
+        ({"rollout_min_available": 3}, "rollout_min_available is 3"),
     ],
 )
 def test_waves_that_would_leave_nobody_are_refused_before_anything(site, options, message):

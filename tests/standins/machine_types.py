@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the roles make of each machine type, and docs/machine-types.md: python -m tests.standins.machine_types."""
+"""Plan the drivers of each machine type; `python -m tests.standins.machine_types` writes the page of the docs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.fakes.wheelhouse import run_module
 from tests.standins.build import main as build
 from tests.standins.place import MACHINES, Machine
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "machine-types.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "machine-types.md"
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,21 @@ COMMON = ("linux-headers-", "linux-modules-extra-", "kernel-", "dkms", "gcc", "m
 STACKS = {"rocm": "amdgpu", "cann": "Huawei's (davinci)"}
 
 HEAD = """\
-# Machine types, and what the roles make of them
+# Machine types
 
-Every machine here is a folder of data (`tests/standins/machines/`), from which tests build what its kernel shows in
-`/sys` and `/proc`. The accelerators are found there as on a real host, and the role of their stack plans for a fresh
-system:
+The packages, services and devices that each type of machine gets from the roles `cuda`, `rocm` and `cann`.
+
+Each machine is a folder of data in `tests/standins/machines/`. Tests build from it what the kernel shows in `/sys` and
+`/proc`. The role `accelerator` finds the chips there as on a real host, and the role of their stack makes a plan for a
+fresh system:
 {systems}.
-What every host gets that builds kernel modules (headers, DKMS) is left out. `*` is what the repositories have of it:
-one exact version, the same for all packages of a driver.
+The table leaves out what every host gets that builds kernel modules (headers, DKMS). `*` stands for one exact version
+from the repositories, the same for all packages of a driver.
 
-"Containers" are the names by which an instance on all chips is given them: of CDI where it is no path, of device nodes
-and groups otherwise.
+The column "Containers" has the names of all chips for an instance: CDI names where it is no path, else device nodes
+and groups.
 
-This page is made by `python -m tests.standins.machine_types`.
+This page is made by `PYTHONPATH=.collections .venv/bin/python -m tests.standins.machine_types`.
 
 | Machine | Found | Modules | Packages | Fabric manager | Services | Containers |
 |---|---|---|---|---|---|---|

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make, show and take down the lab: the hosts of inventories/lab/hosts.yml as podman containers that boot systemd.
 
-docs/lab.md says what LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE, LAB_CA_FILE and LAB_INTERNAL change.
+docs/reference/lab.md says what LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE, LAB_CA_FILE and LAB_INTERNAL change.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP), str(TOP / ".collections")]
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sha256_of  # noqa: E402
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock  # noqa: E402
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import sha256_of  # noqa: E402
 
 from tools.lab.images import read_recipe, show_progress  # noqa: E402
 from tools.lab.plan import LabError, digest  # noqa: E402
@@ -147,7 +147,7 @@ def write_layout(directory: Path, layer: Path, inputs: str) -> None:
     """Make a directory the layout of an image with one layer, which moves into it."""
     blobs = directory / "blobs" / "sha256"
     blobs.mkdir(parents=True)
-    files = Blob(f"{MEDIA}.layer.v1.tar", sha256_of(layer), layer.stat().st_size)
+    files = Blob(f"{MEDIA}.layer.v1.tar", sha256_of(str(layer)), layer.stat().st_size)
     layer.rename(blobs / files.sha256)
     config = write_blob(blobs, f"{MEDIA}.config.v1+json", image_config(files))
     manifest = write_blob(blobs, f"{MEDIA}.manifest.v1+json", image_manifest(config, files))

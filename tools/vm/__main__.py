@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A Debian guest with a kernel of its own: a root file system that packages are built in, then a machine that boots it.
 
-docs/virtual-machine.md says what it is for. LAB_HOME and LAB_CACHE are those of the lab.
+docs/reference/virtual-machine.md says what it is for. LAB_HOME and LAB_CACHE are those of the lab.
 """
 
 from __future__ import annotations

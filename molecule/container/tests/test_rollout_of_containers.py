@@ -19,7 +19,7 @@ def rolled(playbook, name, directory, **variables):
     given = {
         "rollout_state_dir": str(directory),
         "rollout_waves": [1],
-        "rollout_least": 0,
+        "rollout_min_available": 0,
         "rollout_prompts": [{"prompt": "Is the fleet ready?", "expect": ANSWER}],
         "rollout_measure": {"streams": 1, "prompts": 2, "max_tokens": 16},
         # Another lab may have the processors meanwhile.

@@ -72,7 +72,7 @@ def test_a_changed_flag_is_taken_back(serving, restore):
     assert "max-model-len: 1500" in serving.file("/etc/vllm/chat.yaml").content_string
     assert link(serving, "previous") == good != link(serving, "good")
     assert starts(serving) == before + 1
-    done = restore("-vvv", __vllm_restore_to="previous")
+    done = restore("-vvv", vllm_restore_to="previous")
     output = done.stdout + done.stderr
     assert done.returncode == 0, output
     assert serving.file("/etc/vllm/chat.yaml").content_string == config
@@ -98,7 +98,7 @@ def test_a_slot_that_somebody_has_changed_is_refused(serving, restore):
     copy = f"{SLOTS}/{previous}/files/etc/vllm/chat.yaml"
     serving.check_output("cp -p %s /root/kept.yaml && echo '#' >> %s", copy, copy)
     before = starts(serving)
-    done = restore(__vllm_restore_to="previous")
+    done = restore(vllm_restore_to="previous")
     serving.check_output("mv /root/kept.yaml %s", copy)
     output = re.sub(r"\s+", " ", done.stdout + done.stderr)
     assert done.returncode != 0, output

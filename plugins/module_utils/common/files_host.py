@@ -36,27 +36,29 @@ class LockedError(Exception):
         self.path, self.holder = path, holder
 
 
-def publish(path: str, data: bytes | str, mode: int = 0o644, group: str | None = None) -> None:
+def publish(path: str, data: bytes | str, mode: int = 0o644, group: str | None = None, durable: bool = True) -> None:
     """Write a file under its final name at once, whole and durable; text is encoded as UTF-8.
 
     The file has exactly ``mode``, whatever the umask, and the group where one is given. A link at ``path`` is replaced,
-    not followed. The directory must exist. Raises OSError, and LookupError for an unknown group; the file at ``path``
-    is then as it was, and nothing is left beside it.
+    not followed. The directory must exist. ``durable`` is false for a file that nobody needs after a crash: nothing
+    waits for the disk then. Raises OSError, and LookupError for an unknown group; the file at ``path`` is then as it
+    was, and nothing is left beside it.
     """
     directory, name = os.path.split(path)
     _remove_abandoned(directory, name)
     beside = os.path.join(directory, f".{name[:80]}.{secrets.token_hex(6)}{_SUFFIX}")
     try:
-        create(beside, data, mode, group)
+        create(beside, data, mode, group, durable)
         os.replace(beside, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside)
         raise
-    sync_directory(directory)
+    if durable:
+        sync_directory(directory)
 
 
-def create(path: str, data: bytes | str, mode: int, group: str | None = None) -> None:
+def create(path: str, data: bytes | str, mode: int, group: str | None = None, durable: bool = True) -> None:
     """Write a new file and sync it; the caller makes its name durable with sync_directory. Raises FileExistsError."""
     content = data.encode() if isinstance(data, str) else data
     with os.fdopen(os.open(path, _NEW, 0o600), "wb") as file:
@@ -65,7 +67,8 @@ def create(path: str, data: bytes | str, mode: int, group: str | None = None) ->
         if group is not None:
             os.chown(file.fileno(), -1, _group_id(group))
         os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
 
 
 def publish_link(target: str, path: str) -> None:
@@ -106,12 +109,13 @@ def locked(
     wait: float | None = None,
     mode: int = 0o600,
     waiting: Callable[[str], None] | None = None,
+    pause: float = _PAUSE_SECONDS,
 ) -> Iterator[int]:
     """Hold the exclusive lock on a file, or on a directory that exists; the kernel drops it when the process ends.
 
     A missing file is made with ``mode``; a link is not followed. ``wait`` is in seconds, None for as long as it takes;
-    ``waiting`` is called with the holder each time the lock was still taken. Yields the descriptor. Raises LockedError
-    when the time is over, and OSError where the file system has no locks.
+    ``waiting`` is called with the holder each time the lock was still taken, which is every ``pause`` seconds. Yields
+    the descriptor. Raises LockedError when the time is over, and OSError where the file system has no locks.
     """
     is_directory = os.path.isdir(path)
     flags = os.O_RDONLY | os.O_DIRECTORY if is_directory else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
@@ -120,11 +124,12 @@ def locked(
         deadline = None if wait is None else time.monotonic() + wait
         while not try_lock(descriptor):
             holder = "another process" if is_directory else _holder(descriptor)
-            if deadline is not None and time.monotonic() >= deadline:
+            left = float("inf") if deadline is None else deadline - time.monotonic()
+            if left <= 0:
                 raise LockedError(path, holder)
             if waiting:
                 waiting(holder)
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(min(pause, left))
         if not is_directory:
             _sign(descriptor)
         yield descriptor

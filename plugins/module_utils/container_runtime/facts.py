@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is known of a host and wanted of its container engine, as the planning of the role container_runtime has it."""
+"""Input and result of planning a container engine: the request, the host's state and the plan."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
@@ -16,14 +16,14 @@ TOOLKITS = ("auto", "vendor", "none")
 
 
 class RuntimePlanError(ValueError):
-    """What is wanted of the engine cannot be had on this host; the message is the whole sentence for the user."""
+    """The request cannot be met on this host; the message is the whole sentence for the user."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """The variables of the role, without its prefix. ``stack`` is that of the host's accelerators.
+class Request:
+    """The role's variables without their prefix. ``stack`` is the stack of the host's accelerators.
 
-    ``ascend_file`` has ``url`` and ``sha256`` of the installer of the Ascend Docker Runtime, or nothing.
+    ``ascend_file`` holds ``url`` and ``sha256`` of the Ascend Docker Runtime's installer, or is empty.
     """
 
     engine: str = "docker"
@@ -45,12 +45,12 @@ class Wish:
 
 @dataclass(frozen=True)
 class EngineState:
-    """An engine that is on a host. ``version`` is empty where it does not answer (``why``).
+    """A container engine found on a host. ``version`` is empty where the engine does not answer (``why``).
 
-    ``daemon`` is false where there is docker's command only, which is for daemons elsewhere. The rest is what the
-    running engine says of itself, not what its files say: names of running ``containers``, ``root`` of its storage,
-    ``mirrors`` of docker.io, ``insecure`` registries, directories of CDI specifications and the names of its
-    ``runtimes``. ``flags`` are the options on docker's command line.
+    ``daemon`` is false where only docker's command is installed, for daemons on other hosts. The rest comes from the
+    running engine, not from its files: names of running ``containers``, ``root`` of its storage, ``mirrors`` of
+    docker.io, ``insecure`` registries, directories of CDI specifications and names of its ``runtimes``. ``flags`` are
+    the options on dockerd's command line.
     """
 
     name: str
@@ -72,12 +72,12 @@ class EngineState:
 
 @dataclass(frozen=True)
 class HostState:
-    """A host as it is. ``files`` holds text by path, of those that are there; ``sources`` the package sources.
+    """The state of a host. ``files`` holds the text of existing files by path; ``sources`` the package sources.
 
-    ``keys`` holds fingerprints of keyring files by path. ``unfinished`` are packages whose installation was cut off,
-    with what dpkg says of them, ``unlinked`` device nodes that systemd cannot name, ``active`` the units that run,
-    ``drivers`` the stacks whose driver is loaded, ``ascend`` the version of the Ascend Docker Runtime, empty where it
-    is not whole.
+    ``keys`` holds fingerprints of keyring files by path. ``unfinished`` maps packages whose installation was
+    interrupted to their dpkg status, ``unlinked`` are device nodes that systemd cannot name, ``active`` the units that
+    run, ``drivers`` the stacks whose driver is loaded, ``ascend`` the version of the Ascend Docker Runtime, empty where
+    it is missing or incomplete.
     """
 
     architecture: str = "x86_64"
@@ -97,46 +97,62 @@ class HostState:
 
     @property
     def running(self) -> list[str]:
-        """Return the names of all running containers, whatever runs them."""
+        """Return the names of all running containers of all engines."""
         return [name for engine in self.engines.values() for name in engine.containers]
 
 
-@dataclass
-class Plan:
-    """What the tasks of the role carry out, in this order; empty where there is nothing to do.
+@dataclass(frozen=True)
+class PlanPart:
+    """Steps that one decision asks for. The tasks of the role carry them out in the order of the fields.
 
-    ``recover`` says that an installation was cut off and has to be ended first, each of ``mend`` how (``argv``), and
-    whether the next can do what it cannot (``may_fail``). Each of ``repositories`` has ``name``,
-    ``path``, ``content`` and ``key`` (``path``, ``url``, ``fingerprints``); ``enable`` are those that are off between
-    runs. ``installers`` are files of a vendor's that are run. ``toolkit`` and ``packages`` are what the packager is
-    asked for, ``remove`` cannot stay beside them (``release`` are those of them that are held), ``hold`` is kept from
-    upgrades. Each of ``files`` has ``path``, ``content``, ``mode`` and ``validate`` (a command that judges it, or
-    nothing). ``restart`` and ``reload`` are the reasons for it.
+    Each of ``repositories`` has ``name``, ``path``, ``content`` and ``key`` (``path``, ``url``, ``fingerprints``);
+    ``enable`` are repositories that stay disabled between runs. ``installers`` are a vendor's files to run. ``toolkit``
+    and ``packages`` are to be installed; ``remove`` conflicts with them (``release``: those of it that are held);
+    ``hold`` is kept from upgrades. Each of ``files`` has ``path``, ``content``, ``mode`` and ``validate`` (a command
+    that checks it, or empty). ``restart`` and ``reload`` are reasons; ``notes`` are for a person.
     """
 
-    engine: str
+    repositories: tuple[Mapping[str, Any], ...] = ()
+    enable: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    release: tuple[str, ...] = ()
+    installers: tuple[Installer, ...] = ()
+    toolkit: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    files: tuple[Mapping[str, str], ...] = ()
+    absent: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    restart: tuple[str, ...] = ()
+    reload: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __add__(self, other: PlanPart) -> PlanPart:
+        """Return the steps of both, those of this part first."""
+        return PlanPart(**{name: getattr(self, name) + getattr(other, name) for name in _STEPS})
+
+
+_STEPS = tuple(field.name for field in fields(PlanPart))
+
+
+@dataclass(frozen=True)
+class EnginePlan(PlanPart):
+    """Everything that the tasks of the role do for a host's container engine; empty where nothing is to be done.
+
+    ``unit`` is the engine's systemd unit, empty for podman, which has no daemon. ``recover`` tells that an interrupted
+    installation must be completed first; each of ``mend`` is a command for it (``argv``), with ``may_fail`` where the
+    next command repairs what this one cannot.
+    """
+
+    engine: str = ""
     unit: str = ""
     recover: bool = False
-    mend: list[dict[str, Any]] = field(default_factory=list)
-    repositories: list[dict[str, Any]] = field(default_factory=list)
-    enable: list[str] = field(default_factory=list)
-    remove: list[str] = field(default_factory=list)
-    release: list[str] = field(default_factory=list)
-    installers: list[Installer] = field(default_factory=list)
-    toolkit: list[str] = field(default_factory=list)
-    packages: list[str] = field(default_factory=list)
-    hold: list[str] = field(default_factory=list)
-    files: list[dict[str, str]] = field(default_factory=list)
-    absent: list[str] = field(default_factory=list)
-    units: list[str] = field(default_factory=list)
-    commands: list[list[str]] = field(default_factory=list)
-    restart: list[str] = field(default_factory=list)
-    reload: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    mend: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def installs(self) -> bool:
-        """Return whether packages change, after which the engine has to be looked at again."""
+        """Return whether packages change, after which the engine's state must be read again."""
         return bool(self.recover or self.remove or self.toolkit or self.packages)
 
     @property

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages bring a container engine and the accelerators into it, and from whose repository. No I/O."""
+"""Decide which packages provide a container engine and its accelerator toolkit, and from which repository."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
-    Plan,
+    PlanPart,
+    Request,
     RuntimePlanError,
-    Wish,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.repositories import (
     DOCKER_DISTRO_OTHERS,
@@ -27,15 +27,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI, version_of
 
-# The first of NVIDIA's toolkit that keeps the specification of CDI up to date by itself.
+# The first release of NVIDIA's toolkit that keeps the CDI specification up to date.
 SELF_REFRESHING = (1, 18)
 AMD_CDI = "/etc/cdi/amd.json"
-# What a version is that nobody has seen yet: the newest of a vendor.
+# Stands for a version that is not known yet: the newest of a vendor.
 NEWEST = (999,)
 # Packages whose upgrade restarts docker.
 HELD = ("docker-ce", "docker-ce-cli", "containerd.io", "docker.io", "docker-cli")
 
-# What ends an installation that was cut off. It removes nothing.
+# Completes an interrupted installation. It removes nothing.
 MEND = (
     "apt-get", "--yes", "--fix-broken", "--no-remove", "--reinstall", "--no-install-recommends",
     "--allow-change-held-packages", "--option=DPkg::Lock::Timeout=60", "--option=Dpkg::Options::=--force-confdef",
@@ -45,76 +45,76 @@ MEND = (
 _WHOSE = {"vendor": "Docker's own packages", "distro": "the distribution's packages", "other": "no package"}
 
 
-def gpu_way(wish: Wish, version: Sequence[int], system_title: str) -> str:
+def gpu_way(request: Request, version: Sequence[int], system_title: str) -> str:
     """Return how NVIDIA's devices reach containers: ``cdi``, docker's older ``hook``, or empty without NVIDIA's chips.
 
     Raises RuntimePlanError for an engine that can do neither.
     """
-    if wish.stack != "cuda":
+    if request.stack != "cuda":
         return ""
-    if tuple(version) >= CDI[wish.engine]:
+    if tuple(version) >= CDI[request.engine]:
         return "cdi"
-    if wish.engine == "docker":
+    if request.engine == "docker":
         return "hook"
     raise RuntimePlanError(
-        f"podman {words(version)} of {system_title} gives no NVIDIA devices to containers (4.1 and later do); set "
-        "container_runtime_engine: docker"
+        f"podman {format_version(version)} of {system_title} gives no NVIDIA devices to containers (4.1 and later do); "
+        "set container_runtime_engine: docker"
     )
 
 
-def mending(unfinished: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the commands that end an installation of these packages, which was cut off; the values are dpkg's words.
+def mending(unfinished: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+    """Return the commands that complete an interrupted installation; the values are dpkg's states of the packages.
 
-    apt brings what they lack only where it is given no names. A package that was cut off while it was unpacked, which
-    apt may rather remove or take for installed, comes anew once it is named.
+    apt installs missing dependencies only where it is given no names. It may remove a package that was interrupted
+    while it was unpacked, or take it for installed, so these are reinstalled by name.
     """
     half = sorted(name for name, status in unfinished.items() if status == "half-installed")
-    commands = [{"argv": list(MEND), "may_fail": bool(half)}] if unfinished else []
-    return commands + ([{"argv": [*MEND, *half], "may_fail": False}] if half else [])
+    general = ({"argv": list(MEND), "may_fail": bool(half)},) if unfinished else ()
+    return general + (({"argv": [*MEND, *half], "may_fail": False},) if half else ())
 
 
-def plan_engine(wish: Wish, system: Mapping[str, Any], host: HostState, result: Plan) -> tuple[int, ...]:
-    """Plan the engine's packages, and return the version that it will have."""
-    there = host.engines.get(wish.engine)
-    wanted = _wanted_provider(wish, system)
-    if there is not None and there.command and there.daemon:
-        provider = _provider(wish.engine, host)
-        other = _difference(wish, there, provider, wanted)
-        if not other or wish.policy == "retain" or wish.source == "none":
-            if other:
-                result.notes.append(f"{other}; it works and is left alone (container_runtime_policy: retain)")
-            if holds(wish, system["packager"]):
-                result.hold = _to_hold(host.packages, host)
-            return version_of(there.version) or _installed_version(wish.engine, host)
-        if wish.policy == "halt":
-            raise RuntimePlanError(f"{other}, and container_runtime_policy is halt")
-        if provider == "other":
-            raise RuntimePlanError(f"{other}; the role cannot replace what is in no package: remove it first")
-        if wish.engine == "docker":
-            result.restart.append(other)
-    elif wish.source == "none":
+def plan_packages(request: Request, system: Mapping[str, Any], host: HostState) -> tuple[tuple[int, ...], PlanPart]:
+    """Return the version that the engine will have, and the plan of its packages."""
+    state = host.engines.get(request.engine)
+    wanted = _wanted_provider(request, system)
+    if state is None or not state.command or not state.daemon:
+        if request.source == "none":
+            raise RuntimePlanError(
+                f"{request.engine} is not on this host, and container_runtime_source is none; install it, or choose "
+                "vendor, distro or mirror as the source"
+            )
+        return _plan_installation(request, system, host, wanted)
+    provider = _provider(request.engine, host)
+    difference = _difference(request, state, provider, wanted)
+    if not difference or request.policy == "retain" or request.source == "none":
+        notes = (f"{difference}; it works and is left alone (container_runtime_policy: retain)",) if difference else ()
+        hold = _to_hold(host.packages, host) if holds(request, system["packager"]) else ()
+        return version_of(state.version) or _installed_version(request.engine, host), PlanPart(hold=hold, notes=notes)
+    if request.policy == "halt":
+        raise RuntimePlanError(f"{difference}, and container_runtime_policy is halt")
+    if provider == "other":
         raise RuntimePlanError(
-            f"{wish.engine} is not on this host, and container_runtime_source is none; install it, or choose "
-            "vendor, distro or mirror as the source"
+            f"{difference}; the role cannot replace an engine that belongs to no package: remove it first"
         )
-    return _install(wish, system, host, wanted, result)
+    version, packages = _plan_installation(request, system, host, wanted)
+    return version, packages + PlanPart(restart=(difference,) if request.engine == "docker" else ())
 
 
-def _wanted_provider(wish: Wish, system: Mapping[str, Any]) -> str:
-    """Return whose packages are wanted: ``vendor`` for Docker's, else ``distro``; podman is always the latter's."""
-    if wish.engine == "podman" or wish.source == "none":
+def _wanted_provider(request: Request, system: Mapping[str, Any]) -> str:
+    """Return whose packages are requested: ``vendor`` for Docker's, else ``distro``; podman is always ``distro``."""
+    if request.engine == "podman" or request.source == "none":
         return "distro"
-    if wish.source == "mirror" and not wish.mirror_url:
+    if request.source == "mirror" and not request.mirror_url:
         raise RuntimePlanError(
             "container_runtime_source is mirror and container_runtime_mirror_url is empty; name the address below "
-            "which the vendors' hosts are mirrored"
+            "which it mirrors the vendors' hosts"
         )
-    if wish.source == "distro" and not system["docker"].get("distro"):
+    if request.source == "distro" and not system["docker"].get("distro"):
         raise RuntimePlanError(
             f"{system['title']} has no docker of its own; set container_runtime_engine: podman, or "
             "container_runtime_source: vendor"
         )
-    return "distro" if wish.source == "distro" else "vendor"
+    return "distro" if request.source == "distro" else "vendor"
 
 
 def _provider(engine: str, host: HostState) -> str:
@@ -126,141 +126,164 @@ def _provider(engine: str, host: HostState) -> str:
 
 
 def _installed_version(engine: str, host: HostState) -> tuple[int, ...]:
-    """Return the version of an engine that does not say it itself, by its package."""
+    """Return the version of an engine that does not answer, by its package."""
     names = ("docker-ce", "docker.io") if engine == "docker" else ("podman",)
     found = next((host.packages[name] for name in names if name in host.packages), "")
     return version_of(found.rpartition(":")[2]) or NEWEST
 
 
-def _difference(wish: Wish, there: EngineState, provider: str, wanted: str) -> str:
-    """Return how the engine that is there differs from the one that is wished for, as a sentence; empty where not."""
-    if wish.source == "none":
+def _difference(request: Request, state: EngineState, provider: str, wanted: str) -> str:
+    """Return how the installed engine differs from the one that is requested, as a sentence; empty if it does not."""
+    if request.source == "none":
         return ""
     if provider != wanted:
-        return f"{there.name} is there from {_WHOSE[provider]}, and {_WHOSE[wanted]} are wanted"
-    asked = version_of(wish.version)
-    found = version_of(there.version)
+        return f"{state.name} is installed from {_WHOSE[provider]}, and {_WHOSE[wanted]} are requested"
+    asked = version_of(request.version)
+    found = version_of(state.version)
     if asked and found and found[: len(asked)] != asked:
-        return f"{there.name} is {there.version}, and container_runtime_version is {wish.version}"
+        return f"{state.name} is {state.version}, and container_runtime_version is {request.version}"
     return ""
 
 
-def _install(wish: Wish, system: Mapping[str, Any], host: HostState, wanted: str, result: Plan) -> tuple[int, ...]:
-    """Plan a new engine, or another one in its place."""
-    packager = system["packager"]
-    if wish.engine == "podman":
-        names = list(system["podman"]["packages"])
-        result.packages = [_pinned(name, wish, packager, name == "podman") for name in names]
-        return version_of(wish.version) or version_of(system["podman"]["version"])
-    others: Sequence[str]
+def _plan_installation(
+    request: Request, system: Mapping[str, Any], host: HostState, wanted: str
+) -> tuple[tuple[int, ...], PlanPart]:
+    """Return version and packages of a new engine, or of the one that replaces another."""
+    if request.engine == "podman":
+        names = system["podman"]["packages"]
+        packages = PlanPart(
+            packages=tuple(_pinned(name, request, system["packager"], name == "podman") for name in names)
+        )
+        return version_of(request.version) or version_of(system["podman"]["version"]), packages
     if wanted == "vendor":
-        names, others = list(DOCKER_VENDOR), DOCKER_OTHERS[packager]
-        _add_repository(docker_repository(system, wish, host), host, result)
-        version = version_of(wish.version) or NEWEST
-    else:
-        names, others = list(system["docker"]["distro"]["packages"]), DOCKER_DISTRO_OTHERS
-        version = version_of(wish.version) or version_of(system["docker"]["distro"]["version"])
-    versioned = DOCKER_VERSIONED if wanted == "vendor" else tuple(names)
+        repository = use_repository(docker_repository(system, request, host), host)
+        others = DOCKER_OTHERS[system["packager"]]
+        packages = _docker_packages(request, system, host, DOCKER_VENDOR, DOCKER_VERSIONED, others, "5:")
+        return version_of(request.version) or NEWEST, repository + packages
+    distro = system["docker"]["distro"]
+    packages = _docker_packages(request, system, host, distro["packages"], distro["packages"], DOCKER_DISTRO_OTHERS)
+    return version_of(request.version) or version_of(distro["version"]), packages
+
+
+def _docker_packages(
+    request: Request,
+    system: Mapping[str, Any],
+    host: HostState,
+    own: Sequence[str],
+    versioned: Collection[str],
+    others: Sequence[str],
+    epoch: str = "",
+) -> PlanPart:
+    """Plan docker's ``own`` packages in place of the ``others``; ``versioned`` bear the engine's own version."""
+    packager, names = system["packager"], list(own)
     if host.apparmor and "apparmor" not in host.packages and packager == "deb":
         # Without its parser docker starts no container on a kernel that has AppArmor.
         names.append("apparmor")
-    result.remove = [name for name in others if name in host.packages]
-    # apt replaces no package that is held.
-    result.release = [name for name in result.remove if name in host.held]
-    if "runc" in result.remove and "podman" in host.packages and "crun" not in host.packages:
+    remove = tuple(name for name in others if name in host.packages)
+    if "runc" in remove and "podman" in host.packages and "crun" not in host.packages:
         names.append("crun")
-    if result.remove and host.running and not wish.restart_allowed:
+    if remove and host.running and not request.restart_allowed:
         raise RuntimePlanError(
-            f"{', '.join(result.remove)} must go before {names[0]} comes, and "
-            f"containers run: {some(host.running)}; stop them first, or set container_runtime_restart_allowed: true"
+            f"{', '.join(remove)} must be removed before {names[0]} is installed, and "
+            f"containers run: {list_names(host.running)}; stop them first, or set "
+            "container_runtime_restart_allowed: true"
         )
-    epoch = "5:" if wanted == "vendor" else ""
-    result.packages = [_pinned(name, wish, packager, name in versioned, epoch) for name in names]
-    result.hold = _to_hold(names, host) if holds(wish, packager) else []
-    return version
+    return PlanPart(
+        remove=remove,
+        # apt replaces no package that is held.
+        release=tuple(name for name in remove if name in host.held),
+        packages=tuple(_pinned(name, request, packager, name in versioned, epoch) for name in names),
+        hold=_to_hold(names, host) if holds(request, packager) else (),
+    )
 
 
-def _pinned(name: str, wish: Wish, packager: str, versioned: bool, epoch: str = "") -> str:
-    """Return a package as its packager is asked for it, with any build of the wished version."""
-    if not wish.version or not versioned:
+def _pinned(name: str, request: Request, packager: str, versioned: bool, epoch: str = "") -> str:
+    """Return a package as its packager expects it, with any build of the requested version."""
+    if not request.version or not versioned:
         return name
-    return f"{name}={epoch}{wish.version}*" if packager == "deb" else f"{name}-{wish.version}*"
+    return f"{name}={epoch}{request.version}*" if packager == "deb" else f"{name}-{request.version}*"
 
 
-def _to_hold(names: Collection[str], host: HostState) -> list[str]:
-    return [name for name in HELD if name in names and name not in host.held]
+def _to_hold(names: Collection[str], host: HostState) -> tuple[str, ...]:
+    return tuple(name for name in HELD if name in names and name not in host.held)
 
 
-def holds(wish: Wish, packager: str) -> bool:
-    """Return whether docker's packages are held; where there is no holding, its repository is off."""
-    return wish.hold and wish.engine == "docker" and wish.source != "none" and packager == "deb"
+def holds(request: Request, packager: str) -> bool:
+    """Return whether docker's packages are held; without apt its repository is disabled instead."""
+    return request.hold and request.engine == "docker" and request.source != "none" and packager == "deb"
 
 
-def _add_repository(repository: dict[str, Any], host: HostState, result: Plan) -> None:
+def use_repository(repository: Mapping[str, Any], host: HostState) -> PlanPart:
+    """Plan a repository's entry and key, where the host does not have both already."""
     other = elsewhere(repository, host)
     if other:
-        result.notes.append(f"packages of {repository['host']} come from {other}, which is left as it is")
-        return
-    result.enable += [repository["enable"]] if repository["enable"] else []
+        return PlanPart(notes=(f"packages of {repository['host']} come from {other}, which is left as it is",))
     key = repository["key"]
-    trusted = list(host.keys.get(key["path"], ()))
-    if host.sources.get(repository["path"]) != repository["content"] or trusted != key["fingerprints"]:
-        result.repositories.append(repository)
+    has_both = (
+        host.sources.get(repository["path"]) == repository["content"]
+        and list(host.keys.get(key["path"], ())) == key["fingerprints"]
+    )
+    return PlanPart(
+        repositories=() if has_both else (repository,),
+        enable=(repository["enable"],) if repository["enable"] else (),
+    )
 
 
-def plan_toolkit(wish: Wish, system: Mapping[str, Any], host: HostState, version: Sequence[int], result: Plan) -> None:
-    """Plan the vendor's packages that bring accelerators into containers."""
-    way = gpu_way(wish, version, system["title"])
-    if wish.toolkit == "none" or (wish.toolkit == "auto" and wish.stack != "cuda"):
-        return
-    if wish.stack == "cann":
-        plan_ascend(wish, host, version, result)
-    elif way:
-        _nvidia_packages(way, wish, system, host, result)
-    elif wish.stack == "rocm":
-        _amd_packages(wish, system, host, version, result)
+def plan_toolkit(request: Request, system: Mapping[str, Any], host: HostState, version: Sequence[int]) -> PlanPart:
+    """Plan the vendor's packages that make accelerators reachable from containers."""
+    way = gpu_way(request, version, system["title"])
+    if request.toolkit == "none" or (request.toolkit == "auto" and request.stack != "cuda"):
+        return PlanPart()
+    if request.stack == "cann":
+        return plan_ascend(request, host, version)
+    if way:
+        return _nvidia_packages(way, request, system, host)
+    return _amd_packages(request, system, host, version) if request.stack == "rocm" else PlanPart()
 
 
-def _nvidia_packages(way: str, wish: Wish, system: Mapping[str, Any], host: HostState, result: Plan) -> None:
-    whole, base = "nvidia-container-toolkit", "nvidia-container-toolkit-base"
-    wanted = whole if way == "hook" or whole in host.packages else base
+def _nvidia_packages(way: str, request: Request, system: Mapping[str, Any], host: HostState) -> PlanPart:
+    full, base = "nvidia-container-toolkit", "nvidia-container-toolkit-base"
+    wanted = full if way == "hook" or full in host.packages else base
     found = host.packages.get(wanted)
-    old = found is not None and way == "cdi" and version_of(found.rpartition(":")[2]) < SELF_REFRESHING
-    if found is not None and not old:
-        return
-    if wish.source == "none":
+    is_old = found is not None and way == "cdi" and version_of(found.rpartition(":")[2]) < SELF_REFRESHING
+    if found is not None and not is_old:
+        return PlanPart()
+    if request.source == "none":
         state = f"is {found}, and 1.18 or later" if found else "is not there, and it"
         raise RuntimePlanError(
             f"{wanted} {state} is needed for NVIDIA's devices in containers, while container_runtime_source is none; "
             "install it, or set container_runtime_toolkit: none"
         )
-    _add_repository(nvidia_repository(system, wish, host), host, result)
     # The two must be of one version.
-    result.toolkit = [wanted] if wanted == base else [whole, base]
+    packages = PlanPart(toolkit=(wanted,) if wanted == base else (full, base))
+    return use_repository(nvidia_repository(system, request, host), host) + packages
 
 
-def _amd_packages(wish: Wish, system: Mapping[str, Any], host: HostState, version: Sequence[int], result: Plan) -> None:
-    if wish.engine == "docker" and tuple(version) < (25,):
+def _amd_packages(request: Request, system: Mapping[str, Any], host: HostState, version: Sequence[int]) -> PlanPart:
+    if request.engine == "docker" and tuple(version) < (25,):
         raise RuntimePlanError(
-            f"AMD's container toolkit needs docker 25 or later, and this is {words(version)}; set "
+            f"AMD's container toolkit needs docker 25 or later, and this is {format_version(version)}; set "
             "container_runtime_toolkit: auto, with which containers get the plain devices"
         )
-    if "amd-container-toolkit" not in host.packages:
-        if wish.source == "none":
-            raise RuntimePlanError(
-                "amd-container-toolkit is not on this host, and container_runtime_source is none; install it, or set "
-                "container_runtime_toolkit: auto"
-            )
-        _add_repository(amd_repository(system, wish, host), host, result)
-        result.toolkit = ["amd-container-toolkit"]
-    if AMD_CDI not in host.files and "rocm" in host.drivers:
-        result.commands.append(["/usr/bin/amd-ctk", "cdi", "generate"])
+    is_missing = AMD_CDI not in host.files and "rocm" in host.drivers
+    specification = PlanPart(commands=(("/usr/bin/amd-ctk", "cdi", "generate"),) if is_missing else ())
+    if "amd-container-toolkit" in host.packages:
+        return specification
+    if request.source == "none":
+        raise RuntimePlanError(
+            "amd-container-toolkit is not on this host, and container_runtime_source is none; install it, or set "
+            "container_runtime_toolkit: auto"
+        )
+    repository = use_repository(amd_repository(system, request, host), host)
+    return repository + PlanPart(toolkit=("amd-container-toolkit",)) + specification
 
 
-def words(version: Sequence[int]) -> str:
+def format_version(version: Sequence[int]) -> str:
+    """Return a version with dots between its numbers."""
     return ".".join(str(number) for number in version)
 
 
-def some(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
+    """Return the first ten names and the number of the others."""
     shown = sorted(names)[:10]
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")

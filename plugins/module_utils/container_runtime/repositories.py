@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages. No I/O."""
+"""Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     HostState,
+    Request,
     RuntimePlanError,
-    Wish,
 )
 
 DEB_KEYRINGS = "/etc/apt/keyrings"
@@ -21,16 +21,16 @@ DOCKER_HOST = "download.docker.com"
 NVIDIA_HOST = "nvidia.github.io"
 AMD_HOST = "repo.radeon.com"
 
-# Whose signature a repository must bear. A key not among these is never trusted.
+# Fingerprints of the vendors' signing keys. No other key is ever trusted.
 DOCKER_DEB_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
 DOCKER_RPM_KEY = "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
 NVIDIA_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 AMD_KEY = "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"
 
 DOCKER_VENDOR = ("docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin")
-# Those of the vendor's that bear the engine's own version.
+# The vendor's packages with the engine's own version.
 DOCKER_VERSIONED = ("docker-ce", "docker-ce-cli")
-# What Docker's instructions have removed before, and what a distribution's own docker cannot stand beside.
+# Packages that Docker's instructions remove first, and packages that conflict with a distribution's docker.
 DOCKER_OTHERS = {
     "deb": ("docker.io", "docker-cli", "docker-compose", "docker-compose-v2", "docker-doc", "podman-docker",
             "containerd", "runc"),
@@ -41,7 +41,7 @@ DOCKER_DISTRO_OTHERS = (*DOCKER_VENDOR, "docker-ce-rootless-extras", "podman-doc
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
-# How the packagers call the processors.
+# Debian's names of the processors.
 _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -52,13 +52,13 @@ def packages_of_interest(packager: str) -> list[str]:
     return sorted({*DOCKER_VENDOR, "docker-ce-rootless-extras", *DOCKER_OTHERS[packager], *toolkits, *more})
 
 
-def docker_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> dict[str, Any]:
+def docker_repository(system: Mapping[str, Any], request: Request, host: HostState) -> dict[str, Any]:
     """Return Docker's repository for this system."""
     place = system["docker"]["vendor"]
     if system["packager"] == "deb":
         return _deb(
             "docker",
-            wish,
+            request,
             uri=(DOCKER_HOST, place),
             suite=system["codename"],
             component="stable",
@@ -69,34 +69,34 @@ def docker_repository(system: Mapping[str, Any], wish: Wish, host: HostState) ->
         "docker-ce",
         "docker-ce-stable",
         "Docker CE Stable",
-        wish,
-        # Not $releasever: on a host that is kept at a minor release it is no directory there.
+        request,
+        # Not $releasever: a host pinned to a minor release has no directory there.
         uri=(DOCKER_HOST, f"{place}/{system['major']}/$basearch/stable"),
         key=(DOCKER_HOST, f"{place}/gpg", DOCKER_RPM_KEY),
-        more=["gpgcheck=1", *(["# Kept from upgrades: a new docker stops every container."] if wish.hold else [])],
-        enabled=not wish.hold,
+        more=["gpgcheck=1", *(["# Kept from upgrades: a new docker stops every container."] if request.hold else [])],
+        enabled=not request.hold,
     )
 
 
-def nvidia_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> dict[str, Any]:
+def nvidia_repository(system: Mapping[str, Any], request: Request, host: HostState) -> dict[str, Any]:
     """Return the repository of NVIDIA's container toolkit, the same for every release of an operating system."""
     key = (NVIDIA_HOST, "libnvidia-container/gpgkey", NVIDIA_KEY)
     if system["packager"] == "deb":
         place = f"libnvidia-container/stable/deb/{deb_architecture(host)}"
-        return _deb("nvidia-container-toolkit", wish, uri=(NVIDIA_HOST, place), suite="/", key=key)
+        return _deb("nvidia-container-toolkit", request, uri=(NVIDIA_HOST, place), suite="/", key=key)
     return _rpm(
         "nvidia-container-toolkit",
         "nvidia-container-toolkit",
         "NVIDIA container toolkit",
-        wish,
+        request,
         uri=(NVIDIA_HOST, "libnvidia-container/stable/rpm/$basearch"),
         key=key,
-        # Its packages bear no signatures of their own, the list of them with their sums does.
+        # Its packages are not signed; the list with their checksums is.
         more=["gpgcheck=0", "repo_gpgcheck=1"],
     )
 
 
-def amd_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> dict[str, Any]:
+def amd_repository(system: Mapping[str, Any], request: Request, host: HostState) -> dict[str, Any]:
     """Return the repository of AMD's container toolkit; raises RuntimePlanError where AMD has none for the system."""
     place = system.get("amd_toolkit")
     if not place or host.architecture != "x86_64":
@@ -108,7 +108,7 @@ def amd_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> di
     if system["packager"] == "deb":
         return _deb(
             "amd-container-toolkit",
-            wish,
+            request,
             uri=(AMD_HOST, "amd-container-toolkit/apt"),
             suite=place,
             component="main",
@@ -119,7 +119,7 @@ def amd_repository(system: Mapping[str, Any], wish: Wish, host: HostState) -> di
         "amd-container-toolkit",
         "amd-container-toolkit",
         "AMD container toolkit",
-        wish,
+        request,
         uri=(AMD_HOST, f"amd-container-toolkit/{place}/main"),
         key=key,
         more=["gpgcheck=1"],
@@ -130,33 +130,33 @@ def deb_architecture(host: HostState) -> str:
     """Return Debian's name of the processor; raises RuntimePlanError for one that the vendors have nothing for."""
     if host.architecture not in _DEB_ARCHITECTURES:
         raise RuntimePlanError(
-            f"the vendors' repositories have nothing for {host.architecture}; they have "
+            f"the vendors' repositories have no packages for {host.architecture}; they have some for "
             f"{', '.join(sorted(_DEB_ARCHITECTURES))}"
         )
     return _DEB_ARCHITECTURES[host.architecture]
 
 
-def _url(wish: Wish, host: str, path: str) -> str:
+def _url(request: Request, host: str, path: str) -> str:
     """Return the vendor's address, or that of the same path in the site's mirror."""
-    base = f"{wish.mirror_url.rstrip('/')}/{host}" if wish.source == "mirror" else f"https://{host}"
+    base = f"{request.mirror_url.rstrip('/')}/{host}" if request.source == "mirror" else f"https://{host}"
     return f"{base}/{path}"
 
 
-def _signers(wish: Wish, vendors: str) -> list[str]:
-    """Return the fingerprints of who may sign: the vendor, or the site where its mirror signs anew."""
-    own = sorted(name.replace(" ", "").upper() for name in wish.mirror_fingerprints)
+def _signers(request: Request, vendors: str) -> list[str]:
+    """Return the fingerprints of accepted keys: the vendor's, or the site's if its mirror signs itself."""
+    own = sorted(name.replace(" ", "").upper() for name in request.mirror_fingerprints)
     for name in own:
         if not _FINGERPRINT.match(name):
             raise RuntimePlanError(
                 f"container_runtime_mirror_fingerprints: found {name!r}, expected 40 hexadecimal digits as gpg "
                 "--fingerprint shows them"
             )
-    return own if own and wish.source == "mirror" else [vendors]
+    return own if own and request.source == "mirror" else [vendors]
 
 
 def _deb(
     name: str,
-    wish: Wish,
+    request: Request,
     uri: tuple[str, str],
     suite: str,
     key: tuple[str, str, str],
@@ -164,14 +164,14 @@ def _deb(
     architecture: str = "",
 ) -> dict[str, Any]:
     keyring = f"{DEB_KEYRINGS}/{name}.asc"
-    lines = ["Types: deb", f"URIs: {_url(wish, *uri)}", f"Suites: {suite}"]
+    lines = ["Types: deb", f"URIs: {_url(request, *uri)}", f"Suites: {suite}"]
     lines += [f"Components: {component}"] if component else []
     lines += [f"Architectures: {architecture}"] if architecture else []
     return {
         "name": name,
         "path": f"/etc/apt/sources.list.d/{name}.sources",
         "content": "\n".join([*lines, f"Signed-By: {keyring}", ""]),
-        "key": {"path": keyring, "url": _url(wish, key[0], key[1]), "fingerprints": _signers(wish, key[2])},
+        "key": {"path": keyring, "url": _url(request, key[0], key[1]), "fingerprints": _signers(request, key[2])},
         "host": uri[0],
         "enable": "",
     }
@@ -181,21 +181,21 @@ def _rpm(
     name: str,
     section: str,
     title: str,
-    wish: Wish,
+    request: Request,
     uri: tuple[str, str],
     key: tuple[str, str, str],
     more: list[str],
     enabled: bool = True,
 ) -> dict[str, Any]:
     keyring = f"{RPM_KEYRINGS}/RPM-GPG-KEY-{name}"
-    lines = [f"[{section}]", f"name={title}", f"baseurl={_url(wish, *uri)}", f"enabled={int(enabled)}", *more]
+    lines = [f"[{section}]", f"name={title}", f"baseurl={_url(request, *uri)}", f"enabled={int(enabled)}", *more]
     return {
         "name": name,
         "path": f"/etc/yum.repos.d/{name}.repo",
         "content": "\n".join([*lines, f"gpgkey=file://{keyring}", ""]),
-        "key": {"path": keyring, "url": _url(wish, key[0], key[1]), "fingerprints": _signers(wish, key[2])},
+        "key": {"path": keyring, "url": _url(request, key[0], key[1]), "fingerprints": _signers(request, key[2])},
         "host": uri[0],
-        # The packager has to be told of a repository that is off.
+        # The package manager must enable a disabled repository explicitly.
         "enable": "" if enabled else section,
     }
 
@@ -218,7 +218,7 @@ def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
             continue
         if _UNSIGNED.search("\n".join(lines)):
             raise RuntimePlanError(
-                f"{path} has packages of {place} installed without a look at their signature; remove trusted=yes "
+                f"{path} installs packages of {place} without checking their signature; remove trusted=yes "
                 "there, or remove the file and the role writes its own"
             )
         return path

@@ -11,35 +11,34 @@ import re
 import socket
 from typing import Iterable
 
-# Seconds for one answer.
-ANSWER = 10.0
+ANSWER_SECONDS = 10.0
 
 
-def ask(admin: str, command: str) -> str:
-    """Return the answer of the worker that has the socket ``admin`` now. Raises OSError."""
+def send_command(admin_socket: str, command: str) -> str:
+    """Return the answer of the worker that serves ``admin_socket`` now. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER)
-        connection.connect(admin)
+        connection.settimeout(ANSWER_SECONDS)
+        connection.connect(admin_socket)
         connection.sendall(f"{command}\n".encode("ascii"))
         return b"".join(iter(lambda: connection.recv(262144), b"")).decode("utf-8", "replace")
 
 
-def unread(admin: str, files: Iterable[str]) -> list[str]:
-    """Return those of the files that are newer than the worker, which reads them only once.
+def unread_files(admin_socket: str, files: Iterable[str]) -> list[str]:
+    """Return the files that are newer than the worker, which reads them only once, when it starts.
 
-    HAProxy keeps its old worker where a new one cannot start, and says so in its journal only. Where it does not run,
-    nothing is returned; a file that is missing is not newer.
+    HAProxy keeps its old worker when a new one cannot start, and reports that in its journal only. Nothing is returned
+    where HAProxy does not run; a missing file is not newer.
     """
     try:
-        found = re.search(r"(?m)^Start_time_sec: (\d+)$", ask(admin, "show info"))
+        found = re.search(r"(?m)^Start_time_sec: (\d+)$", send_command(admin_socket, "show info"))
     except OSError:
         return []
-    # The worker tells whole seconds.
-    return [path for path in files if found and _written(path) > int(found.group(1))]
+    # The worker reports whole seconds.
+    return [path for path in files if found and _modified_at(path) > int(found.group(1))]
 
 
-def _written(path: str) -> int:
-    """Return the second in which a file was written last, 0 where there is none."""
+def _modified_at(path: str) -> int:
+    """Return the second of a file's last change, 0 for a missing file."""
     with contextlib.suppress(FileNotFoundError):
         return int(os.stat(path).st_mtime)
     return 0

@@ -1,17 +1,15 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HAProxy's maps of clients on the disk and in a HAProxy that runs."""
+"""HAProxy's maps of clients: the files and the maps of the running HAProxy."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import ask
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import send_command
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
     CLIENTS,
     CONCURRENT,
@@ -28,12 +26,12 @@ Maps = Mapping[str, Mapping[str, str]]
 
 
 class MapsError(Exception):
-    """The maps cannot be written, or HAProxy refuses a change; the message says which, and shows no key."""
+    """A map cannot be written, or HAProxy refused a change; the message names it, and shows no key."""
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What was done, or would be; ``before`` and ``after`` are lines about clients for a diff."""
+class MapsOutcome:
+    """Result of an update or a dry run; ``before`` and ``after`` are lines about clients for a diff."""
 
     changed: bool
     running: bool
@@ -42,31 +40,29 @@ class Brought:
     after: list[str]
 
 
-def bring(clients: Sequence[Client], directory: str, admin: str, group: str, check: bool) -> Brought:
-    """Bring the maps of ``directory`` and those of a running HAProxy to ``clients``. Raises MapsError."""
-    wanted: Maps = maps_of(clients)
-    texts = {name: _read(f"{directory}/{name}") for name in wanted}
+def update_maps(clients: Sequence[Client], directory: str, admin_socket: str, group: str, check: bool) -> MapsOutcome:
+    """Update the maps in ``directory`` and those of a running HAProxy to ``clients``. Raises MapsError."""
+    requested: Maps = maps_of(clients)
+    texts = {name: _read(f"{directory}/{name}") for name in requested}
     before = {name: parse_map(text or "") for name, text in texts.items()}
-    stale = [name for name, entries in wanted.items() if texts[name] != map_text(entries)]
-    known = _running(admin, directory, list(wanted))
-    told = (
-        {} if known is None else {name: commands(f"{directory}/{name}", known[name], wanted[name]) for name in wanted}
-    )
+    stale = [name for name, entries in requested.items() if texts[name] != map_text(entries)]
+    known = _running_maps(admin_socket, directory, list(requested))
+    pending = {name: commands(f"{directory}/{name}", now, requested[name]) for name, now in (known or {}).items()}
     if not check:
         for name in stale:
-            _write(directory, name, map_text(wanted[name]), group)
-        _tell(admin, told)
-    return Brought(
-        changed=bool(stale or any(told.values())),
+            _write(f"{directory}/{name}", map_text(requested[name]), group)
+        _send(admin_socket, pending)
+    return MapsOutcome(
+        changed=bool(stale or any(pending.values())),
         running=known is not None,
-        differences=differences(before, wanted),
+        differences=differences(before, requested),
         before=_lines(before),
-        after=_lines(wanted),
+        after=_lines(requested),
     )
 
 
 def _lines(maps: Maps) -> list[str]:
-    """Return a line for each client: its limits, and how many keys it has."""
+    """Return a line for each client with its limits and the number of its keys."""
     names = list(maps.get(CLIENTS, {}).values())
     return [
         f"{name}: keys {names.count(name)}, rate {maps[RATES].get(name, 'any')}, "
@@ -75,32 +71,30 @@ def _lines(maps: Maps) -> list[str]:
     ]
 
 
-def _running(admin: str, directory: str, names: Sequence[str]) -> dict[str, dict[str, str]] | None:
-    """Return the maps of the HAProxy that runs; None where none runs, or runs without these maps."""
+def _running_maps(admin_socket: str, directory: str, names: Sequence[str]) -> dict[str, dict[str, str]] | None:
+    """Return the maps of the running HAProxy; None when it does not run or does not use these maps."""
     try:
-        paths = ask(admin, "show map")
+        paths = send_command(admin_socket, "show map")
     except OSError:
         return None
     if not all(f"({directory}/{name})" in paths for name in names):
         return None
     found = {}
     for name in names:
-        # Each line begins with where the entry lies in memory.
-        lines = [
-            line.split(None, 1)[1] for line in ask(admin, f"show map {directory}/{name}").splitlines() if " " in line
-        ]
-        found[name] = parse_map("\n".join(lines))
+        answer = send_command(admin_socket, f"show map {directory}/{name}")
+        # Each line begins with the memory address of the entry.
+        found[name] = parse_map("\n".join(line.split(None, 1)[1] for line in answer.splitlines() if " " in line))
     return found
 
 
-def _tell(admin: str, told: Mapping[str, Sequence[str]]) -> None:
-    for name, lines in told.items():
+def _send(admin_socket: str, pending: Mapping[str, Sequence[str]]) -> None:
+    for name, lines in pending.items():
         for line in lines:
-            answer = ask(admin, line).strip()
+            answer = send_command(admin_socket, line).strip()
             if answer:
-                # The command holds a hash, so only its first words are shown.
+                # The command contains a hash, so the message has only its first words.
                 raise MapsError(
-                    f"{admin}: HAProxy refused {' '.join(line.split()[:2])} for {name}: {answer.splitlines()[0]}"
+                    f"{admin_socket}: HAProxy refused {' '.join(line.split()[:2])} for {name}: {answer.splitlines()[0]}"
                 )
 
 
@@ -114,17 +108,11 @@ def _read(path: str) -> str | None:
         raise MapsError(f"{path}: cannot be read: {exc}") from exc
 
 
-def _write(directory: str, name: str, text: str, group: str) -> None:
-    """Write a map by rename, readable by root and ``group``."""
-    beside = f"{directory}/.{name}.{os.getpid()}"
+def _write(path: str, text: str, group: str) -> None:
+    """Replace a map, readable by root and ``group``. Raises MapsError."""
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-        with open(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-            shutil.chown(beside, group=group)
-            os.fchmod(descriptor, 0o640)
-        os.replace(beside, f"{directory}/{name}")
-    except (OSError, LookupError) as exc:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise MapsError(f"{directory}/{name}: cannot be written: {exc}") from exc
+        publish(path, text, 0o640, group)
+    except OSError as exc:
+        raise MapsError(f"{path}: cannot be written: {exc}") from exc
+    except LookupError as exc:
+        raise MapsError(f"{path}: the group {group} does not exist; install haproxy first") from exc

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which servers of a gateway are in service, who took one out, and who may take it out or back in. No I/O.
+"""Decide which servers of a gateway may be drained or returned to service, and by whom.
 
-A record says who drained a server. It counts only while the server is in the state that the record names: whoever
-changes a server by hand at the socket makes it void.
+A record names who drained a server. It counts only while the server is in the state that the record names: a change
+made directly at the admin socket voids it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY, Server, View
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY, HaproxyServer, HaproxyView
 
-STATUS, DRAINED, READIED = "status", "drained", "ready"
+STATUS, DRAINED, RETURNED = "status", "drained", "ready"
 ROLLOUT, ADMIN = "rollout", "admin"
 SCHEMA = 1
 _OWNER = re.compile(r"(?P<kind>rollout|admin):[\w.@+-]+\Z", re.ASCII)
@@ -26,30 +26,30 @@ Records = Mapping[str, Mapping[str, str]]
 
 
 class ServersError(Exception):
-    """The servers cannot be looked at or changed as asked; the message is the whole sentence."""
+    """The servers cannot be read or changed as requested; the message is a whole sentence."""
 
 
 class RecordsError(ValueError):
-    """The file that says who drained what is damaged; the message says how, as a clause."""
+    """The owners file is damaged; the message describes the damage, as a clause."""
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is asked for. ``least``: servers of each service that stay in service; ``now``: the time for a record."""
+class ServersRequest:
+    """A requested state. ``min_available``: servers of each service that stay in service; ``now``: time of a record."""
 
     state: str
     owner: str = ""
     reason: str = ""
-    least: int = 1
+    min_available: int = 1
     force: bool = False
     now: str = ""
 
 
 @dataclass
-class Turn:
-    """What is to be done: ``commands`` for HAProxy, and the ``records`` as they are afterwards.
+class ServersChange:
+    """The decided change: ``commands`` for HAProxy, and the ``records`` after it.
 
-    ``changed`` are the servers whose state or record becomes another, ``held`` those that somebody else drained.
+    ``changed`` are the servers whose state or record changes, ``held`` those that somebody else drained.
     """
 
     commands: list[str] = field(default_factory=list)
@@ -58,30 +58,27 @@ class Turn:
     held: list[str] = field(default_factory=list)
 
 
-def check_wish(wish: Wish, names: Sequence[str], hosts: Sequence[str]) -> None:
-    """Raise ServersError for a wish that says too little."""
-    if wish.least < 0:
-        raise ServersError(f"least: found {wish.least}, expected 0 or more")
-    if wish.state == STATUS:
+def check_request(request: ServersRequest, names: Sequence[str], hosts: Sequence[str]) -> None:
+    """Raise ServersError for an incomplete or invalid request."""
+    if request.min_available < 0:
+        raise ServersError(f"min_available: found {request.min_available}, expected 0 or more")
+    if request.state == STATUS:
         return
     if not names and not hosts:
-        raise ServersError(f"servers: the list is empty, expected the servers that are to be {wish.state}")
-    if not _OWNER.match(wish.owner):
-        raise ServersError(
-            f"owner: found {wish.owner!r}, expected rollout: or admin: with an ID or a user, such as admin:alice"
-        )
+        raise ServersError(f"servers: the list is empty, expected the servers to make {request.state}")
+    if not _OWNER.match(request.owner):
+        raise ServersError(f"owner: found {request.owner!r}, expected rollout:ID or admin:USER, such as admin:alice")
 
 
-def chosen(view: View, names: Sequence[str], hosts: Sequence[str], gateway: str) -> list[str]:
-    """Return the servers that are meant, all of them where none is named. Raises ServersError for an unknown one."""
+def select_servers(view: HaproxyView, names: Sequence[str], hosts: Sequence[str], gateway: str) -> list[str]:
+    """Return the selected servers, all of them when none is named. Raises ServersError for an unknown one."""
     unknown = [name for name in names if name not in view.servers]
     if unknown:
-        said = "; ".join(f"{name} ({nearest(name, view.servers)})" for name in unknown)
-        raise ServersError(f"{gateway}: the gateway has no server {said}; run playbooks/gateway.yml first")
+        listed = "; ".join(f"{name} ({nearest(name, view.servers)})" for name in unknown)
+        raise ServersError(f"{gateway}: the gateway has no server {listed}; run playbooks/gateway.yml first")
     found = dict.fromkeys(names)
     for host in hosts:
-        start = start_of(host)
-        of_host = [name for name in view.servers if name.startswith(start)]
+        of_host = [name for name in view.servers if name.startswith(server_prefix(host))]
         if not of_host:
             known = {name.partition("--")[0] for name in view.servers}
             raise ServersError(
@@ -92,136 +89,137 @@ def chosen(view: View, names: Sequence[str], hosts: Sequence[str], gateway: str)
     return list(found) if names or hosts else list(view.servers)
 
 
-def start_of(host: str) -> str:
-    """Return what the names of a host's servers begin with."""
+def server_prefix(host: str) -> str:
+    """Return the prefix of the names of a host's servers."""
     return re.sub(r"[^A-Za-z0-9_.:-]", "_", f"{host}--")
 
 
-def record_of(server: Server, records: Records) -> Mapping[str, str]:
-    """Return who drained a server; empty where it is in service, and where it was done by hand."""
+def valid_record(server: HaproxyServer, records: Records) -> Mapping[str, str]:
+    """Return the record of a drained server; empty for one in service and for one that was drained by hand."""
     record = records.get(server.name, {})
     return record if server.state != READY and record.get("state") == server.state else {}
 
 
-def decide(view: View, names: Sequence[str], wish: Wish, records: Records) -> Turn:
-    """Return what is to be done to these servers. Raises ServersError where too few would be left."""
-    known = {name: dict(record_of(server, records)) for name, server in view.servers.items()}
-    turn = Turn(records={name: record for name, record in known.items() if record})
-    if wish.state == STATUS:
-        return turn
-    step = _drain if wish.state == DRAINED else _make_ready
+def decide_change(view: HaproxyView, names: Sequence[str], request: ServersRequest, records: Records) -> ServersChange:
+    """Return the change of these servers. Raises ServersError when too few would stay in service."""
+    known = {name: dict(valid_record(server, records)) for name, server in view.servers.items()}
+    change = ServersChange(records={name: record for name, record in known.items() if record})
+    if request.state == STATUS:
+        return change
+    apply_to = _drain if request.state == DRAINED else _make_ready
     for name in names:
-        step(view.servers[name], wish, turn)
-    if wish.state == DRAINED:
-        _refuse_too_few(view, turn, wish.least)
-    return turn
+        apply_to(view.servers[name], request, change)
+    if request.state == DRAINED:
+        _check_min_available(view, change, request.min_available)
+    return change
 
 
-def _drain(server: Server, wish: Wish, turn: Turn) -> None:
-    before = turn.records.get(server.name, {})
-    if server.state != READY and not _may_take(before, wish):
-        turn.held.append(server.name)
+def _drain(server: HaproxyServer, request: ServersRequest, change: ServersChange) -> None:
+    before = change.records.get(server.name, {})
+    if server.state != READY and not _may_take(before, request):
+        change.held.append(server.name)
         return
     drained = server.state != READY
     after = {
-        "owner": wish.owner,
-        "reason": wish.reason,
-        "since": before.get("since") or wish.now,
+        "owner": request.owner,
+        "reason": request.reason,
+        "since": before.get("since") or request.now,
         "state": server.state if drained else "drain",
     }
     if not drained:
-        turn.commands.append(f"set server {server.backend}/{server.name} state drain")
+        change.commands.append(f"set server {server.backend}/{server.name} state drain")
     if after != before:
-        turn.records[server.name] = after
-        turn.changed.append(server.name)
+        change.records[server.name] = after
+        change.changed.append(server.name)
 
 
-def _may_take(record: Mapping[str, str], wish: Wish) -> bool:
-    """Return whether what is drained already may become the owner's."""
+def _may_take(record: Mapping[str, str], request: ServersRequest) -> bool:
+    """Return whether the request may take over a server that is already drained."""
     owner = record.get("owner", "")
-    if owner == wish.owner or wish.force:
+    if owner == request.owner or request.force:
         return True
-    # A rollout goes on with what another one began; an admin takes what a hand at the socket left without a name.
-    return kind_of(owner) == ROLLOUT if kind_of(wish.owner) == ROLLOUT else not owner
+    # A rollout continues what another one began; an admin takes over a server that was drained by hand.
+    return owner_kind(owner) == ROLLOUT if owner_kind(request.owner) == ROLLOUT else not owner
 
 
-def _make_ready(server: Server, wish: Wish, turn: Turn) -> None:
+def _make_ready(server: HaproxyServer, request: ServersRequest, change: ServersChange) -> None:
     if server.state == READY:
         return
-    owner = turn.records.get(server.name, {}).get("owner", "")
-    if not wish.force and kind_of(wish.owner) != kind_of(owner):
-        turn.held.append(server.name)
+    owner = change.records.get(server.name, {}).get("owner", "")
+    if not request.force and owner_kind(request.owner) != owner_kind(owner):
+        change.held.append(server.name)
         return
-    turn.commands.append(f"set server {server.backend}/{server.name} state ready")
+    change.commands.append(f"set server {server.backend}/{server.name} state ready")
     if server.weightless:
-        turn.commands.append(f"set server {server.backend}/{server.name} weight 100%")
-    turn.records.pop(server.name, None)
-    turn.changed.append(server.name)
+        change.commands.append(f"set server {server.backend}/{server.name} weight 100%")
+    change.records.pop(server.name, None)
+    change.changed.append(server.name)
 
 
-def kind_of(owner: str) -> str:
-    """Return ``rollout`` or ``admin``; whoever drained a server at the socket and left no name is an admin."""
+def owner_kind(owner: str) -> str:
+    """Return ``rollout`` or ``admin``; a server without an owner was drained by hand, so by an admin."""
     return owner.partition(":")[0] or ADMIN
 
 
-def _refuse_too_few(view: View, turn: Turn, least: int) -> None:
-    """Raise ServersError where draining what serves now leaves a service with fewer servers than ``least``."""
-    going = {command.split()[2] for command in turn.commands}
+def _check_min_available(view: HaproxyView, change: ServersChange, min_available: int) -> None:
+    """Raise ServersError when the change leaves a service with fewer than ``min_available`` servers."""
+    drained = {command.split()[2] for command in change.commands}
     problems = []
     for backend in dict.fromkeys(server.backend for server in view.servers.values()):
         servers = [server for server in view.servers.values() if server.backend == backend]
-        leaving = [each.name for each in servers if each.serves and f"{backend}/{each.name}" in going]
-        left = [each.name for each in servers if each.serves and f"{backend}/{each.name}" not in going]
-        if leaving and len(left) < least:
+        leaving = [each.name for each in servers if each.serves and f"{backend}/{each.name}" in drained]
+        left = [each.name for each in servers if each.serves and f"{backend}/{each.name}" not in drained]
+        if leaving and len(left) < min_available:
             others = [each for each in servers if not each.serves]
-            why = "; ".join(f"{each.name} is {in_words(each, turn.records)}" for each in others)
+            why = "; ".join(f"{each.name} is {describe_server(each, change.records)}" for each in others)
             problems.append(
                 f"service {backend}: without {', '.join(leaving)} it has {', '.join(left) or 'no server'} left, and "
-                f"least is {least}{f' ({why})' if why else ''}; bring others back first, or lower least"
+                f"min_available is {min_available}{f' ({why})' if why else ''}; return others to service first, or "
+                "lower min_available"
             )
     if problems:
         raise ServersError("\n".join(problems))
 
 
-def growth(before: View, now: View, names: Sequence[str]) -> list[str]:
-    """Return what is wrong with servers that have just been brought back: errors since ``before``, checks that fail.
+def describe_faults(before: HaproxyView, now: HaproxyView, names: Sequence[str]) -> list[str]:
+    """Return the faults of servers that have just returned to service: errors since ``before``, failing checks.
 
-    Where HAProxy was started again in between, its counters tell nothing of the time before that.
+    After a restart of HAProxy its counters begin at zero, so errors are not compared then.
     """
     problems = []
     for name in names:
         server, earlier = now.servers[name], before.servers[name]
-        errors, asked = server.errors - earlier.errors, server.requests - earlier.requests
+        errors, requests = server.errors - earlier.errors, server.requests - earlier.requests
         if now.started == before.started and errors > 0:
-            problems.append(f"{name}: {errors} errors in {asked} requests since it is back, expected none")
+            problems.append(f"{name}: {errors} errors in {requests} requests since it is back, expected none")
         elif server.state == READY and not server.up:
-            problems.append(f"{name} was up and is {in_words(server, {})}")
+            problems.append(f"{name} was up and is {describe_server(server, {})}")
     return problems
 
 
-def in_words(server: Server, records: Records) -> str:
-    """Return how a server is, for people: ``ready``, ``drained by admin:alice``, ``down (L4CON ...)``."""
+def describe_server(server: HaproxyServer, records: Records) -> str:
+    """Return the state of a server for people: ``ready``, ``drained by admin:alice``, ``down (L4CON ...)``."""
     if server.state == READY:
         return "ready" if server.up else f"down ({server.why})" if server.why else "down"
     word = "drained" if server.state == "drain" else "in maintenance"
-    record = record_of(server, records)
+    record = valid_record(server, records)
     by = f" by {record['owner']}" if record else " by hand"
     reason = f" ({record['reason']})" if record.get("reason") else ""
     return f"{word}{by}{reason}"
 
 
 def read_records(data: Any) -> dict[str, dict[str, str]]:
-    """Return the records in what the file of owners holds. Raises RecordsError."""
+    """Return the records of the parsed owners file. Raises RecordsError."""
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("servers"), dict):
         raise RecordsError(f"holds no records, expected an object with schema {SCHEMA} and servers")
     found = {}
     for name, record in data["servers"].items():
         if not isinstance(record, dict) or not all(isinstance(record.get(key), str) for key in _FIELDS):
-            raise RecordsError(f"has no whole record of {name}, expected {', '.join(_FIELDS)}")
+            raise RecordsError(f"has no complete record of {name}, expected {', '.join(_FIELDS)}")
         found[name] = {key: record[key] for key in _FIELDS}
     return found
 
 
-def document(records: Records) -> dict[str, Any]:
-    """Return what the file of owners holds for these records."""
+def records_document(records: Records) -> dict[str, Any]:
+    """Return the content of the owners file for these records."""
     return {"schema": SCHEMA, "servers": {name: dict(records[name]) for name in sorted(records)}}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What HAProxy's admin socket tells of servers and services, read. No I/O."""
+"""Parse the answers of HAProxy's admin socket about servers and services."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import csv
 from dataclasses import dataclass
 from typing import Iterator, Mapping
 
-# One connection is answered by one worker, so that its figures and states belong together.
-LOOK = "show info;show servers state;show stat"
+# One worker answers one connection, so its counters and states belong together.
+VIEW_COMMANDS = "show info;show servers state;show stat"
 READY, DRAIN, MAINT = "ready", "drain", "maint"
-# The gateway's own proxies; a service is called after an instance, whose name has no colon.
+# Prefix of the gateway's own proxies; a service is named after an instance, whose name has no colon.
 OWN = "gateway:"
-# Bits of srv_admin_state: set in the configuration, inherited, by a resolver or by hand.
+# Bits of srv_admin_state: set by the configuration, by inheritance, by a resolver or by hand.
 _MAINT, _DRAIN = 0x01 | 0x02 | 0x04 | 0x20 | 0x40, 0x08 | 0x10
 # srv_op_state: starting (slowly) and running; 0 is stopped, 3 asks for no new sessions.
 _RUNNING = ("1", "2")
@@ -22,12 +22,12 @@ _STATES, _STATS = "\n# be_id ", "\n# pxname,"
 
 
 class StateError(ValueError):
-    """HAProxy's answer cannot be read; the message says what was found, as a clause."""
+    """HAProxy's answer is invalid; the message describes what was found, as a clause."""
 
 
 @dataclass(frozen=True)
-class Server:
-    """A server: ``state`` is what was asked of it, ``up`` what its checks say, ``why`` the one that says otherwise."""
+class HaproxyServer:
+    """A server: ``state`` was requested, ``up`` is the result of its checks, ``why`` names the check that failed."""
 
     name: str
     backend: str
@@ -46,26 +46,26 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where it is reached."""
+        """Host and port as in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def serves(self) -> bool:
-        """Whether new requests go to it."""
+        """Whether HAProxy sends it new requests."""
         return self.state == READY and self.up
 
 
 @dataclass(frozen=True)
-class View:
-    """HAProxy at a time. ``started`` is another text whenever its counters have begun anew; ``pid`` is the worker's."""
+class HaproxyView:
+    """A snapshot of HAProxy. ``started`` changes whenever its counters restart at zero; ``pid`` is the worker's."""
 
     pid: int
     started: str
-    servers: Mapping[str, Server]
+    servers: Mapping[str, HaproxyServer]
     frontends: Mapping[str, Mapping[str, int]]
 
     def backends(self) -> dict[str, dict[str, int]]:
-        """Return the servers of each service, and how many of them are in service."""
+        """Return how many servers each service has, and how many of them are in service."""
         found: dict[str, dict[str, int]] = {}
         for server in self.servers.values():
             entry = found.setdefault(server.backend, {"ready": 0, "servers": 0})
@@ -74,19 +74,19 @@ class View:
         return found
 
 
-def read_view(text: str) -> View:
-    """Return what HAProxy's answer to LOOK tells. Raises StateError."""
+def read_view(text: str) -> HaproxyView:
+    """Return the snapshot in HAProxy's answer to VIEW_COMMANDS. Raises StateError."""
     info, found, rest = text.partition(_STATES)
     states, also, stats = rest.partition(_STATS)
-    # Half an answer would lack servers.
+    # A truncated answer lacks servers.
     if not found or not also or not text.endswith("\n\n"):
-        raise StateError(f"its answer is not whole, it ends with {text[-60:]!r}")
-    told = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
+        raise StateError(f"its answer is incomplete and ends with {text[-60:]!r}")
+    info_fields = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
     try:
         rows = list(csv.DictReader(f"pxname,{stats}".splitlines()))
-        return View(
-            pid=int(told["Pid"]),
-            started=f"{told['Pid']}-{told['Start_time_sec']}",
+        return HaproxyView(
+            pid=int(info_fields["Pid"]),
+            started=f"{info_fields['Pid']}-{info_fields['Start_time_sec']}",
             servers=_servers(f"# be_id {states}", rows),
             frontends={
                 row["pxname"]: _frontend(row)
@@ -95,11 +95,11 @@ def read_view(text: str) -> View:
             },
         )
     except (KeyError, TypeError, ValueError) as exc:
-        raise StateError(f"its answer cannot be read ({exc!r})") from exc
+        raise StateError(f"its answer is invalid ({exc!r})") from exc
 
 
-def read_kept(text: str) -> dict[str, str]:
-    """Return the state of each server in what the gateway keeps over restarts; nothing of what cannot be read."""
+def read_kept_states(text: str) -> dict[str, str]:
+    """Return the state of each server in the saved state file, nothing for a damaged file."""
     _version, _newline, states = text.partition("\n")
     try:
         return {row["srv_name"]: _state(row) for row in _rows(states)}
@@ -120,11 +120,11 @@ def _state(row: Mapping[str, str]) -> str:
     admin = int(row["srv_admin_state"])
     if admin & _MAINT:
         return MAINT
-    # A weight of 0 lets no new requests come either.
+    # With a weight of 0 HAProxy sends no new requests either.
     return DRAIN if admin & _DRAIN or int(row["srv_uweight"]) == 0 else READY
 
 
-def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, Server]:
+def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, HaproxyServer]:
     figures = {(row["pxname"], row["svname"]): row for row in stats}
     return {
         row["srv_name"]: _server(row, figures[row["be_name"], row["srv_name"]])
@@ -133,9 +133,9 @@ def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, Server]:
     }
 
 
-def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> Server:
+def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
     up = row["srv_op_state"] in _RUNNING
-    return Server(
+    return HaproxyServer(
         name=row["srv_name"],
         backend=row["be_name"],
         host=row["srv_addr"],
@@ -146,7 +146,7 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> Server:
         sessions=int(stat["scur"] or 0),
         queued=int(stat["qcur"] or 0),
         requests=int(stat["stot"] or 0),
-        # eresp has the answers that it cut too; what clients gave up is none of its faults.
+        # eresp includes answers that the server cut off; requests that clients aborted are not the server's errors.
         errors=sum(int(stat[name] or 0) for name in ("hrsp_5xx", "econ", "eresp")),
         retries=int(stat["wretr"] or 0),
         redispatches=int(stat["wredis"] or 0),
@@ -155,10 +155,10 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> Server:
 
 
 def _why(stat: Mapping[str, str]) -> str:
-    """Return the check that took a server out: the agent's, or that of its health."""
+    """Return the result of the check that took a server out: the agent check or the health check."""
     kind = "agent" if "(agent)" in stat["status"] else "check"
-    said = stat["last_agt"] or stat["agent_desc"] if kind == "agent" else stat["last_chk"] or stat["check_desc"]
-    return f"{stat[f'{kind}_status'].lstrip('* ')}: {said}".strip(": ")
+    text = stat["last_agt"] or stat["agent_desc"] if kind == "agent" else stat["last_chk"] or stat["check_desc"]
+    return f"{stat[f'{kind}_status'].lstrip('* ')}: {text}".strip(": ")
 
 
 def _frontend(row: Mapping[str, str]) -> dict[str, int]:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What still runs in workers of HAProxy that a reload has replaced, read from /proc.
+"""Count the requests that still run in replaced workers of HAProxy, from /proc.
 
-They answer no admin socket any more, and count for nothing in the figures of the worker that took over. Each request is
-a connection of its own to its server, so their open connections are their requests.
+After a reload these workers no longer answer the admin socket, and the new worker does not count their requests. Each
+request has its own connection to its server, so their open connections are their requests.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import socket
 from typing import Counter, Dict, Tuple
 
 ESTABLISHED = "01"
-Ends = Dict[Tuple[str, int], int]
+Endpoints = Dict[Tuple[str, int], int]
 
 
-def replaced_sessions(worker: int, proc: str = "/proc") -> Ends:
-    """Return how many connections the workers before ``worker`` have, by address and port of their servers.
+def replaced_sessions(worker: int, proc: str = "/proc") -> Endpoints:
+    """Return the number of connections of the workers before ``worker``, by address and port of the server.
 
-    Nothing where there are none, and where they cannot be seen.
+    Empty when there are none, or when this process may not see them.
     """
     others = _siblings(worker, proc)
     if not others:
@@ -29,14 +29,14 @@ def replaced_sessions(worker: int, proc: str = "/proc") -> Ends:
     inodes = {inode for pid in others for inode in _sockets(pid, proc)}
     found: Counter[tuple[str, int]] = Counter()
     for table in ("tcp", "tcp6"):
-        for inode, end in far_ends(_read(f"{proc}/{worker}/net/{table}")).items():
+        for inode, end in remote_endpoints(_read(f"{proc}/{worker}/net/{table}")).items():
             if inode in inodes:
                 found[end] += 1
     return dict(found)
 
 
-def far_ends(table: str) -> dict[str, tuple[str, int]]:
-    """Return socket inode -> address and port of the other end of what is connected in /proc/net/tcp or tcp6."""
+def remote_endpoints(table: str) -> dict[str, tuple[str, int]]:
+    """Return socket inode -> remote address and port of the connections in /proc/net/tcp or tcp6."""
     found = {}
     for line in table.splitlines()[1:]:
         fields = line.split()
@@ -47,7 +47,7 @@ def far_ends(table: str) -> dict[str, tuple[str, int]]:
 
 
 def _address(digits: str) -> str:
-    """Return an address as the kernel prints it: words of 32 bits in the order of the machine."""
+    """Return an address from the kernel's notation: words of 32 bits in the byte order of the machine."""
     words = [int(digits[start : start + 8], 16) for start in range(0, len(digits), 8)]
     packed = b"".join(socket.htonl(word).to_bytes(4, "big") if _LITTLE else word.to_bytes(4, "big") for word in words)
     return str(ipaddress.ip_address(packed))
@@ -57,7 +57,7 @@ _LITTLE = socket.htonl(1) != 1
 
 
 def _siblings(worker: int, proc: str) -> list[int]:
-    """Return the other processes of the worker's program that have the same parent."""
+    """Return the other processes of the worker's program with the same parent."""
     parent, command = _parent(worker, proc)
     if parent <= 1:
         return []
@@ -66,8 +66,8 @@ def _siblings(worker: int, proc: str) -> list[int]:
 
 
 def _parent(pid: int, proc: str) -> tuple[int, str]:
-    """Return the parent of a process and its command; 0 where there is no such process any more."""
-    # The command stands in brackets and may hold blanks and brackets itself.
+    """Return the parent of a process and its command; 0 when the process has ended."""
+    # The command is in brackets and may contain spaces and brackets itself.
     head, _bracket, rest = _read(f"{proc}/{pid}/stat").rpartition(")")
     return (int(rest.split()[1]), head.partition("(")[2]) if rest else (0, "")
 
@@ -76,7 +76,7 @@ def _sockets(pid: int, proc: str) -> list[str]:
     directory = f"{proc}/{pid}/fd"
     try:
         targets = [_target(f"{directory}/{descriptor}") for descriptor in os.listdir(directory)]
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return []
     return [target[8:-1] for target in targets if target.startswith("socket:[")]
 
@@ -84,7 +84,7 @@ def _sockets(pid: int, proc: str) -> list[str]:
 def _target(path: str) -> str:
     try:
         return os.readlink(path)
-    except OSError:  # closed meanwhile
+    except OSError:  # closed in the meantime
         return ""
 
 

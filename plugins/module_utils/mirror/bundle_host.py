@@ -10,6 +10,7 @@ import os
 import stat
 from typing import Iterable, NamedTuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     AGAIN,
     NAME,
@@ -18,11 +19,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
     Files,
     Holds,
     all_files,
-    amount,
-    parse,
+    format_bytes,
+    parse_bundle,
     walk,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import sha256_of
 
 
 class Room(NamedTuple):
@@ -32,18 +32,18 @@ class Room(NamedTuple):
     free: int
 
 
-def look(root: str, files: Files) -> list[str]:
+def find_missing_files(root: str, files: Files) -> list[str]:
     """Return the files that are not there with their bytes, sorted."""
     sizes = sizes_of(root, files)
     return sorted(path for path, content in files.items() if sizes[path] != content.size)
 
 
-def begun(root: str, missing: Iterable[str], files: Files) -> int:
+def partial_bytes(root: str, missing: Iterable[str], files: Files) -> int:
     """Return the bytes that are there already of missing files, where the weights of a broken-off run grow."""
-    return sum(min(_grown(os.path.join(root, path)), files[path].size) for path in missing)
+    return sum(min(_partial_size(os.path.join(root, path)), files[path].size) for path in missing)
 
 
-def _grown(path: str) -> int:
+def _partial_size(path: str) -> int:
     """Return what a file of weights/ORGANISATION/NAME/REVISION takes below .REVISION.partial."""
     directory, name = os.path.split(path)
     inner: list[str] = []
@@ -80,7 +80,7 @@ def _size(path: str) -> int | None:
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
-def room(root: str, missing: int) -> Room:
+def check_room(root: str, missing: int) -> Room:
     """Return how much comes and how much is free. Raises BundleError where that is too little."""
     place = os.path.abspath(root)
     while not os.path.exists(place):
@@ -89,44 +89,32 @@ def room(root: str, missing: int) -> Room:
     free = figures.f_bavail * figures.f_frsize
     if missing > free:
         raise BundleError(
-            f"{root}: {missing} bytes ({amount(missing)}) are still to come, {free} bytes ({amount(free)}) are free at "
-            f"{place}; make room there or let bundle_dir name a larger disk"
+            f"{root}: {missing} bytes ({format_bytes(missing)}) are missing, {free} bytes ({format_bytes(free)}) "
+            f"are free at {place}; make room there or let bundle_dir name a larger disk"
         )
     return Room(missing, free)
 
 
-def read(root: str) -> Holds | None:
+def read_bundle(root: str) -> Holds | None:
     """Return what the bundle.json of a directory says, None where there is none. Raises BundleError."""
     path = os.path.join(root, NAME)
     try:
         with open(path, encoding="utf-8") as file:
-            return parse(file.read(), path)
+            return parse_bundle(file.read(), path)
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as exc:
         raise BundleError(f"{path}: cannot be read ({exc}); {AGAIN}") from exc
 
 
-def write(root: str, text: str) -> None:
-    """Write bundle.json by rename, after everything that it names is on the disk."""
-    path = os.path.join(root, NAME)
-    partial = os.path.join(root, f".{NAME}.partial")
+def write_bundle(root: str, text: str) -> None:
+    """Write bundle.json, after everything that it names is on the disk."""
     # A disk is pulled out as soon as the run has ended.
     os.sync()
-    with open(partial, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, 0o644)
-    os.replace(partial, path)
-    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    publish(os.path.join(root, NAME), text)
 
 
-def verify(root: str, holds: Holds, full: bool) -> list[str]:
+def verify_bundle(root: str, holds: Holds, full: bool) -> list[str]:
     """Return a line for each file that is missing, of another size or, with ``full``, of another sha256."""
     problems = {path: _problem(os.path.join(root, path), content, full) for path, content in all_files(holds).items()}
     items = {path: f"{kind} {item}" for kind, item, files in walk(holds) for path in files}

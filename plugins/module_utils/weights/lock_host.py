@@ -7,77 +7,48 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import json
 import os
-import platform
-import time
 from typing import Callable, Iterator
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 LOCK_NAME = ".lock"
-# Seconds between two looks at whether another run has ended.
-PAUSE = 1.0
+# Between two attempts at the lock: each is a request to the server of a shared file system.
+PAUSE_SECONDS = 1.0
 
 
 @contextlib.contextmanager
-def locked(
-    directory: str, waiting: Callable[[str], None] | None = None, patience: float = float("inf")
+def lock_model_directory(
+    directory: str, waiting: Callable[[str], None] | None = None, wait: float = float("inf")
 ) -> Iterator[None]:
-    """Keep all others out of a model's directory; ``waiting`` is told again and again whose end is waited for.
+    """Hold the lock of a model's directory; ``waiting`` is called with the holder at each attempt that fails.
 
-    The lock is a file that stays. It is let go by the kernel when its holder ends, however it ends; over NFS by the
-    server when the lease of a dead host has run out. Raises WeightsError after ``patience`` seconds.
+    The lock is a file that stays. The kernel releases it when its holder ends, however it ends; over NFS the server
+    does so when the lease of a dead host has run out. Raises WeightsError after ``wait`` seconds.
     """
-    descriptor = _open(directory)
-    try:
-        deadline = time.monotonic() + patience
-        while not _taken(descriptor, directory):
-            holder = _holder(descriptor)
-            if time.monotonic() >= deadline:
-                raise WeightsError(
-                    f"{directory}: {holder} still fetches into it after {patience:g} s of waiting; see there what it "
-                    "does, or wait longer (weights_lock_timeout)"
-                )
-            if waiting:
-                waiting(holder)
-            time.sleep(min(PAUSE, max(0.01, deadline - time.monotonic())))
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"host": platform.node(), "pid": os.getpid()}).encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _open(directory: str) -> int:
     path = os.path.join(directory, LOCK_NAME)
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-    except OSError as exc:
-        hint = "; does its export squash root?" if exc.errno in (errno.EACCES, errno.EPERM) else ""
-        raise WeightsError(f"{path}: cannot be opened for writing: {exc.strerror}{hint}") from exc
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path, wait, mode=0o644, waiting=waiting, pause=PAUSE_SECONDS))
+        except LockedError as exc:
+            raise WeightsError(
+                f"{directory}: {exc.holder} still fetches into it after {wait:g} s of waiting; check that process on "
+                "its host, or wait longer (weights_lock_timeout)"
+            ) from exc
+        except OSError as exc:
+            raise _explain(exc, directory, path) from exc
+        yield
 
 
-def _taken(descriptor: int, directory: str) -> bool:
-    """Return whether the lock is ours now. Raises WeightsError for a file system that has no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        # NFS answers with the second where another host holds it.
-        if exc.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        raise WeightsError(
-            f"{directory}: its file system gives no locks ({exc.strerror}), so two hosts could fetch at once; mount it "
-            "with locks (Lustre: -o flock, NFS: without nolock)"
-        ) from exc
-    return True
-
-
-def _holder(descriptor: int) -> str:
-    """Return who holds the lock, for people."""
-    try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
-        return f"process {int(found['pid'])} of {found['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another run"
+def _explain(exc: OSError, directory: str, path: str) -> Exception:
+    """Return the error for a lock that cannot be taken: its file cannot be opened, or the file system has no locks."""
+    if exc.filename is not None:
+        hint = "; does the NFS export squash root?" if exc.errno in (errno.EACCES, errno.EPERM) else ""
+        return WeightsError(f"{path}: cannot be opened for writing: {exc.strerror}{hint}")
+    if exc.errno in (errno.ENOSPC, errno.EDQUOT):
+        return WeightsError(f"{path}: cannot be written: {exc.strerror}; free some space there")
+    return WeightsError(
+        f"{directory}: its file system gives no locks ({exc.strerror}), so two hosts could fetch at once; mount it "
+        "with locks (Lustre: -o flock, NFS: without nolock)"
+    )

@@ -4,7 +4,7 @@
 """The schema of recipes: upstream's, and what this collection adds to it. A key that nobody knows is an error.
 
 ``rules``, ``release_fixes``, ``guards``, ``known_issues``, presets of three words, ``model.kv_cache_bytes_per_token``
-and ``hardware_overrides`` for one model of the catalogue are additions; docs/recipes.md says what they mean.
+and ``hardware_overrides`` for one model of the catalogue are additions; docs/reference/recipes.md says what they mean.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 # A part of the schema: gets a value and its place, yields the problems.
 Check = Callable[[Any, str], Iterator[str]]

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     DiscoveryError,
     Entry,
@@ -20,9 +21,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
 
 
 def read_discovery(path: str) -> dict[str, Entry]:
-    """Return the last answers by host; none where the file is not there.
+    """Return the last answers by host; none where the file does not exist.
 
-    Raises DiscoveryError, which names the file, where it is cut, of another schema or cannot be read.
+    Raises DiscoveryError, which names the file, where it is truncated, of another schema or unreadable.
     """
     try:
         with open(path, encoding="utf-8") as stream:
@@ -30,11 +31,11 @@ def read_discovery(path: str) -> dict[str, Entry]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
         raise DiscoveryError(f"discovery cache {path}: cannot be read: {reason}") from exc
     try:
-        # The collector would look again and again through objects that all stay.
-        with _without_collector():
+        # The garbage collector would scan objects again and again that all stay.
+        with _without_garbage_collector():
             return from_document(json.loads(text))
     except (ValueError, RecursionError) as exc:
         problem = str(exc) if isinstance(exc, DiscoveryError) else f"is damaged or cut short: {exc}"
@@ -42,23 +43,15 @@ def read_discovery(path: str) -> dict[str, Entry]:
 
 
 def write_discovery(path: str, entries: Mapping[str, Entry]) -> None:
-    """Write the answers by rename: whoever reads meanwhile sees the old file or the new one. Raises DiscoveryError."""
+    """Replace the file in one step: a concurrent reader finds the old file or the new one. Raises DiscoveryError."""
     target = os.path.realpath(path)
-    beside = f"{target}.{os.getpid()}.partial"
     document = to_document(entries)
     lines = [f"{_dump(host)}: {_dump(kept)}" for host, kept in document["hosts"].items()]
     text = f'{{"schema": {_dump(document["schema"])}, "hosts": {{\n' + ",\n".join(lines) + "\n}}\n"
     try:
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(beside, target)
-        _sync_directory(os.path.dirname(target))
+        publish(target, text, 0o600)
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
         raise DiscoveryError(f"discovery cache {path}: cannot be written: {exc.strerror}") from exc
 
 
@@ -66,18 +59,8 @@ def _dump(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _sync_directory(path: str) -> None:
-    """Have the rename on the disk too, where the file system can."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
+def _without_garbage_collector() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Collection, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import name_region_group
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import Candidate
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
     RegionError,
     Regions,
     SortingError,
-    region_group,
     regions,
 )
 
@@ -25,8 +25,8 @@ def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:
     except RegionError as exc:
         named = (candidate for candidate in candidates if getattr(candidate, exc.kind) == exc.value)
         raise SortingError(next(named).problem(exc)) from exc
-    for cluster in areas.torn:
-        group = inventory.groups.get(region_group("cluster", cluster))
+    for cluster in areas.split_clusters:
+        group = inventory.groups.get(name_region_group("cluster", cluster))
         above = [parent.name for parent in group.parent_groups if parent.name.startswith("site_")] if group else []
         if above:
             _refuse_torn(cluster, above, candidates)
@@ -36,7 +36,7 @@ def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:
 def _refuse_torn(cluster: str, above: Sequence[str], candidates: Iterable[Candidate]) -> None:
     """Raise SortingError for the first host of a cluster that is of another site than those that its group is below."""
     for candidate in candidates:
-        if candidate.cluster == cluster and region_group("site", candidate.site or "") not in above:
+        if candidate.cluster == cluster and name_region_group("site", candidate.site or "") not in above:
             raise SortingError(
                 candidate.problem(
                     f"site: found {candidate.site!r}, but an earlier source has put its cluster {cluster!r} below "
@@ -75,7 +75,7 @@ def add_hosts(inventory: Any, candidates: Iterable[Candidate], members: Mapping[
     for candidate in candidates:
         if candidate.name not in hosts:
             inventory.add_host(candidate.name)
-        # set_variable would look at every name again, and merge a dictionary with the one of the last time.
+        # set_variable would check every name again, and merge a dictionary with the previous one.
         hosts[candidate.name].vars.update(candidate.new)
     for name in sorted(members):
         group = groups[name]

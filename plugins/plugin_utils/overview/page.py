@@ -1,27 +1,23 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The data of the fleet's page: the same fleet always gives the same text, and no host can break out of it. No I/O."""
+"""The data of the fleet's page: the same fleet always gives the same text, and no host can break out of it."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import itertools
 import json
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, Model
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import STATES, Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import SharedTexts, escape_json, fill_page
 
 # Hues (of 360) that belong to a vendor: near colours are near relatives.
 HUES = {"nvidia": (115, 215), "amd": (15, 75), "intel": (225, 265), "ascend": (290, 345)}
 OTHER_HUES = (85, 105)
 # Between hues that are near each other the lightness changes too; without colour (cpu, unknown) the hue is None.
 TONES = 3
-# What ends a script element or a line of JavaScript, as JSON spells it.
-ESCAPES = {sign: f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
 def page(lines: Sequence[Line], models: Mapping[str, Model], title: str, parts: Mapping[str, str]) -> str:
@@ -29,26 +25,12 @@ def page(lines: Sequence[Line], models: Mapping[str, Model], title: str, parts: 
 
     ``lines`` are sorted as overview() does it.
     """
-    marks = {
-        "@TITLE@": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
-        "@STYLE@": parts["css"],
-        "@SCRIPT@": parts["js"],
-        "@STYLE_HASH@": _hash(parts["css"]),
-        "@SCRIPT_HASH@": _hash(parts["js"]),
-        "@DATA@": data(lines, models, title),
-    }
-    # Split at the marks once, so that a mark in what is put in stays text.
-    text = parts["html"]
-    for mark in marks:
-        text = text.replace(mark, f"\0{mark}\0")
-    return "".join(marks.get(piece, piece) for piece in text.split("\0"))
+    return fill_page(parts, title, data(lines, models, title))
 
 
 def data(lines: Sequence[Line], models: Mapping[str, Model], title: str) -> str:
     """Return the fleet as JSON for a script element, one host to a line: a diff of two pages names hosts."""
-    texts = _Texts()
-    serves = _Texts()
-    serves.number(())
+    texts, serves = SharedTexts(), SharedTexts(())
     sites = []
     for site, of_site in itertools.groupby(lines, key=lambda line: line.site):
         clusters = []
@@ -63,7 +45,7 @@ def data(lines: Sequence[Line], models: Mapping[str, Model], title: str) -> str:
     document = {
         "title": title,
         "states": list(STATES),
-        "models": _looks(used, models),
+        "models": _describe_models(used, models),
         "texts": texts.all,
         "serves": serves.all,
         "sites": sites,
@@ -80,7 +62,7 @@ def _by_kind(lines: Iterable[Line]) -> Iterable[tuple[tuple[tuple[str, int], ...
         yield members[0].chips, members
 
 
-def _host(line: Line, texts: _Texts, serves: _Texts) -> list[Any]:
+def _host(line: Line, texts: SharedTexts, serves: SharedTexts) -> list[Any]:
     """Return name, state, numbers of chips, time of the last answer and numbers of texts; zeros at the end left out."""
     values = [
         line.host,
@@ -96,49 +78,27 @@ def _host(line: Line, texts: _Texts, serves: _Texts) -> list[Any]:
     return values
 
 
-class _Texts:
-    """Values that many hosts share, each kept once; number 0 is that of nothing."""
-
-    def __init__(self) -> None:
-        self.all: list[Any] = []
-        self._numbers: dict[Any, int] = {}
-
-    def number(self, value: Any) -> int:
-        if not self.all and value:
-            self.number(type(value)())
-        if value not in self._numbers:
-            self._numbers[value] = len(self.all)
-            self.all.append(value)
-        return self._numbers[value]
-
-
-def _looks(used: Iterable[str], models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
+def _describe_models(used: Iterable[str], models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
     """Return title, family and colour of each model; those of one vendor share its hues out among them."""
     by_vendor: dict[str, list[str]] = {}
-    looks: dict[str, dict[str, Any]] = {}
+    described: dict[str, dict[str, Any]] = {}
     for key in sorted(used):
         known = models.get(key)
         if known:
-            looks[key] = {"title": known.title, "family": f"{known.vendor} {known.stack} {known.generation}"}
+            described[key] = {"title": known.title, "family": f"{known.vendor} {known.stack} {known.generation}"}
             by_vendor.setdefault(known.vendor, []).append(key)
         else:
-            looks[key] = {"title": "no accelerator" if key == CPU else key, "family": "", "hue": None, "tone": 1}
+            described[key] = {"title": "no accelerator" if key == CPU else key, "family": "", "hue": None, "tone": 1}
     for vendor, keys in by_vendor.items():
         low, high = HUES.get(vendor, OTHER_HUES)
         for index, key in enumerate(sorted(keys, key=lambda key: (models[key].generation, key))):
             share = (index + 0.5) / len(keys)
-            looks[key].update(hue=round(low + (high - low) * share), tone=index % TONES)
-    return looks
+            described[key].update(hue=round(low + (high - low) * share), tone=index % TONES)
+    return described
 
 
 def _json(document: Mapping[str, Any]) -> str:
     """Return a document as ASCII that is JSON and holds nothing that HTML would read; hosts have lines of their own."""
-    text = json.dumps(document, separators=(",", ":"))
-    for sign, escape in ESCAPES.items():
-        text = text.replace(sign, escape)
+    text = escape_json(json.dumps(document, separators=(",", ":")))
     # A quote within a text is escaped, so these are found outside of texts only.
     return text.replace('"hosts":[[', '"hosts":[\n[').replace('],["', '],\n["')
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

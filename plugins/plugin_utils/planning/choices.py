@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features. No I/O."""
+"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import Demand
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Choice, features_on
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator, exact_blocks
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Site
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
+    Library,
+    PlanError,
+    SiteSettings,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     check_lock,
     choose_runtime,
@@ -43,7 +46,7 @@ class Chosen:
     """One entry of vllm_instances with everything chosen that does not depend on which chips it gets."""
 
     name: str
-    wishes: Mapping[str, Any]
+    requested: Mapping[str, Any]
     recipe: Mapping[str, Any]
     release_name: str
     release: Mapping[str, Any]
@@ -61,38 +64,38 @@ class Chosen:
 
 
 def choose(
-    host: str, name: str, wishes: Mapping[str, Any], accelerator: Accelerator, site: Site, library: Library
+    host: str, name: str, requested: Mapping[str, Any], accelerator: Accelerator, site: SiteSettings, library: Library
 ) -> Chosen:
     """Return one entry of vllm_instances with every default resolved. Raises PlanError for what cannot be chosen."""
     where = f"vllm_instances.{name}"
-    recipe = library.recipe(wishes["recipe"])
-    release_name = str(wishes.get("release") or site.release)
+    recipe = library.recipe(requested["recipe"])
+    release_name = str(requested.get("release") or site.release)
     release = library.release(release_name)
     stack = choose_stack(release, release_name, accelerator)
-    variant = choose_variant(recipe, accelerator, wishes.get("variant"), where)
+    variant = choose_variant(recipe, accelerator, requested.get("variant"), where)
     entry = _variant(recipe, variant, accelerator)
     check_release(recipe, entry, str(release["vllm"]), release_name, where)
     check_driver(stack, accelerator, release_name)
-    runtime = choose_runtime(stack, wishes.get("runtime") or site.runtime, site.image, release_name, where)
+    runtime = choose_runtime(stack, requested.get("runtime") or site.runtime, site.image, release_name, where)
     if runtime == "venv":
         check_lock(stack, release_name)
-    preset = _preset(recipe, wishes.get("preset"), where)
-    nodes = _nodes(host, wishes, where)
-    strategy = choose_strategy(recipe, accelerator, wishes.get("strategy"), nodes.count, where)
-    found = _sizes(strategy, recipe, entry, preset, accelerator, wishes, nodes, where)
+    preset = _preset(recipe, requested.get("preset"), where)
+    nodes = _nodes(host, requested, where)
+    strategy = choose_strategy(recipe, accelerator, requested.get("strategy"), nodes.count, where)
+    found = _sizes(strategy, recipe, entry, preset, accelerator, requested, nodes, where)
     features = features_on(
         recipe,
         accelerator,
         strategy,
         variant,
-        wishes.get("features"),
-        wishes.get("feature_modes") or {},
+        requested.get("features"),
+        requested.get("feature_modes") or {},
         where,
     )
-    chips = tuple(wishes["chips"]) if wishes.get("chips") else None
+    chips = tuple(requested["chips"]) if requested.get("chips") else None
     return Chosen(
         name=name,
-        wishes=wishes,
+        requested=requested,
         recipe=recipe,
         release_name=release_name,
         release=release,
@@ -100,8 +103,8 @@ def choose(
         runtime=runtime,
         variant=entry,
         table=library.table(str(release["vllm"]), site.strict),
-        choice=Choice(variant, strategy, wishes.get("preset"), features, found),
-        demand=Demand(name, found.chips, 1 if nodes.count > 1 else wishes.get("replicas"), chips),
+        choice=Choice(variant, strategy, requested.get("preset"), features, found),
+        demand=Demand(name, found.chips, 1 if nodes.count > 1 else requested.get("replicas"), chips),
     )
 
 
@@ -124,19 +127,20 @@ def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[
     preset: Mapping[str, Any] = presets[name] or {}
     if preset.get("points") or preset.get("workload"):
         raise PlanError(
-            f"{where}.preset: {name!r} of recipe {model} is a set of measured points for one system, not a preset of "
-            "this collection; write what you want of it under args and env"
+            f"{where}.preset: {name!r} of recipe {model} holds measured points for one system, so it is not "
+            "a preset of "
+            "this collection; copy the settings that you want to args and env"
         )
     return preset
 
 
-def _nodes(host: str, wishes: Mapping[str, Any], where: str) -> Nodes:
-    names = list(wishes.get("nodes") or [])
+def _nodes(host: str, requested: Mapping[str, Any], where: str) -> Nodes:
+    names = list(requested.get("nodes") or [])
     if not names:
         return Nodes()
     if host not in names:
-        raise PlanError(f"{where}.nodes: {host} is to serve it, but is not among its nodes {', '.join(names)}")
-    return Nodes(len(names), names.index(host), str(wishes.get("node_address") or names[0]))
+        raise PlanError(f"{where}.nodes: {host} is not among the nodes {', '.join(names)}")
+    return Nodes(len(names), names.index(host), str(requested.get("node_address") or names[0]))
 
 
 def _sizes(
@@ -145,17 +149,17 @@ def _sizes(
     variant: Mapping[str, Any],
     preset: Mapping[str, Any],
     accelerator: Accelerator,
-    wishes: Mapping[str, Any],
+    requested: Mapping[str, Any],
     nodes: Nodes,
     where: str,
 ) -> Sizes:
     """Return the parallelism; sizes among the instance's own arguments decide how many chips it takes."""
-    chips = len(wishes["chips"]) if wishes.get("chips") else accelerator.count
+    chips = len(requested["chips"]) if requested.get("chips") else accelerator.count
     tensor, because = 1, None
     if strategy == "single_node_tp":
         tensor, because = tensor_size(recipe, variant, preset, accelerator, chips)
     found = sizes(strategy, tensor, chips, nodes, because)
-    own = _own_sizes(wishes, where)
+    own = _own_sizes(requested, where)
     if not own or strategy in MULTI_NODE:
         return found
     tensor = own.get("tensor-parallel-size", found.tensor)
@@ -163,10 +167,10 @@ def _sizes(
     return replace(found, tensor=tensor, chips=tensor * own.get("pipeline-parallel-size", 1) * local, because=None)
 
 
-def _own_sizes(wishes: Mapping[str, Any], where: str) -> dict[str, int]:
+def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:
     """Return the sizes among the instance's own arguments; None takes a flag away, which leaves vLLM's default of 1."""
     own = {}
-    for key, value in (wishes.get("args") or {}).items():
+    for key, value in (requested.get("args") or {}).items():
         if key in SIZES:
             number = "1" if value is None else str(value)
             if not number.isdigit() or int(number) < 1:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other. No I/O.
+"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other.
 
 The order is that of vLLM's own recipe site, with this collection's layers between: model, variant, strategy, preset,
 generation of the hardware, exact hardware, features, release fixes, the instance's own words.
@@ -22,12 +22,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.argume
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
     Accelerator,
     exact_blocks,
     generation_blocks,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import Sizes
 
 
@@ -242,44 +242,45 @@ def features_on(
     accelerator: Accelerator,
     strategy: str,
     variant: str,
-    wished: Sequence[str] | None,
+    requested: Sequence[str] | None,
     modes: Mapping[str, str],
     where: str,
 ) -> dict[str, str | None]:
     """Return the features that are on, in the recipe's order, each with its mode or None.
 
-    Without a wish those are on that the recipe does not make opt-in, and those whose mode the variant chooses. One that
-    the recipe keeps from this hardware or strategy is left out then; where it was wished for it is a PlanError.
+    Unless features are requested, those are on that the recipe does not make opt-in, and those whose mode the variant
+    chooses; a feature that the recipe bars from this hardware or strategy is then left out. Requesting it raises
+    PlanError.
     """
     offered = recipe.get("features") or {}
-    _check_names(offered, wished or (), f"{where}.features", recipe)
+    _check_names(offered, requested or (), f"{where}.features", recipe)
     _check_names(offered, modes, f"{where}.feature_modes", recipe)
-    if wished is None:
+    if requested is None:
         opt_in = {*(recipe.get("opt_in_features") or [])}
         for name in accelerator.names:
             opt_in |= {*((recipe.get("hardware_opt_in_features") or {}).get(name) or [])}
         chosen = (((recipe.get("variants") or {}).get(variant) or {}).get("default_modes")) or {}
         wanted = [name for name in offered if name not in opt_in or name in chosen]
     else:
-        wanted = [name for name in offered if name in wished]
+        wanted = [name for name in offered if name in requested]
     on: dict[str, str | None] = {}
     for name in wanted:
         problem = _unavailable(offered[name] or {}, accelerator, strategy)
-        if problem and wished is not None:
+        if problem and requested is not None:
             raise PlanError(f"{where}.features: {name} of recipe {_id(recipe)} {problem}")
         if problem:
             continue
         found, mode = _mode(recipe, name, accelerator, variant, modes.get(name), where)
         if found:
             on[name] = mode
-        elif wished is not None:
+        elif requested is not None:
             raise PlanError(
                 f"{where}.features: {name} of recipe {_id(recipe)} has no mode for {accelerator.model} and the "
                 f"variant {variant!r}"
             )
     for name in modes:
         if name not in on:
-            raise PlanError(f"{where}.feature_modes.{name}: this feature is not on here; add it to {where}.features")
+            raise PlanError(f"{where}.feature_modes.{name}: this feature is off; add it to {where}.features")
     return on
 
 
@@ -295,34 +296,34 @@ def _check_names(offered: Mapping[str, Any], names: Any, where: str, recipe: Map
 
 def _unavailable(feature: Mapping[str, Any], accelerator: Accelerator, strategy: str) -> str | None:
     if feature.get("strategies") and strategy not in feature["strategies"]:
-        return f"is not for the strategy {strategy}; it is for {', '.join(feature['strategies'])}"
+        return f"does not support the strategy {strategy}; supported: {', '.join(feature['strategies'])}"
     if accelerator.pick(feature.get("hardware") or {}) == "unsupported":
         return f"does not run on {accelerator.model}"
     return None
 
 
 def _mode(
-    recipe: Mapping[str, Any], name: str, accelerator: Accelerator, variant: str, wished: str | None, where: str
+    recipe: Mapping[str, Any], name: str, accelerator: Accelerator, variant: str, requested: str | None, where: str
 ) -> tuple[bool, str | None]:
     """Return whether the feature can be on and in which mode, None where it has no modes."""
     feature = recipe["features"][name] or {}
     modes = feature.get("modes")
     if not modes:
-        if wished:
-            raise PlanError(f"{where}.feature_modes.{name}: this feature has no modes; found {wished!r}")
+        if requested:
+            raise PlanError(f"{where}.feature_modes.{name}: this feature has no modes; found {requested!r}")
         return True, None
-    if wished and wished not in modes:
+    if requested and requested not in modes:
         raise PlanError(
-            f"{where}.feature_modes.{name}: recipe {_id(recipe)} has no mode {wished!r}; {nearest(wished, modes)}"
+            f"{where}.feature_modes.{name}: recipe {_id(recipe)} has no mode {requested!r}; {nearest(requested, modes)}"
         )
     allowed = [key for key, mode in modes.items() if _mode_allowed(mode or {}, accelerator, variant)]
-    if wished and wished not in allowed:
+    if requested and requested not in allowed:
         raise PlanError(
-            f"{where}.feature_modes.{name}: {wished!r} is not for {accelerator.model} and the variant {variant!r}; "
-            f"there is {', '.join(allowed) or 'none'}"
+            f"{where}.feature_modes.{name}: {requested!r} is not for {accelerator.model} and the variant {variant!r}; "
+            f"available: {', '.join(allowed) or 'none'}"
         )
     entry = (recipe.get("variants") or {}).get(variant) or {}
-    for key in (wished, (entry.get("default_modes") or {}).get(name), feature.get("default_mode")):
+    for key in (requested, (entry.get("default_modes") or {}).get(name), feature.get("default_mode")):
         if key in allowed:
             return True, key
     return (True, allowed[0]) if allowed else (False, None)

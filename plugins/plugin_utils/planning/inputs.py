@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan is made from besides wishes and hardware: the site's own decisions, and where files come from. No I/O."""
+"""What a plan is made from besides instances and hardware: the site's settings, and where files come from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
@@ -13,8 +13,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
 Manifest = Mapping[str, Any]
 
 
+class PlanError(ValueError):
+    """The requested instances cannot be served; the message is the whole sentence for the user."""
+
+
 @dataclass(frozen=True)
-class Site:
+class SiteSettings:
     """What the site decides for all instances of a host (paths on the host, times in seconds).
 
     ``runtime``, ``image`` and ``registry`` are empty where the release decides. ``secrets`` holds the names, never the
@@ -33,6 +37,15 @@ class Site:
     registry: str = ""
     strict: bool = True
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+# The names of the settings, and of those among them that a site always sets beside the release.
+SETTINGS = tuple(entry.name for entry in fields(SiteSettings))
+REQUIRED = tuple(
+    entry.name
+    for entry in fields(SiteSettings)
+    if entry.default is MISSING and entry.default_factory is MISSING and entry.name != "release"
+)
 
 
 @dataclass(frozen=True)

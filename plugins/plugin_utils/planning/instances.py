@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person writes under ``vllm_instances``: its keys, and everything that is wrong with it by itself. No I/O."""
+"""What a person writes under ``vllm_instances``: its keys, and everything that is wrong with it by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCE_KEYS = (
     "args", "chips", "env", "feature_modes", "features", "host", "node_address", "nodes", "port", "preset", "recipe",
@@ -42,26 +42,26 @@ def check_instances(instances: Any) -> None:
             f"vllm_instances: found {_kind(instances)}, expected a mapping of names to instances, as in "
             "{chat: {recipe: openai/gpt-oss-20b}}"
         )
-    for name, wishes in instances.items():
-        check_instance(name, wishes)
+    for name, requested in instances.items():
+        check_instance(name, requested)
 
 
-def check_instance(name: str, wishes: Any) -> None:
+def check_instance(name: str, requested: Any) -> None:
     """Raise PlanError for an instance that is malformed."""
     where = f"vllm_instances.{name}"
     if not isinstance(name, str) or not _NAME.match(name):
         raise PlanError(f"{where}: found the name {name!r}, expected a text of letters, digits, '-', '_' and '.'")
-    if not isinstance(wishes, Mapping):
-        raise PlanError(f"{where}: found {_kind(wishes)}, expected a mapping with the key 'recipe'")
-    for key in wishes:
+    if not isinstance(requested, Mapping):
+        raise PlanError(f"{where}: found {_kind(requested)}, expected a mapping with the key 'recipe'")
+    for key in requested:
         if key not in INSTANCE_KEYS:
             raise PlanError(f"{where}: unknown key {key!r}; {nearest(str(key), INSTANCE_KEYS)}")
-    if not wishes.get("recipe"):
-        raise PlanError(f"{where}: 'recipe' is missing; expected <org>/<model> of a file of the recipe catalogue")
-    _check_numbers(where, wishes)
-    _check_texts(where, wishes)
-    _check_args(where, wishes.get("args") or {})
-    _check_env(where, name, wishes.get("env") or {})
+    if not requested.get("recipe"):
+        raise PlanError(f"{where}: 'recipe' is missing; expected the <org>/<model> of a recipe in the catalogue")
+    _check_numbers(where, requested)
+    _check_texts(where, requested)
+    _check_args(where, requested.get("args") or {})
+    _check_env(where, name, requested.get("env") or {})
 
 
 def _kind(value: Any) -> str:
@@ -74,18 +74,21 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _check_numbers(where: str, wishes: Mapping[str, Any]) -> None:
-    port = wishes.get("port", 8000)
+def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
+    port = requested.get("port", 8000)
     if not _is_count(port) or port > 65535:
         raise PlanError(f"{where}.port: found {port!r}, expected a whole number from 1 to 65535")
-    replicas = wishes.get("replicas")
+    replicas = requested.get("replicas")
     if replicas is not None and not _is_count(replicas):
         raise PlanError(
             f"{where}.replicas: found {replicas!r}, expected a whole number from 1, or nothing to fill the host"
         )
-    if replicas not in (None, 1) and wishes.get("nodes"):
-        raise PlanError(f"{where}.replicas: found {replicas!r} beside nodes; an instance that spans hosts is one")
-    chips = wishes.get("chips")
+    if replicas not in (None, 1) and requested.get("nodes"):
+        raise PlanError(
+            f"{where}.replicas: found {replicas!r} together with nodes; an instance that spans hosts has one "
+            "replica, so remove one of the two"
+        )
+    chips = requested.get("chips")
     if chips is None:
         return
     if not isinstance(chips, list) or not chips or not all(_is_index(chip) for chip in chips):
@@ -93,31 +96,35 @@ def _check_numbers(where: str, wishes: Mapping[str, Any]) -> None:
     if len(set(chips)) != len(chips):
         raise PlanError(f"{where}.chips: found {chips!r}, expected each number once, like [0, 1]")
     if replicas not in (None, 1):
-        raise PlanError(f"{where}.replicas: found {replicas!r} beside chips; an instance with chips of its own is one")
+        raise PlanError(
+            f"{where}.replicas: found {replicas!r} together with chips; an instance that names its chips has one "
+            "replica, so remove one of the two"
+        )
 
 
 def _is_index(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _check_texts(where: str, wishes: Mapping[str, Any]) -> None:
+def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
     for key in ("recipe", "variant", "preset", "strategy", "release", "host", "node_address"):
-        if key in wishes and not isinstance(wishes[key], str):
-            way_out = ", quoted" if isinstance(wishes[key], float) else ""
-            raise PlanError(f"{where}.{key}: found {wishes[key]!r}, expected a text{way_out}")
-    if "runtime" in wishes and wishes["runtime"] not in RUNTIMES:
-        raise PlanError(f"{where}.runtime: found {wishes['runtime']!r}; {nearest(str(wishes['runtime']), RUNTIMES)}")
+        if key in requested and not isinstance(requested[key], str):
+            way_out = ", quoted" if isinstance(requested[key], float) else ""
+            raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a text{way_out}")
+    if "runtime" in requested and requested["runtime"] not in RUNTIMES:
+        found = requested["runtime"]
+        raise PlanError(f"{where}.runtime: found {found!r}; {nearest(str(found), RUNTIMES)}")
     for key in ("features", "nodes", "served_model_names"):
-        value = wishes.get(key, [])
+        value = requested.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise PlanError(f"{where}.{key}: found {value!r}, expected a list of names")
     for key in ("args", "env", "feature_modes"):
-        if not isinstance(wishes.get(key) or {}, Mapping):
-            raise PlanError(f"{where}.{key}: found {wishes[key]!r}, expected a mapping of names to values")
-        for name in wishes.get(key) or {}:
+        if not isinstance(requested.get(key) or {}, Mapping):
+            raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a mapping of names to values")
+        for name in requested.get(key) or {}:
             if not isinstance(name, str):
                 raise PlanError(f"{where}.{key}: found the key {name!r}, expected a text; put it in quotes")
-    for name, mode in (wishes.get("feature_modes") or {}).items():
+    for name, mode in (requested.get("feature_modes") or {}).items():
         if not isinstance(mode, str):
             raise PlanError(f"{where}.feature_modes.{name}: found {mode!r}, expected the name of a mode, in quotes")
 
@@ -125,14 +132,17 @@ def _check_texts(where: str, wishes: Mapping[str, Any]) -> None:
 def _check_args(where: str, args: Mapping[str, Any]) -> None:
     for key, value in args.items():
         if key in OWNED_ARGS:
-            raise PlanError(f"{where}.args.{key}: not set here; it comes from {OWNED_ARGS[key]}")
+            raise PlanError(f"{where}.args.{key}: cannot be set here; its value comes from {OWNED_ARGS[key]}")
         if str(key).startswith("-") or "_" in str(key).split(".", 1)[0]:
             head, dot, rest = str(key).lstrip("-").partition(".")
             wanted = head.replace("_", "-") + dot + rest
             raise PlanError(f"{where}.args: {key!r} is not how vLLM's --config file names a flag; expected {wanted!r}")
         problem = _no_word(value)
         if problem:
-            raise PlanError(f"{where}.args.{key}: {problem}, which cannot be a word of a command")
+            raise PlanError(
+                f"{where}.args.{key}: {problem}, which a command line cannot pass; expected text of one line, a "
+                "number, true or false, or a list or mapping of these"
+            )
 
 
 def _no_word(value: Any) -> str | None:
@@ -158,7 +168,10 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             raise PlanError(f"{where}.env.{key}: found {value!r}, expected one value; write JSON as a text in quotes")
         # The value may be none of anybody's business, so it is not shown.
         if isinstance(value, str) and _LINES.search(value):
-            raise PlanError(f"{where}.env.{key}: found a text of several lines, which cannot be a variable of a unit")
+            raise PlanError(
+                f"{where}.env.{key}: found a text of several lines, expected one line, because a systemd unit "
+                "passes no more"
+            )
         if isinstance(value, bool):
             # It would become True, which vLLM reads as no number and other libraries as no truth.
             raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')

@@ -1,18 +1,18 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Accelerator x recipe x release x the site's wishes -> what vLLM is started with. No I/O.
+"""Accelerator x recipe x release x requested instances -> what vLLM is started with.
 
-What lies in files comes through a Library, which the caller fills: on the controller from the catalogue, in tests from
-plain data.
+Recipes, releases and manifests come through a Library, which the caller fills: on the controller from the catalogue, in
+tests from plain data.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, cast
 
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import VARIABLE
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
     to_argv,
     to_config,
@@ -43,25 +43,33 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
     compose,
     layers_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.environment import (
+    base_env,
+    environment_of,
+    mounts_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.explanation import explain
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Manifest, Site
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
+    Library,
+    Manifest,
+    PlanError,
+    SiteSettings,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import (
     check_instances,
     check_ports,
     replica_name,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
-    ROOT_STACKS,
     container_of,
     devices_of,
     image_of,
     launch_of,
     venv_of,
-    visible_env,
 )
 
-__all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "Site", "plan_instances"]
+__all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
 
 # Arguments that follow from other keys of the instance.
 PLACE = ("model", "served-model-name", "host", "port")
@@ -110,13 +118,23 @@ class ServePlan:
     explain: list[dict[str, Any]]
     warnings: list[str]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PlanDocument:
         """Return the plan as plain data, JSON-serialisable."""
-        return asdict(self)
+        return cast(PlanDocument, asdict(self))
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What all instances of a host are planned from."""
+
+    host: str
+    accelerator: Accelerator
+    site: SiteSettings
+    library: Library
 
 
 def plan_instances(
-    host: str, accelerator: Accelerator, instances: Mapping[str, Any], site: Site, library: Library
+    host: str, accelerator: Accelerator, instances: Mapping[str, Any], site: SiteSettings, library: Library
 ) -> list[ServePlan]:
     """Return what every instance of a host is started with, replicas included, in the order of their names.
 
@@ -125,25 +143,28 @@ def plan_instances(
     check_instances(instances)
     chosen = [choose(host, name, instances[name], accelerator, site, library) for name in sorted(instances)]
     allotted = allot([entry.demand for entry in chosen], accelerator)
+    shared = _Shared(host, accelerator, site, library)
     plans: list[ServePlan] = []
     for entry in chosen:
         composed = _compose(entry, accelerator, site, library)
         for number, chips in enumerate(allotted[entry.name], 1):
-            plans.append(_plan(host, number, chips, entry, composed, accelerator, site, library))
+            plans.append(_plan(shared, entry, composed, number, chips))
     _check_together(plans, accelerator)
     return plans
 
 
-def _compose(entry: Chosen, accelerator: Accelerator, site: Site, library: Library) -> Composed:
+def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, library: Library) -> Composed:
     """Return arguments and environment as all replicas of the instance have them, checked."""
     facts = facts_of(entry, accelerator)
     layers = [
-        Layer("collection", (), _base_env(entry, site), "offline, quiet, and caches that survive a restart"),
+        Layer("collection", (), base_env(entry, site), "offline, quiet, and caches that survive a restart"),
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         Layer(
             "collection", _release_args(entry.release, site), {}, "requests finish before a stop; nothing is ignored"
         ),
-        Layer(entry.where, entry.wishes.get("args") or {}, entry.wishes.get("env") or {}, "the site's own word"),
+        Layer(
+            entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set in vllm_instances"
+        ),
     ]
     composed = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}")
     # Where it listens and what it serves is the instance's own; a recipe's word would be that of all its replicas.
@@ -153,7 +174,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: Site, library: Libra
     return composed
 
 
-def _with_draft(composed: Composed, site: Site, library: Library) -> Composed:
+def _with_draft(composed: Composed, site: SiteSettings, library: Library) -> Composed:
     """Return the arguments with the draft model's path where a manifest pins it: hosts have no hub to ask."""
     spec = composed.args.get("speculative-config")
     model = spec.get("model") if isinstance(spec, Mapping) else None
@@ -172,7 +193,9 @@ def _drafts(composed: Composed) -> list[str]:
     return [model] if isinstance(model, str) and model.count("/") == 1 and model[0] != "/" else []
 
 
-def _check_options(entry: Chosen, composed: Composed, accelerator: Accelerator, site: Site, library: Library) -> None:
+def _check_options(
+    entry: Chosen, composed: Composed, accelerator: Accelerator, site: SiteSettings, library: Library
+) -> None:
     table, foreign = entry.table, library.foreign(accelerator.stack)
     if errors_of(option_problems(composed.args, composed.env, table, foreign), site.strict):
         # Only an error needs to know in which other releases a name is right.
@@ -214,56 +237,29 @@ def _warnings(
     return warnings
 
 
-def _plan(
-    host: str,
-    number: int,
-    chips: tuple[int, ...],
-    entry: Chosen,
-    composed: Composed,
-    accelerator: Accelerator,
-    site: Site,
-    library: Library,
-) -> ServePlan:
+def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips: tuple[int, ...]) -> ServePlan:
+    """Return the plan of one replica on its chips."""
+    accelerator, site, library = shared.accelerator, shared.site, shared.library
     name = replica_name(entry.name, number)
     model = str(entry.variant.get("model_id") or entry.recipe["model"]["model_id"])
     manifest = library.manifest(model)
     check_format(entry.recipe, model, manifest, accelerator, entry.where)
     weights = _weights_path(manifest, site) if manifest else None
-    wishes = entry.wishes
-    served = list(wishes.get("served_model_names") or [model])
-    listen = {"host": wishes.get("host", "127.0.0.1"), "port": wishes.get("port", 8000) + number - 1}
-    env = _environment(name, entry, composed, accelerator, chips, site)
-    needs, words = required_gib(entry.recipe, entry.variant, _size(manifest), composed.args)
-    if accelerator.stack == "cpu":
-        # There the memory of the processes counts too, which the recipe's own figure holds.
-        needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
-    # vram_minimum_gb is an estimate: where the recipe names the number of chips all the same, the host's count.
-    estimated = manifest is None and str(entry.choice.sizes.because or "").startswith("tp ")
-    room = (accelerator.count if estimated else max(1, len(chips))) * _hosts_of_one_model(entry)
-    # Nor does it hold for weights that vLLM makes smaller while it loads them.
-    if manifest is not None or "quantization" not in composed.args:
-        check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None)
-    facts = {
-        **facts_of(entry, accelerator),
-        "args": to_mapping(composed.args, entry.table),
-        "env": env,
-        "secrets": dict.fromkeys(site.secrets.get(entry.name) or (), True),
+    served = list(entry.requested.get("served_model_names") or [model])
+    listen = {
+        "host": entry.requested.get("host", "127.0.0.1"),
+        "port": entry.requested.get("port", 8000) + number - 1,
     }
+    env = environment_of(name, entry, composed, accelerator, chips, site)
+    memory = _required_memory(entry, composed, accelerator, manifest, len(chips))
+    args = to_mapping(composed.args, entry.table)
+    secrets = sorted(site.secrets.get(entry.name) or ())
+    facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
-    devices = devices_of(accelerator, chips)
-    mounts = _mounts(name, weights, composed, accelerator, site)
-    image = image_of(entry.stack, accelerator, site.image, site.registry) if entry.runtime == "container" else None
-    container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
-    venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
-    warnings = _warnings(entry, composed, facts, accelerator, library)
+    start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
     models = [model, *_drafts(composed)]
-    warnings += [
-        f"{entry.where}: no manifest pins the weights of {each}; make one before a host can fetch them"
-        for each in models
-        if library.manifest(each) is None
-    ]
     return ServePlan(
-        host=host,
+        host=shared.host,
         instance=name,
         replica_of=entry.name,
         accelerator=accelerator.model,
@@ -272,8 +268,7 @@ def _plan(
         runtime=entry.runtime,
         vllm_version=str(entry.release["vllm"]),
         release=entry.release_name,
-        image=image,
-        recipe=str(wishes["recipe"]),
+        recipe=str(entry.requested["recipe"]),
         variant=entry.choice.variant,
         preset=entry.choice.preset,
         strategy=entry.choice.strategy,
@@ -285,31 +280,71 @@ def _plan(
         served_model_names=served,
         listen=listen,
         env=env,
-        args=to_mapping(composed.args, entry.table),
+        args=args,
         config=to_config(config, entry.table),
         argv=to_argv(config, entry.table),
-        launch=launch_of(entry.stack, venv, container),
-        venv=venv,
-        libraries=list(entry.stack.get("libraries") or []) if venv else [],
         chips=list(chips),
-        devices=devices,
         groups=list(accelerator.groups),
-        mounts=mounts if container else [],
-        container=container,
-        secrets=sorted(site.secrets.get(entry.name) or ()),
-        memory_required_gib=needs,
+        secrets=secrets,
+        memory_required_gib=memory,
         known_issues=known_issues(entry.recipe, facts),
-        explain=_explain(composed, to_mapping(composed.args, entry.table), env),
-        warnings=warnings,
+        explain=explain(composed, args, env),
+        warnings=[*_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)],
+        **start,
     )
+
+
+def _required_memory(
+    entry: Chosen, composed: Composed, accelerator: Accelerator, manifest: Manifest | None, chips: int
+) -> float | None:
+    """Return the GiB that a replica needs on ``chips`` chips. Raises PlanError where they do not fit."""
+    needs, words = required_gib(entry.recipe, entry.variant, _size(manifest), composed.args)
+    if accelerator.stack == "cpu":
+        # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
+        needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
+    # vram_minimum_gb is an estimate. Where the recipe names the number of chips itself, the host's count applies.
+    estimated = manifest is None and str(entry.choice.sizes.because or "").startswith("tp ")
+    room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
+    # The estimate does not apply to weights that vLLM quantizes while it loads them.
+    if manifest is not None or "quantization" not in composed.args:
+        check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None)
+    return needs
+
+
+def _start(
+    entry: Chosen, accelerator: Accelerator, site: SiteSettings, chips: tuple[int, ...], mounts: list[str]
+) -> dict[str, Any]:
+    """Return the fields of the plan that depend on the runtime: image and container, or the virtual environment."""
+    devices = devices_of(accelerator, chips)
+    image = image_of(entry.stack, accelerator, site.image, site.registry) if entry.runtime == "container" else None
+    container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
+    venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
+    return {
+        "image": image,
+        "container": container,
+        "venv": venv,
+        "launch": launch_of(entry.stack, venv, container),
+        "libraries": list(entry.stack.get("libraries") or []) if venv else [],
+        "devices": devices,
+        "mounts": mounts if container else [],
+    }
+
+
+def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[str]:
+    """Return a warning for each model whose weights no manifest pins."""
+    return [
+        f"{entry.where}: no manifest pins the weights of {each}; make one before a host can fetch them"
+        for each in models
+        if library.manifest(each) is None
+    ]
 
 
 def _hosts_of_one_model(entry: Chosen) -> int:
     """Return over how many hosts the weights are spread; of multi_node_tp_dp each host holds all of them."""
-    return 1 if entry.choice.strategy == "multi_node_tp_dp" else len(entry.wishes.get("nodes") or "1")
+    return 1 if entry.choice.strategy == "multi_node_tp_dp" else len(entry.requested.get("nodes") or "1")
 
 
-def _weights_path(manifest: Manifest, site: Site) -> str:
+def _weights_path(manifest: Manifest, site: SiteSettings) -> str:
     return f"{site.weights_root}/{manifest['repository']}/{manifest['revision']}"
 
 
@@ -321,7 +356,7 @@ def _size(manifest: Manifest | None) -> int | None:
     return sum(int(entry["size"]) for name, entry in files if name.endswith(".safetensors")) or None
 
 
-def _release_args(release: Mapping[str, Any], site: Site) -> dict[str, Any]:
+def _release_args(release: Mapping[str, Any], site: SiteSettings) -> dict[str, Any]:
     """Arguments that every instance gets where the release knows them."""
     options = release.get("supports") or []
     args: dict[str, Any] = {}
@@ -333,95 +368,13 @@ def _release_args(release: Mapping[str, Any], site: Site) -> dict[str, Any]:
     return args
 
 
-def _base_env(entry: Chosen, site: Site) -> dict[str, str]:
-    own = entry.stack.get("env") if entry.runtime == "venv" else entry.stack.get("container_env")
-    return {
-        "DO_NOT_TRACK": "1",
-        "HF_HUB_OFFLINE": "1",
-        VARIABLE: site.encodings_dir,
-        "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        **{key: str(value) for key, value in (own or {}).items()},
-    }
-
-
-def _environment(
-    name: str,
-    entry: Chosen,
-    composed: Composed,
-    accelerator: Accelerator,
-    chips: Sequence[int],
-    site: Site,
-) -> dict[str, str]:
-    """Return the whole environment of one instance: what was composed, its own caches, its own chips."""
-    cache = f"{site.cache_root}/{name}"
-    caches = {
-        "HF_HOME": f"{cache}/huggingface",
-        "VLLM_CACHE_ROOT": f"{cache}/vllm",
-    }
-    if entry.runtime == "container":
-        # Images may come without bytecode, and what a container writes goes with it; this halves the time of every
-        # start but the first. An environment has its own, which Python would not look at then.
-        caches["PYTHONPYCACHEPREFIX"] = f"{cache}/pycache"
-    if entry.runtime == "container" and accelerator.stack in ROOT_STACKS:
-        # These images find their libraries by what lies in /root, their home.
-        caches["XDG_CACHE_HOME"] = cache
-    else:
-        caches["HOME"] = cache
-    if entry.runtime == "container" and accelerator.stack not in ROOT_STACKS:
-        # Images know no user of the host's number, and torch asks for a name.
-        caches["USER"] = "vllm"
-    whole = {**caches, **composed.env, **visible_env(accelerator, chips, entry.runtime, composed.env)}
-    return dict(sorted(whole.items()))
-
-
-def _mounts(name: str, weights: str | None, composed: Composed, accelerator: Accelerator, site: Site) -> list[str]:
-    """Return the paths of the host that a container sees under the same names: inputs read-only, its cache writable."""
-    spec = composed.args.get("speculative-config")
-    draft = spec.get("model") if isinstance(spec, Mapping) else None
-    encodings = composed.env.get(VARIABLE)
-    inputs = [
-        *([weights] if weights else []),
-        *([draft] if isinstance(draft, str) and draft.startswith("/") else []),
-        # An engine refuses a mount of what is not there, and a host that reads none has none.
-        *([encodings] if encodings else []),
-        f"{site.config_dir}/{name}.yaml",
-        *accelerator.mounts,
-    ]
-    cache = f"{site.cache_root}/{name}"
-    return [*(f"{path}:{path}:ro" for path in dict.fromkeys(inputs)), f"{cache}:{cache}"]
-
-
-def _explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return for every argument and variable its value, the layer that it comes from and what that overrode.
-
-    What a layer took away is there too, with the value None.
-    """
-    rows = []
-    values = {**args, **{f"env.{key}": value for key, value in env.items()}}
-    values.update({key: None for key in composed.history if key not in values})
-    for key, value in values.items():
-        steps = composed.history.get(key) or []
-        last = steps[-1] if steps else None
-        rows.append(
-            {
-                "key": key,
-                "value": value,
-                "layer": last.layer if last else "collection",
-                "because": last.because if last else "the instance's own place on this host",
-                "overrides": [{"layer": step.layer, "value": step.value} for step in steps[:-1]],
-            }
-        )
-    return rows
-
-
 def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> None:
     """Raise PlanError for what is wrong with the instances of one host only as a whole."""
     names = [plan.instance for plan in plans]
     for plan in plans:
         if names.count(plan.instance) > 1:
             raise PlanError(
-                f"vllm_instances.{plan.instance}: a replica of another instance has this name too; rename one of them"
+                f"vllm_instances.{plan.instance}: a replica of another instance has the same name; rename one of them"
             )
     check_ports({plan.instance: (plan.replica_of, plan.listen["port"]) for plan in plans})
     shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}

@@ -1,23 +1,28 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rollout would change on a host, from what was seen there. No I/O."""
+"""What a rollout or a rollback would change on a host."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping, Sequence
+from typing import Any, Dict, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SHOWN, shown
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
+    GOOD,
+    PREVIOUS,
+    SHOWN,
+    shown,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
-GOOD, PREVIOUS = "good", "previous"
-
-Plans = Mapping[str, Mapping[str, Any]]
+Plans = Mapping[str, PlanDocument]
 Slots = Mapping[str, Mapping[str, Any]]
+Changes = Dict[str, Dict[str, Any]]
 
 
-def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -> Changes:
     """Return what applying ``plans`` changes: by instance ``before``, ``after``, ``args``, ``env`` and ``files``.
 
     ``files`` names what would be written, by instance; an instance that it does not name changes where it is stale.
@@ -37,7 +42,7 @@ def spanning(plans: Plans) -> list[str]:
     return [name for name, plan in plans.items() if plan.get("strategy") in MULTI_NODE]
 
 
-def returns_of(slots: Slots, in_turn: bool = False) -> tuple[dict[str, dict[str, Any]], list[str]]:
+def returns_of(slots: Slots, in_turn: bool = False) -> tuple[Changes, list[str]]:
     """Return what going back changes, as changes_of does, and why instances cannot.
 
     What is installed and was never found good goes back to what was good last; what is good, to what was before it.
@@ -57,7 +62,7 @@ def returns_of(slots: Slots, in_turn: bool = False) -> tuple[dict[str, dict[str,
 
 def undone_of(
     slots: Slots, undone: Mapping[str, Mapping[str, str]], in_turn: bool = False, half_back: bool = False
-) -> tuple[dict[str, dict[str, Any]], list[str]]:
+) -> tuple[Changes, list[str]]:
     """Return what undoing a rollout changes, as returns_of does.
 
     ``undone`` has by instance the state ``before`` the rollout and the one ``after`` it, empty where the turn did not
@@ -94,13 +99,21 @@ def measurable(slots: Slots, in_turn: bool) -> tuple[list[str], list[str]]:
     return [name for name in up if name in good or name in unkept], unkept
 
 
+def to_measure(instances: Sequence[str], slots: Slots, baseline: str) -> list[str]:
+    """Return which of these instances are measured before their change.
+
+    With the ``baseline`` ``now`` all of them, with ``record`` those without figures of an earlier gate.
+    """
+    return [name for name in instances if baseline == "now" or not (slots[name].get(GOOD) or {}).get("record")]
+
+
 def states_before(slots: Slots) -> dict[str, str]:
     """Return by instance the state that an undo goes back to."""
     found = {name: (slot.get(GOOD) or slot).get("digest") for name, slot in slots.items()}
     return {name: digest for name, digest in found.items() if digest}
 
 
-def listed(slots: Slots, instances: Mapping[str, Any]) -> Slots:
+def in_inventory(slots: Slots, instances: Mapping[str, Any]) -> Slots:
     """Return the instances of a host that its inventory names, replicas too; all where it names none."""
     return {
         name: slot
@@ -134,12 +147,12 @@ def _differences(before: Any, after: Any) -> dict[str, list[Any]]:
     return {key: [old.get(key), new.get(key)] for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
 
 
-def in_words(changes: Mapping[str, Mapping[str, Any]]) -> str:
+def describe_changes(changes: Mapping[str, Mapping[str, Any]]) -> str:
     """Return what changes in one line; the same text for the same change, so that equal hosts are told together."""
-    return "; ".join(f"{name}: {_words(change)}" for name, change in changes.items())
+    return "; ".join(f"{name}: {_describe_change(change)}" for name, change in changes.items())
 
 
-def _words(change: Mapping[str, Any]) -> str:
+def _describe_change(change: Mapping[str, Any]) -> str:
     before, after = change.get("before"), change["after"]
     if before is None:
         return f"{after.get('model')} by release {after.get('release')}" + (

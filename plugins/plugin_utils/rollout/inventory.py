@@ -11,12 +11,12 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import INFERENCE, backends_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import clusters_of, gateways_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
     JOURNAL,
-    State,
+    JournalState,
     may_run,
     read,
     state_of,
@@ -88,7 +88,7 @@ def pace_of(seen: Seen) -> Pace:
     return Pace(
         canaries=shared_option("canaries", seen),
         waves=shared_option("waves", seen),
-        least=shared_option("least", seen),
+        min_available=shared_option("min_available", seen),
     )
 
 
@@ -241,7 +241,7 @@ def returned_by(directory: str) -> list[str]:
     return [host for host, step in state.steps.items() if step == "done"]
 
 
-def _chain(name: str, states: Mapping[str, State]) -> list[State]:
+def _chain(name: str, states: Mapping[str, JournalState]) -> list[JournalState]:
     """Return a rollout and those of its kind that it went on from, newest first."""
     names, found = [name], []
     while names:
@@ -255,7 +255,7 @@ def _chain(name: str, states: Mapping[str, State]) -> list[State]:
     return found
 
 
-def _states(directory: str) -> dict[str, State]:
+def _states(directory: str) -> dict[str, JournalState]:
     """Return the rollouts that have begun a turn, by their names, oldest first."""
     found = {}
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import stat
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageError, PageFile, read_parts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import JOURNAL, read
 
 PARTS = Path(__file__).resolve().parent / "rollout_page"
@@ -25,7 +23,7 @@ class ReportFileError(ValueError):
 
 def page_parts() -> dict[str, str]:
     """Return the texts that the page is put together from: html, css and js."""
-    return {name: (PARTS / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    return read_parts(PARTS)
 
 
 def read_journal(path: str) -> list[dict[str, Any]]:
@@ -42,41 +40,16 @@ def read_journal(path: str) -> list[dict[str, Any]]:
         raise ReportFileError(f"journal: {file} cannot be read: {exc.strerror}") from exc
 
 
-def written(option: str, path: str, text: str, check_mode: bool) -> bool:
-    """Put text in place at once, whole or not at all, where it is not there already; return whether it was not.
+def write_changed(option: str, path: str, text: str, check_mode: bool) -> bool:
+    """Publish a text where the file does not hold it already; return whether it changed.
 
     The mode of a file that is there is kept. Raises ReportFileError.
     """
-    target = os.path.realpath(os.path.expanduser(path))
     try:
-        mode = os.stat(target).st_mode
-        if not stat.S_ISREG(mode):
-            raise ReportFileError(f"{option}: {path} is in the way: expected a file, or nothing yet")
-        with open(target, encoding="utf-8", errors="replace", newline="") as file:
-            if file.read() == text:
-                return False
-    except FileNotFoundError:
-        mode = MODE
-    except OSError as exc:
-        raise ReportFileError(f"{option}: {path} cannot be read: {exc.strerror}") from exc
-    if not os.path.isdir(os.path.dirname(target)):
-        raise ReportFileError(f"{option}: {os.path.dirname(target)} is no directory; make it first")
-    if not check_mode:
-        _replace(option, target, text, mode)
-    return True
-
-
-def _replace(option: str, target: str, text: str, mode: int) -> None:
-    beside = ""
-    try:
-        number, beside = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:80]}.", dir=os.path.dirname(target))
-        with open(number, "w", encoding="utf-8", newline="") as file:
-            os.fchmod(number, stat.S_IMODE(mode))
+        file = PageFile(option, path, MODE)
+        is_new = file.before != text
+        if is_new and not check_mode:
             file.write(text)
-            file.flush()
-            os.fsync(number)
-        os.replace(beside, target)
-    except OSError as exc:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise ReportFileError(f"{option}: {target} cannot be written: {exc.strerror}") from exc
+    except PageError as exc:
+        raise ReportFileError(str(exc)) from exc
+    return is_new

@@ -1,20 +1,16 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rollout's document as one page: no host, error or option can break out of it, and it loads nothing. No I/O."""
+"""A rollout's document as one page: no host, error or option can break out of it, and it loads nothing."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import json
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import SharedTexts, escape_json, fill_page
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import ENDS, STATES, STEPS
 
-# What ends a script element or a line of JavaScript, as JSON spells it.
-ESCAPES = {sign: f"\\u{ord(sign):04x}" for sign in "<>&"}
 FIGURES = ("tokens_per_second", "first_token_s", "first_token_p90_s", "requests", "streams", "tokens")
 _WHOLE = (
     "id", "kind", "user", "controller", "clusters", "summary", "began", "ended", "last", "seconds", "result", "reason",
@@ -24,25 +20,12 @@ _WHOLE = (
 
 def page(document: Mapping[str, Any], parts: Mapping[str, str]) -> str:
     """Return the page as text. ``parts`` are its ``html``, ``css`` and ``js``; it allows these two and no other."""
-    title = f"Rollout {document['id']}"
-    marks = {
-        "@TITLE@": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
-        "@STYLE@": parts["css"],
-        "@SCRIPT@": parts["js"],
-        "@STYLE_HASH@": _hash(parts["css"]),
-        "@SCRIPT_HASH@": _hash(parts["js"]),
-        "@DATA@": data(document),
-    }
-    # Split at the marks once, so that a mark in what is put in stays text.
-    text = parts["html"]
-    for mark in marks:
-        text = text.replace(mark, f"\0{mark}\0")
-    return "".join(marks.get(piece, piece) for piece in text.split("\0"))
+    return fill_page(parts, f"Rollout {document['id']}", data(document))
 
 
 def data(document: Mapping[str, Any]) -> str:
     """Return what the page shows as JSON for a script element; texts that many hosts share are in it once."""
-    texts = _Texts()
+    texts = SharedTexts()
     names = list(dict.fromkeys([*STEPS, *ENDS, *(step["step"] for row in document["hosts"] for step in row["steps"])]))
     numbers = {row["host"]: number for number, row in enumerate(document["hosts"])}
     compact = {
@@ -61,24 +44,7 @@ def data(document: Mapping[str, Any]) -> str:
         "hosts": [_host(row, document["began"], names, texts) for row in document["hosts"]],
         "texts": texts.all,
     }
-    text = json.dumps(compact, separators=(",", ":"), default=str)
-    for sign, escape in ESCAPES.items():
-        text = text.replace(sign, escape)
-    return text
-
-
-class _Texts:
-    """Texts that many rows share, each kept once; number 0 is the empty one."""
-
-    def __init__(self) -> None:
-        self.all = [""]
-        self._numbers = {"": 0}
-
-    def number(self, text: str) -> int:
-        if text not in self._numbers:
-            self._numbers[text] = len(self.all)
-            self.all.append(text)
-        return self._numbers[text]
+    return escape_json(json.dumps(compact, separators=(",", ":"), default=str))
 
 
 def _pauses(sessions: Sequence[Mapping[str, Any]], began: float) -> list[list[float]]:
@@ -92,7 +58,7 @@ def _pauses(sessions: Sequence[Mapping[str, Any]], began: float) -> list[list[fl
     return pauses
 
 
-def _host(row: Mapping[str, Any], began: float, names: Sequence[str], texts: _Texts) -> list[Any]:
+def _host(row: Mapping[str, Any], began: float, names: Sequence[str], texts: SharedTexts) -> list[Any]:
     steps = []
     for step in row["steps"]:
         values = [names.index(step["step"]), round(step["at"] - began, 1), round(step["seconds"], 1)]
@@ -109,7 +75,7 @@ def _change(change: Mapping[str, Any], numbers: Mapping[str, int]) -> list[Any]:
     return [change["instance"], lines, change["files"], [numbers[name] for name in change["hosts"]]]
 
 
-def _gate(row: Mapping[str, Any], numbers: Mapping[str, int], texts: _Texts) -> list[Any]:
+def _gate(row: Mapping[str, Any], numbers: Mapping[str, int], texts: SharedTexts) -> list[Any]:
     figures = [[(row[when] or {}).get(key) for key in FIGURES] if row[when] else 0 for when in ("before", "after")]
     verdicts = [[verdict["name"], int(verdict["ok"]), texts.number(verdict["detail"])] for verdict in row["verdicts"]]
     # A host that no other event names is told by its name.
@@ -118,7 +84,3 @@ def _gate(row: Mapping[str, Any], numbers: Mapping[str, int], texts: _Texts) -> 
 
 def _text(value: Any) -> str | None:
     return None if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -45,7 +45,7 @@ class Pace:
 
     canaries: int = 1
     waves: Sequence[Any] = ("25%",)
-    least: int = 1
+    min_available: int = 1
 
 
 @dataclass
@@ -81,7 +81,7 @@ def waves_of(
         found = _pace_problems(cluster, paces[cluster], peers)
         if not found:
             waves = _cluster_waves(hosts, paces[cluster])
-            found = _gaps(cluster, waves, peers, paces[cluster].least)
+            found = _gaps(cluster, waves, peers, paces[cluster].min_available)
             queues.append(waves)
         problems += dict.fromkeys(found)
     if problems:
@@ -135,12 +135,12 @@ def _pace_problems(cluster: str, pace: Pace, peers: Sequence[Serving]) -> list[s
         problems.append(f"{where}: rollout_canaries is {pace.canaries}, and the cluster has {len(peers)} hosts")
     if pace.canaries < 0:
         problems.append(f"{where}: rollout_canaries is {pace.canaries}, expected 0 or more")
-    if pace.least < 0:
-        problems.append(f"{where}: rollout_least is {pace.least}, expected 0 or more")
+    if pace.min_available < 0:
+        problems.append(f"{where}: rollout_min_available is {pace.min_available}, expected 0 or more")
     return problems
 
 
-def _gaps(cluster: str, waves: Sequence[Wave], peers: Sequence[Serving], least: int) -> list[str]:
+def _gaps(cluster: str, waves: Sequence[Wave], peers: Sequence[Serving], min_available: int) -> list[str]:
     """Return what is said of services that a wave would leave with too few servers."""
     servers = Counter(service for peer in peers for service in peer.services)
     services = {peer.host: peer.services for peer in peers}
@@ -149,12 +149,12 @@ def _gaps(cluster: str, waves: Sequence[Wave], peers: Sequence[Serving], least: 
         out = Counter(service for host in hosts for service in services.get(host, ()))
         for service, gone in out.items():
             left = servers[service] - gone
-            if left < least:
+            if left < min_available:
                 problems.append(
                     f"{_named(cluster)}: a wave of {hosts_in_words(hosts)} leaves {left or 'none'} of "
-                    f"{servers[service]} servers for the service {service}, and rollout_least is {least}; make "
-                    "rollout_canaries or rollout_waves smaller, add servers, or set rollout_least: 0 where it may be "
-                    "out of service meanwhile"
+                    f"{servers[service]} servers for the service {service}, and rollout_min_available is "
+                    f"{min_available}; make rollout_canaries or rollout_waves smaller, add servers, or set "
+                    "rollout_min_available: 0 where the service may be down meanwhile"
                 )
     return problems
 

@@ -173,7 +173,7 @@ def test_a_damaged_cache_is_named_and_made_anew(site):
     status, output, words = site.discover()
     assert (status, site.changed(output)) == (0, 1), output
     assert f"discovery cache {site.cache}: is damaged or cut short" in words
-    assert "it is made anew from the answers of this run" in words
+    assert "it is rebuilt from the answers of this run" in words
     assert len(read_discovery(str(site.cache))) == 3
 
 
@@ -188,7 +188,7 @@ def test_a_damaged_cache_is_not_thrown_away_for_nothing(site):
 def test_without_a_place_for_the_answers_nobody_is_asked(site):
     status, output, words = site.discover(cache=False)
     assert status == 2
-    assert "Nowhere to keep the answers: add a file accelerators.yml with 'plugin: " in words
+    assert "No file for the answers: add a file accelerators.yml with 'plugin: " in words
     assert "name a file with -e discover_cache=FILE" in words
     assert "TASK [Ask each host]" not in output
 
@@ -203,7 +203,7 @@ def test_the_place_may_come_from_the_inventory(site):
 def test_a_run_over_no_hosts_is_a_failure(site):
     status, _output, words = site.discover("-ediscover_hosts=nobody")
     assert status == 2
-    assert "No host in nobody: put hosts into the inventory" in words
+    assert "No host in nobody: add hosts to the inventory" in words
 
 
 def test_a_host_that_hangs_is_given_up(site):

@@ -100,16 +100,16 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
     (site / "alice.key").chmod(0o644)
     rc, said = run(
         site,
-        gateway_backends_min=3,
+        gateway_min_available=3,
         gateway_services={"chatt": {"port": 1}},
         gateway_paths=[{"path": "x"}],
         gateway_tls="off",
     )
     assert rc != 0
     for words in (
-        "is open to everybody (mode 0644); chmod 600 it",
+        "is open to everybody (mode 0644); run chmod 600 on it",
         "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'",
-        "gateway_backends_min is 3",
+        "gateway_min_available is 3",
         "gateway_paths[0].path: found 'x'",
         "gateway_tls is off, and gateway_listen is 0.0.0.0",
     ):
@@ -117,11 +117,19 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
     assert not (site / "plan.json").exists()
 
 
+def test_an_old_name_is_read_with_a_warning_that_names_the_new_one(site):
+    rc, said = run(site, gateway_backends_min=3)
+    assert rc != 0 and "gateway_min_available is 3" in said, said
+    assert "gw: gateway_backends_min is now called gateway_min_available; release 0.9.0 no longer reads" in said, said
+    rc, said = run(site)
+    assert rc == 0 and "WARNING" not in said, said
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
         ({"gateway_cluster": "c"}, "the inventory has no group cluster_c"),
-        ({"gateway_backends": ["cpu-9"]}, "gateway_backends: 'cpu-9' is no host and no group; nearest: 'cpu-"),
+        ({"gateway_backends": ["cpu-9"]}, "gateway_backends: 'cpu-9' is neither a host nor a group; nearest: 'cpu-"),
         ({"gateway_ca_dir": ""}, "gateway_ca_dir is empty; name a directory on the controller"),
         ({"gateway_portt": 1}, "gateway_portt is no option of the role gateway; nearest: 'gateway_port'"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.action.release_drift import report
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import DriftError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 OPTIONS = {"older": "0.11.0", "newer": "0.33.0", "recipe": "", "accelerator": "", "command": "", "config": "",
            "recipe_path": [], "accelerator_catalog_path": []}  # fmt: skip

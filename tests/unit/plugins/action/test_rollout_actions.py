@@ -19,7 +19,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves 
 TOP = Path(__file__).resolve().parents[4]
 CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}
 OPTIONS = {
-    "canaries": 1, "waves": [2], "order": "clusters", "max_failures": 0, "least": 1, "pause": 0, "confirm": False,
+    "canaries": 1, "waves": [2], "order": "clusters", "max_failures": 0, "min_available": 1, "pause": 0,
+    "confirm": False,
 }  # fmt: skip
 PLAN = {"argv": ["vllm", "serve"], "release": "0.32.0", "model": "m", "args": {"max-num-seqs": 8}, "env": {}}
 HOSTS = ("fra-1", "fra-2", "fra-3", "fra-4", "ber-1", "ber-2")
@@ -29,7 +30,7 @@ WORLD = [
         "gather_facts": False,
         "tasks": [
             {
-                "baremetal.inference.rollout_look": {
+                "baremetal.inference.rollout_changes_info": {
                     "plans": {"chat": PLAN},
                     "slots": "{{ slots | default({}) }}",
                     "turn": "{{ turn | default({}) }}",
@@ -47,9 +48,9 @@ WORLD = [
         "tasks": [
             {
                 "baremetal.inference.rollout_plan": {"hosts": "{{ groups.inference }}"},
-                "register": "__rollout",
+                "register": "rollout_plan",
             },
-            {"copy": {"content": "{{ __rollout | to_json }}", "dest": "{{ state_dir }}/plan.json"}},
+            {"copy": {"content": "{{ rollout_plan | to_json }}", "dest": "{{ state_dir }}/plan.json"}},
         ],
     },
 ]
@@ -134,7 +135,7 @@ def test_what_would_leave_no_server_is_refused_before_anything(site):
 
 def test_an_instance_that_spans_hosts_is_refused(site):
     spread = [{**WORLD[0], "tasks": [json.loads(json.dumps(WORLD[0]["tasks"][0]))]}, WORLD[1]]
-    spread[0]["tasks"][0]["baremetal.inference.rollout_look"]["plans"]["chat"]["strategy"] = "multi_node_tp_pp"
+    spread[0]["tasks"][0]["baremetal.inference.rollout_changes_info"]["plans"]["chat"]["strategy"] = "multi_node_tp_pp"
     before, WORLD[:] = list(WORLD), spread
     try:
         _plan, output = site(fails=True)
@@ -314,7 +315,7 @@ def test_a_rollback_works_where_the_inventory_cannot_be_rendered_and_leaves_out_
     state = {"digest": "two", "up": True, "good": {"digest": "two"}, "previous": {"digest": "one"}, "slots": []}
     look = {"kind": "rollback", "slots": {"chat": state, "chat-2": state, "old": {**state, "up": False}}}
     tasks = [
-        {"baremetal.inference.rollout_look": look, "register": "seen"},
+        {"baremetal.inference.rollout_changes_info": look, "register": "seen"},
         {"copy": {"content": "{{ seen | to_json }}", "dest": str(tmp_path / "seen.json")}},
     ]
     broken = {"vllm_instances": {"chat": {"args": {"seed": "{{ nobody_has_set_this }}"}}}}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.action.weights import resolve
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 SITE = "repository: openai/gpt-oss-20b\nrevision: '%s'\nfiles: {a: {size: 1, sha256: '%s'}}\n"
 

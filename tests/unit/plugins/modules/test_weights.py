@@ -10,10 +10,14 @@ import json
 import os
 import stat
 import threading
+import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import lock_host as _weights_lock
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import line, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import (
+    format_progress,
+    parse_progress,
+)
 
 from tests.fakes.file_server import FileServer, serving
 from tests.fakes.wheelhouse import run_module
@@ -346,12 +350,12 @@ def test_rest_of_another_manifest_is_swept_away(weights, root):
 
 
 def test_second_run_waits_for_the_first_and_finds_its_work_done(weights, server, root, monkeypatch):
-    monkeypatch.setattr(_weights_lock, "PAUSE", 0.01)
+    monkeypatch.setattr(_weights_lock, "PAUSE_SECONDS", 0.01)
     repository = root / "example" / "tiny"
     repository.mkdir(parents=True)
     descriptor = os.open(repository / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    assert "another run still fetches into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
+    assert "another process still fetches into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
 
     def first():
         for name, data in FILES.items():
@@ -402,13 +406,16 @@ def test_progress_is_told_while_sources_are_asked(weights, server, root, tmp_pat
 
     def look(handler, _start, _end):
         if handler.command == "HEAD" and not seen:
+            # The report is written by a thread of its own.
+            while not path.exists():
+                time.sleep(0.01)
             seen.append(path.read_text())
         return False
 
     server.faults[f"/weights/{MODEL}/config.json"] = look
     assert weights(progress_file=str(path))["changed"]
-    found = parse(seen[0])
-    assert line(found).endswith(": looking at what is there, and at the sources")
+    found = parse_progress(seen[0])
+    assert format_progress(found).endswith(": checking the files on the host and the sources")
     assert not path.exists()
 
 

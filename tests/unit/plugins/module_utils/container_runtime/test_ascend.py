@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import DAEMON_JSON
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    Request,
     RuntimePlanError,
-    Wish,
 )
 
 from tests.fakes.container_runtimes import DISTRO_DOCKER, FRESH, decide, docker_host, podman_host
@@ -23,19 +23,19 @@ FILE = {"url": f"https://files.example/ascend/{NAME}", "sha256": SHA256}
 RUNTIMES = {
     "ascend": {"path": "/usr/local/Ascend/Ascend-Docker-Runtime/ascend-docker-runtime", "runtimeArgs": []},
 }
-WISH = replace(DISTRO_DOCKER, stack="cann", toolkit="vendor", ascend_file=FILE, ascend_licence_accepted=True)
+REQUEST = replace(DISTRO_DOCKER, stack="cann", toolkit="vendor", ascend_file=FILE, ascend_licence_accepted=True)
 ARM = replace(FRESH, architecture="aarch64")
 INSTALLER = {
     "name": "Ascend Docker Runtime",
     "url": FILE["url"],
     "path": f"/var/cache/ascend-docker-runtime/{NAME}",
     "sha256": SHA256,
-    "argv": (
+    "argv": [
         f"/var/cache/ascend-docker-runtime/{NAME}",
         "--install",
         "--config-file-path=/var/cache/ascend-docker-runtime/daemon.json",
-    ),
-    "why": "version 26.0.0 is wished for",
+    ],
+    "why": "version 26.0.0 is requested",
     "log": "/var/log/ascend-docker-runtime/installer.log",
     "stdin": "Y",
     "scratch": "/var/cache/ascend-docker-runtime/daemon.json",
@@ -49,12 +49,12 @@ def arm_host(**more):
 
 
 def test_plain_devices_unless_the_runtime_is_asked_for():
-    assert asdict(decide(replace(WISH, toolkit="auto"), host=ARM)) == asdict(decide(DISTRO_DOCKER, host=ARM))
+    assert decide(replace(REQUEST, toolkit="auto"), host=ARM) == decide(DISTRO_DOCKER, host=ARM)
 
 
 def test_a_fresh_host_runs_the_installer_and_the_role_alone_writes_dockers_file():
-    found = decide(WISH, "Ubuntu_24", ARM)
-    assert [asdict(entry) for entry in found.installers] == [INSTALLER]
+    found = decide(REQUEST, "Ubuntu_24", ARM)
+    assert found.installers == [INSTALLER]
     assert [(entry["path"], json.loads(entry["content"])) for entry in found.files] == [
         (DAEMON_JSON, {"runtimes": RUNTIMES})
     ]
@@ -62,7 +62,7 @@ def test_a_fresh_host_runs_the_installer_and_the_role_alone_writes_dockers_file(
 
 
 def test_a_docker_that_runs_takes_the_runtime_up_by_reading_its_file_again():
-    found = decide(WISH, "Debian_13", arm_host(containers=["vllm-chat"]))
+    found = decide(REQUEST, "Debian_13", arm_host(containers=["vllm-chat"]))
     assert (found.restart, found.reload, found.installs) == ([], ["runtimes.ascend"], False)
     assert found.changes
 
@@ -70,15 +70,15 @@ def test_a_docker_that_runs_takes_the_runtime_up_by_reading_its_file_again():
 def test_a_finished_host_needs_nothing_and_keeps_what_the_site_has_beside_it():
     text = json.dumps({"default-runtime": "ascend", "runtimes": {**RUNTIMES, "other": {"path": "other"}}})
     host = arm_host(ascend="26.0.0", runtimes=["ascend", "runc"], files={DAEMON_JSON: text})
-    assert not decide(WISH, "Debian_13", host).changes
+    assert not decide(REQUEST, "Debian_13", host).changes
     # The file of the installer may be gone by then, and so may the acceptance.
-    assert not decide(replace(WISH, ascend_file={}, ascend_licence_accepted=False), "Debian_13", host).changes
-    assert not decide(replace(WISH, source="none"), "Debian_13", host).changes
+    assert not decide(replace(REQUEST, ascend_file={}, ascend_licence_accepted=False), "Debian_13", host).changes
+    assert not decide(replace(REQUEST, source="none"), "Debian_13", host).changes
 
 
 def test_an_entry_of_the_installers_own_is_brought_to_ours():
     text = json.dumps({"runtimes": {"ascend": {"path": "/opt/old/ascend-docker-runtime", "runtimeArgs": []}}})
-    found = decide(WISH, "Debian_13", arm_host(ascend="26.0.0", files={DAEMON_JSON: text}))
+    found = decide(REQUEST, "Debian_13", arm_host(ascend="26.0.0", files={DAEMON_JSON: text}))
     assert json.loads(found.files[0]["content"]) == {"runtimes": RUNTIMES}
 
 
@@ -86,16 +86,16 @@ def test_another_version_goes_by_the_policy():
     host = arm_host(
         ascend="6.0.0", runtimes=["ascend", "runc"], files={DAEMON_JSON: json.dumps({"runtimes": RUNTIMES})}
     )
-    kept = decide(WISH, "Debian_13", host)
+    kept = decide(REQUEST, "Debian_13", host)
     assert not kept.changes
     assert kept.notes == [
         "the Ascend Docker Runtime is 6.0.0, and container_runtime_ascend_file is 26.0.0; it works and is left alone "
         "(container_runtime_policy: retain)"
     ]
-    replaced = decide(replace(WISH, policy="install"), "Debian_13", host)
-    assert ([asdict(entry) for entry in replaced.installers], replaced.restart) == ([INSTALLER], [])
+    replaced = decide(replace(REQUEST, policy="install"), "Debian_13", host)
+    assert (replaced.installers, replaced.restart) == ([INSTALLER], [])
     with pytest.raises(RuntimePlanError, match=r"is 6.0.0, and .* is 26.0.0, and container_runtime_policy is halt"):
-        decide(replace(WISH, policy="halt"), "Debian_13", host)
+        decide(replace(REQUEST, policy="halt"), "Debian_13", host)
 
 
 @pytest.mark.parametrize(
@@ -108,13 +108,13 @@ def test_another_version_goes_by_the_policy():
     ],
 )
 def test_an_address_is_one_of_three_kinds(url):
-    installer = decide(replace(WISH, ascend_file={**FILE, "url": url}), "Debian_13", ARM).installers[0]
-    assert installer.url == url
-    assert "?" not in installer.path
+    installer = decide(replace(REQUEST, ascend_file={**FILE, "url": url}), "Debian_13", ARM).installers[0]
+    assert installer["url"] == url
+    assert "?" not in installer["path"]
 
 
 @pytest.mark.parametrize(
-    ("wish", "message"),
+    ("requested", "message"),
     [
         (
             {"ascend_licence_accepted": False},
@@ -129,25 +129,25 @@ def test_an_address_is_one_of_three_kinds(url):
         ({"ascend_file": {**FILE, "url": f"/srv/{NAME}"}}, "ascend_file.url: found '/srv/"),
         (
             {"ascend_file": {**FILE, "url": FILE["url"].replace("aarch64", "x86_64")}},
-            r"found 'Ascend-docker-runtime_26\.0\.0_linux-x86_64\.run', expected .*_linux-aarch64\.run: its installer",
+            r"found 'Ascend-docker-runtime_26\.0\.0_linux-x86_64\.run', expected .*_linux-aarch64\.run: the installer",
         ),
         ({"ascend_file": {**FILE, "url": "https://m/runtime.run"}}, "found 'runtime.run', expected Ascend-docker-run"),
         ({"source": "none"}, "the Ascend Docker Runtime is not on this host, and container_runtime_source is none"),
     ],
 )
-def test_what_cannot_be_had_is_one_sentence(wish, message):
+def test_what_cannot_be_had_is_one_sentence(requested, message):
     with pytest.raises(RuntimePlanError, match=message):
-        decide(replace(WISH, **wish), "Debian_13", arm_host())
+        decide(replace(REQUEST, **requested), "Debian_13", arm_host())
 
 
 def test_an_engine_that_has_no_use_for_it_is_named():
     with pytest.raises(RuntimePlanError, match="is for docker only; with podman set container_runtime_toolkit: auto"):
-        decide(replace(WISH, engine="podman"), "Debian_13", podman_host())
+        decide(replace(REQUEST, engine="podman"), "Debian_13", podman_host())
     with pytest.raises(RuntimePlanError, match=r"needs docker 18\.09 or later, and this is 18\.6"):
-        decide(WISH, "Debian_13", replace(docker_host("18.06.3"), architecture="aarch64"))
+        decide(REQUEST, "Debian_13", replace(docker_host("18.06.3"), architecture="aarch64"))
 
 
 def test_without_the_word_none_of_it_is_looked_at():
-    broken = replace(WISH, toolkit="none", ascend_file={"url": "nonsense"})
+    broken = replace(REQUEST, toolkit="none", ascend_file={"url": "nonsense"})
     assert decide(broken, "Debian_13", arm_host()).installers == []
-    assert decide(Wish(ascend_file={"url": "nonsense"})).installers == []
+    assert decide(Request(ascend_file={"url": "nonsense"})).installers == []

@@ -18,8 +18,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
+    Request,
     RuntimePlanError,
-    Wish,
 )
 
 from tests.fakes.container_runtimes import (
@@ -41,61 +41,69 @@ def test_a_finished_host_needs_nothing():
 
 def test_an_engine_that_works_is_left_alone_unless_told_otherwise():
     host = docker_host()
-    found = decide(Wish(), "Debian_13", host)
+    found = decide(Request(), "Debian_13", host)
     assert not found.changes
     assert found.notes == [
-        "docker is there from the distribution's packages, and Docker's own packages are wanted; it works and is left "
-        "alone (container_runtime_policy: retain)"
+        "docker is installed from the distribution's packages, and Docker's own packages are requested; it works and "
+        "is left alone (container_runtime_policy: retain)"
     ]
     with pytest.raises(
-        RuntimePlanError, match="Docker's own packages are wanted, and container_runtime_policy is halt"
+        RuntimePlanError, match="Docker's own packages are requested, and container_runtime_policy is halt"
     ):
-        decide(Wish(policy="halt"), "Debian_13", host)
+        decide(Request(policy="halt"), "Debian_13", host)
 
 
 def test_another_source_replaces_the_engine_in_one_step():
     found = decide(
-        Wish(policy="install"), "Debian_13", docker_host(packages=("docker.io", "docker-cli", "runc", "podman"))
+        Request(policy="install"),
+        "Debian_13",
+        docker_host(packages=("docker.io", "docker-cli", "runc", "podman")),
     )
     assert (found.packages, found.remove) == ([*DOCKER_CE, "crun"], ["docker.io", "docker-cli", "runc"])
     assert found.release == found.remove
-    assert found.restart == ["docker is there from the distribution's packages, and Docker's own packages are wanted"]
+    assert found.restart == [
+        "docker is installed from the distribution's packages, and Docker's own packages are requested"
+    ]
 
 
 def test_an_engine_is_not_replaced_under_running_containers():
     host = docker_host(containers=["chat", "other"])
     with pytest.raises(
-        RuntimePlanError, match=r"docker\.io, docker-cli must go before docker-ce comes, .* chat, other; "
+        RuntimePlanError,
+        match=r"docker\.io, docker-cli must be removed before docker-ce is installed, .* chat, other; ",
     ):
-        decide(Wish(policy="install"), "Debian_13", host)
-    assert decide(Wish(policy="install", restart_allowed=True), "Debian_13", host).packages == DOCKER_CE
+        decide(Request(policy="install"), "Debian_13", host)
+    assert decide(Request(policy="install", restart_allowed=True), "Debian_13", host).packages == DOCKER_CE
 
 
 def test_containers_of_podman_count_where_its_runtime_goes():
     podman = EngineState("podman", "/usr/bin/podman", version="5.4.2", containers=["vllm-chat"])
     host = HostState(engines={"podman": podman}, packages={"podman": "5.4.2", "runc": "1.1"})
-    with pytest.raises(RuntimePlanError, match="runc must go before docker-ce comes, and containers run: vllm-chat"):
-        decide(Wish(), "Debian_13", host)
+    with pytest.raises(
+        RuntimePlanError, match="runc must be removed before docker-ce is installed, and containers run: vllm-chat"
+    ):
+        decide(Request(), "Debian_13", host)
 
 
 def test_an_engine_of_no_package_cannot_be_replaced():
     host = docker_host(packages=())
-    assert not decide(Wish(), "Ubuntu_24", host).installs
+    assert not decide(Request(), "Ubuntu_24", host).installs
     with pytest.raises(
-        RuntimePlanError, match=r"from no package, .* cannot replace what is in no package: remove it first"
+        RuntimePlanError,
+        match=r"from no package, .* cannot replace an engine that belongs to no package: remove it first",
     ):
-        decide(Wish(policy="install"), "Ubuntu_24", host)
+        decide(Request(policy="install"), "Ubuntu_24", host)
 
 
 def test_another_version_waits_for_running_containers():
     host = docker_host("28.1.0", DOCKER_CE, containers=["chat"])
-    wish = Wish(version="28.5", policy="install")
+    requested = Request(version="28.5", policy="install")
     with pytest.raises(
         RuntimePlanError, match=r"restarted \(docker is 28\.1\.0, and .*version is 28\.5\), .*: chat; stop"
     ):
-        decide(wish, host=host)
-    assert decide(replace(wish, restart_allowed=True), host=host).packages[0] == "docker-ce=5:28.5*"
-    assert not decide(replace(wish, version="28.1"), host=host).installs
+        decide(requested, host=host)
+    assert decide(replace(requested, restart_allowed=True), host=host).packages[0] == "docker-ce=5:28.5*"
+    assert not decide(replace(requested, version="28.1"), host=host).installs
 
 
 def test_packages_are_held_once():
@@ -140,17 +148,17 @@ TAKEN_UP = [
 ]
 
 
-@pytest.mark.parametrize(("wish", "state", "restart", "reload"), TAKEN_UP)
-def test_docker_is_restarted_only_for_what_it_cannot_read_again(wish, state, restart, reload):
-    found = decide(replace(DISTRO_DOCKER, **wish), "Ubuntu_24", docker_host(**state))
+@pytest.mark.parametrize(("requested", "state", "restart", "reload"), TAKEN_UP)
+def test_docker_is_restarted_only_for_what_it_cannot_read_again(requested, state, restart, reload):
+    found = decide(replace(DISTRO_DOCKER, **requested), "Ubuntu_24", docker_host(**state))
     assert (found.restart, found.reload) == (restart, reload)
     held = docker_host(containers=["vllm-chat"], **state)
     if restart:
         with pytest.raises(RuntimePlanError, match="which stops its containers: vllm-chat; stop them first"):
-            decide(replace(DISTRO_DOCKER, **wish), "Ubuntu_24", held)
-        assert decide(replace(DISTRO_DOCKER, restart_allowed=True, **wish), "Ubuntu_24", held).restart == restart
+            decide(replace(DISTRO_DOCKER, **requested), "Ubuntu_24", held)
+        assert decide(replace(DISTRO_DOCKER, restart_allowed=True, **requested), "Ubuntu_24", held).restart == restart
     else:
-        assert decide(replace(DISTRO_DOCKER, **wish), "Ubuntu_24", held).reload == reload
+        assert decide(replace(DISTRO_DOCKER, **requested), "Ubuntu_24", held).reload == reload
 
 
 def test_a_file_that_docker_has_not_read_yet_is_taken_up_by_the_next_run():
@@ -166,9 +174,9 @@ def test_a_docker_that_runs_and_would_not_at_boot_is_told_everything():
 
 
 def test_dockers_file_is_judged_by_docker_where_it_can():
-    wish = replace(DISTRO_DOCKER, registry_mirrors=["m:5000"])
+    requested = replace(DISTRO_DOCKER, registry_mirrors=["m:5000"])
     words = {
-        version: decide(wish, host=docker_host(version)).files[0]["validate"] for version in ("20.10.24", "26.1.5")
+        version: decide(requested, host=docker_host(version)).files[0]["validate"] for version in ("20.10.24", "26.1.5")
     }
     assert words == {"20.10.24": "", "26.1.5": "dockerd --validate --config-file=%s"}
 
@@ -178,7 +186,7 @@ def test_dockers_command_alone_is_no_engine():
     found = decide(DISTRO_DOCKER, "Debian_13", replace(host, active=[]))
     assert (found.packages, found.units) == (["docker.io", "docker-cli"], ["docker.service"])
     with pytest.raises(RuntimePlanError, match="docker is not on this host, and container_runtime_source is none"):
-        decide(Wish(source="none"), "Debian_13", host)
+        decide(Request(source="none"), "Debian_13", host)
 
 
 def test_docker_that_does_not_answer_is_started():
@@ -202,26 +210,26 @@ def test_a_flag_that_says_the_same_is_named():
 def test_podman_reads_its_files_at_every_command():
     host = podman_host(containers=["vllm-chat"])
     found = decide(
-        Wish(engine="podman", registry_mirrors=["m:5000"], insecure_registries=["m:5000"]), "Debian_13", host
+        Request(engine="podman", registry_mirrors=["m:5000"], insecure_registries=["m:5000"]), "Debian_13", host
     )
     assert [entry["path"] for entry in found.files] == [REGISTRIES]
     assert (found.restart, found.reload, found.units) == ([], [], [])
     again = replace(host, files={REGISTRIES: found.files[0]["content"]})
     assert not decide(
-        Wish(engine="podman", registry_mirrors=["m:5000"], insecure_registries=["m:5000"]), "Debian_13", again
+        Request(engine="podman", registry_mirrors=["m:5000"], insecure_registries=["m:5000"]), "Debian_13", again
     ).changes
 
 
 def test_podmans_storage_moves_only_without_running_containers():
-    wish = Wish(engine="podman", storage="/data/containers")
+    requested = Request(engine="podman", storage="/data/containers")
     shipped = {STORAGE_SHIPPED: '[storage]\ndriver = "overlay"\n'}
-    found = decide(wish, "Debian_13", replace(podman_host(), files=shipped))
+    found = decide(requested, "Debian_13", replace(podman_host(), files=shipped))
     assert [(entry["path"], entry["content"]) for entry in found.files] == [
         (STORAGE_CONF, '[storage]\ngraphroot = "/data/containers"\ndriver = "overlay"\n')
     ]
     with pytest.raises(RuntimePlanError, match="would not find its running containers vllm-chat; stop them first"):
-        decide(replace(wish, restart_allowed=True), "Debian_13", podman_host(containers=["vllm-chat"]))
-    assert not decide(wish, "Debian_13", podman_host(root="/data/containers")).changes
+        decide(replace(requested, restart_allowed=True), "Debian_13", podman_host(containers=["vllm-chat"]))
+    assert not decide(requested, "Debian_13", podman_host(root="/data/containers")).changes
 
 
 def test_many_containers_are_named_in_part():

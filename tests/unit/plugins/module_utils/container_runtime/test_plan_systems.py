@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError, Wish
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    Request,
+    RuntimePlanError,
+)
 
 from tests.fakes.container_runtimes import (
     DEB_KEY,
@@ -31,7 +34,7 @@ def test_the_table_has_every_system_of_the_role():
 
 @pytest.mark.parametrize(("name", "place", "release"), VENDOR, ids=[row[0] for row in VENDOR])
 def test_docker_from_its_vendor(name, place, release):
-    found = decide(Wish(), name)
+    found = decide(Request(), name)
     deb = system(name)["packager"] == "deb"
     assert found.repositories == [
         {
@@ -55,7 +58,7 @@ def test_docker_from_its_vendor(name, place, release):
 
 @pytest.mark.parametrize(("name", "engine", "packages"), DISTRO, ids=[f"{row[0]}-{row[1]}" for row in DISTRO])
 def test_the_distributions_own_engine(name, engine, packages):
-    found = decide(Wish(engine=engine, source="distro"), name)
+    found = decide(Request(engine=engine, source="distro"), name)
     assert (found.repositories, found.packages, found.toolkit, found.files) == ([], packages, [], [])
     assert found.units == (["docker.service"] if engine == "docker" else [])
 
@@ -63,38 +66,54 @@ def test_the_distributions_own_engine(name, engine, packages):
 @pytest.mark.parametrize("name", ["RedHat_9", "RedHat_10", "Rocky_9"])
 def test_these_distributions_have_no_docker(name):
     with pytest.raises(RuntimePlanError, match=r"RHEL (9|10) has no docker of its own; set container_runtime_engine"):
-        decide(Wish(source="distro"), name)
+        decide(Request(source="distro"), name)
 
 
 def test_podman_of_the_vendor_is_the_distributions():
-    assert decide(Wish(engine="podman")) == decide(Wish(engine="podman", source="distro"))
+    assert decide(Request(engine="podman")) == decide(Request(engine="podman", source="distro"))
 
 
 @pytest.mark.parametrize(
-    ("wish", "name", "message"),
+    ("requested", "name", "message"),
     [
-        (Wish(stack="rocm", toolkit="vendor"), "Debian_12", "AMD has no container toolkit for Debian 12 on x86_64"),
         (
-            Wish(stack="rocm", toolkit="vendor", version="24.0"),
+            Request(stack="rocm", toolkit="vendor"),
+            "Debian_12",
+            "AMD has no container toolkit for Debian 12 on x86_64",
+        ),
+        (
+            Request(stack="rocm", toolkit="vendor", version="24.0"),
             "Ubuntu_24",
             "needs docker 25 or later, and this is 24.0",
         ),
-        (Wish(stack="cann", toolkit="vendor"), "Ubuntu_24", "container_runtime_ascend_file is empty, and the Ascend"),
-        (Wish(source="mirror"), "Debian_12", "container_runtime_mirror_url is empty"),
-        (Wish(source="none"), "Debian_12", "docker is not on this host, and container_runtime_source is none"),
-        (Wish(registry_mirrors=["http://m:5000"]), "Debian_12", "registry_mirrors: found 'http://m:5000', expected"),
-        (Wish(insecure_registries=["10.0.0.0/8"]), "Debian_12", "insecure_registries: found '10.0.0.0/8', expected"),
+        (
+            Request(stack="cann", toolkit="vendor"),
+            "Ubuntu_24",
+            "container_runtime_ascend_file is empty, and the Ascend",
+        ),
+        (Request(source="mirror"), "Debian_12", "container_runtime_mirror_url is empty"),
+        (Request(source="none"), "Debian_12", "docker is not on this host, and container_runtime_source is none"),
+        (
+            Request(registry_mirrors=["http://m:5000"]),
+            "Debian_12",
+            "registry_mirrors: found 'http://m:5000', expected",
+        ),
+        (
+            Request(insecure_registries=["10.0.0.0/8"]),
+            "Debian_12",
+            "insecure_registries: found '10.0.0.0/8', expected",
+        ),
     ],
 )
-def test_what_cannot_be_had_is_one_sentence(wish, name, message):
+def test_what_cannot_be_had_is_one_sentence(requested, name, message):
     with pytest.raises(RuntimePlanError, match=message):
-        decide(wish, name)
+        decide(requested, name)
 
 
 def test_a_processor_without_packages_is_named():
-    with pytest.raises(RuntimePlanError, match="nothing for riscv64; they have aarch64, x86_64"):
-        decide(Wish(), host=replace(FRESH, architecture="riscv64"))
-    arm = decide(Wish(stack="cuda"), host=replace(FRESH, architecture="aarch64"))
+    with pytest.raises(RuntimePlanError, match="no packages for riscv64; they have some for aarch64, x86_64"):
+        decide(Request(), host=replace(FRESH, architecture="riscv64"))
+    arm = decide(Request(stack="cuda"), host=replace(FRESH, architecture="aarch64"))
     assert [
         deb_docker("linux/debian", "bookworm", "arm64"),
         "/stable/deb/arm64\n" in arm.repositories[1]["content"],
@@ -105,7 +124,7 @@ def test_a_processor_without_packages_is_named():
 
 
 def test_a_mirror_has_the_vendors_hosts_by_their_names():
-    found = decide(Wish(source="mirror", mirror_url="http://mirror/vendors/", stack="cuda"))
+    found = decide(Request(source="mirror", mirror_url="http://mirror/vendors/", stack="cuda"))
     assert "URIs: http://mirror/vendors/download.docker.com/linux/debian\n" in found.repositories[0]["content"]
     assert found.repositories[1]["key"] == {
         "path": "/etc/apt/keyrings/nvidia-container-toolkit.asc",
@@ -116,26 +135,26 @@ def test_a_mirror_has_the_vendors_hosts_by_their_names():
 
 def test_a_mirror_may_sign_anew_and_a_vendor_may_not():
     own = "AB" * 20
-    wish = Wish(source="mirror", mirror_url="http://m", mirror_fingerprints=["abab " * 10], stack="cuda")
-    assert [entry["key"]["fingerprints"] for entry in decide(wish).repositories] == [[own], [own]]
-    assert decide(replace(wish, source="vendor")).repositories[0]["key"]["fingerprints"] == [DEB_KEY]
+    requested = Request(source="mirror", mirror_url="http://m", mirror_fingerprints=["abab " * 10], stack="cuda")
+    assert [entry["key"]["fingerprints"] for entry in decide(requested).repositories] == [[own], [own]]
+    assert decide(replace(requested, source="vendor")).repositories[0]["key"]["fingerprints"] == [DEB_KEY]
     with pytest.raises(RuntimePlanError, match="mirror_fingerprints: found 'AB', expected 40 hexadecimal digits"):
-        decide(replace(wish, mirror_fingerprints=["ab"]))
+        decide(replace(requested, mirror_fingerprints=["ab"]))
 
 
 def test_a_version_is_asked_for_in_the_packagers_words():
-    assert decide(Wish(version="28.5.1")).packages[:3] == [
+    assert decide(Request(version="28.5.1")).packages[:3] == [
         "docker-ce=5:28.5.1*",
         "docker-ce-cli=5:28.5.1*",
         "containerd.io",
     ]
-    assert decide(Wish(version="28.5.1"), "RedHat_9").packages[:3] == [
+    assert decide(Request(version="28.5.1"), "RedHat_9").packages[:3] == [
         "docker-ce-28.5.1*",
         "docker-ce-cli-28.5.1*",
         "containerd.io",
     ]
-    assert decide(Wish(version="20.10.24", source="distro")).packages == ["docker.io=20.10.24*"]
-    assert decide(Wish(engine="podman", version="4.3")).packages[0] == "podman=4.3*"
+    assert decide(Request(version="20.10.24", source="distro")).packages == ["docker.io=20.10.24*"]
+    assert decide(Request(engine="podman", version="4.3")).packages[0] == "podman=4.3*"
 
 
 # Repositories that people have named already.
@@ -143,14 +162,14 @@ def test_a_version_is_asked_for_in_the_packagers_words():
 
 def test_somebody_elses_entry_of_the_repository_is_used():
     entry = "deb [signed-by=/usr/share/keyrings/docker.gpg] https://download.docker.com/linux/debian bookworm stable\n"
-    found = decide(Wish(), host=replace(FRESH, sources={"/etc/apt/sources.list.d/docker.list": entry}))
+    found = decide(Request(), host=replace(FRESH, sources={"/etc/apt/sources.list.d/docker.list": entry}))
     assert found.repositories == []
     assert found.packages == DOCKER_CE
     assert found.notes == [
         "packages of download.docker.com come from /etc/apt/sources.list.d/docker.list, which is left as it is"
     ]
     commented = {"/etc/apt/sources.list.d/docker.list": f"# {entry}"}
-    assert len(decide(Wish(), host=replace(FRESH, sources=commented)).repositories) == 1
+    assert len(decide(Request(), host=replace(FRESH, sources=commented)).repositories) == 1
 
 
 @pytest.mark.parametrize(
@@ -161,13 +180,13 @@ def test_somebody_elses_entry_of_the_repository_is_used():
     ],
 )
 def test_nothing_is_installed_unsigned(text):
-    with pytest.raises(RuntimePlanError, match=r"/x.list has packages of .* without a look at their signature"):
-        decide(Wish(), host=replace(FRESH, sources={"/etc/apt/sources.list.d/x.list": text}))
+    with pytest.raises(RuntimePlanError, match=r"/x.list installs packages of .* without checking their signature"):
+        decide(Request(), host=replace(FRESH, sources={"/etc/apt/sources.list.d/x.list": text}))
 
 
 def test_a_repository_is_written_again_only_where_it_or_its_key_differs():
-    own = decide(Wish()).repositories[0]
+    own = decide(Request()).repositories[0]
     host = replace(FRESH, sources={own["path"]: own["content"]}, keys={own["key"]["path"]: own["key"]["fingerprints"]})
-    assert decide(Wish(), host=host).repositories == []
-    assert decide(Wish(), host=replace(host, keys={own["key"]["path"]: ["0" * 40]})).repositories == [own]
-    assert decide(Wish(), host=replace(host, sources={own["path"]: "old"})).repositories == [own]
+    assert decide(Request(), host=host).repositories == []
+    assert decide(Request(), host=replace(host, keys={own["key"]["path"]: ["0" * 40]})).repositories == [own]
+    assert decide(Request(), host=replace(host, sources={own["path"]: "old"})).repositories == [own]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import (
@@ -14,7 +14,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     UDEV_RULES,
     UDEV_TEXT,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError, Wish
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    Request,
+    RuntimePlanError,
+)
 
 from tests.fakes.container_runtimes import (
     DISTRO,
@@ -59,7 +62,7 @@ CUDA = [
     ("name", "engine", "source", "version", "toolkit", "settings"), CUDA, ids=["-".join(row[:4]) for row in CUDA]
 )
 def test_nvidias_toolkit(name, engine, source, version, toolkit, settings):
-    found = decide(Wish(engine=engine, source=source, version=version, stack="cuda"), name)
+    found = decide(Request(engine=engine, source=source, version=version, stack="cuda"), name)
     repository = found.repositories[-1]
     assert repository["content"] == (NVIDIA_DEB if system(name)["packager"] == "deb" else NVIDIA_RPM)
     assert repository["key"]["url"] == "https://nvidia.github.io/libnvidia-container/gpgkey"
@@ -74,17 +77,17 @@ def test_nvidias_toolkit(name, engine, source, version, toolkit, settings):
 
 def test_a_podman_without_cdi_is_refused_on_nvidia():
     with pytest.raises(RuntimePlanError, match=r"podman 3\.4 of Ubuntu 22\.04 gives no NVIDIA devices to containers"):
-        decide(Wish(engine="podman", stack="cuda"), "Ubuntu_22")
+        decide(Request(engine="podman", stack="cuda"), "Ubuntu_22")
 
 
 @pytest.mark.parametrize("stack", ["rocm", "cann", "cpu", "xpu"])
 @pytest.mark.parametrize("engine", ["docker", "podman"])
 def test_other_stacks_get_plain_devices(stack, engine):
-    assert asdict(decide(Wish(engine=engine, stack=stack))) == asdict(decide(Wish(engine=engine)))
+    assert decide(Request(engine=engine, stack=stack)) == decide(Request(engine=engine))
 
 
 def test_nvidias_toolkit_can_be_left_to_the_site():
-    found = decide(Wish(stack="cuda", toolkit="none", source="distro"), "Debian_13")
+    found = decide(Request(stack="cuda", toolkit="none", source="distro"), "Debian_13")
     assert (found.toolkit, found.repositories) == ([], [])
     # The engine still has to know what a CDI device is.
     assert [entry["path"] for entry in found.files] == [DAEMON_JSON]
@@ -99,7 +102,7 @@ AMD = [
 
 @pytest.mark.parametrize(("name", "part"), AMD, ids=[row[0] for row in AMD])
 def test_amds_toolkit_where_it_is_asked_for(name, part):
-    found = decide(Wish(stack="rocm", toolkit="vendor"), name, replace(FRESH, drivers=["rocm"]))
+    found = decide(Request(stack="rocm", toolkit="vendor"), name, replace(FRESH, drivers=["rocm"]))
     assert part in found.repositories[-1]["content"]
     assert found.repositories[-1]["key"]["fingerprints"] == ["CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"]
     assert found.toolkit == ["amd-container-toolkit"]
@@ -131,31 +134,31 @@ def nvidia_host(version="1.20.0-1", whole=False, **more):
 
 def test_a_finished_nvidia_host_needs_nothing():
     for whole in (False, True):
-        assert not decide(Wish(stack="cuda"), host=nvidia_host(whole=whole)).changes
+        assert not decide(Request(stack="cuda"), host=nvidia_host(whole=whole)).changes
 
 
 def test_an_old_toolkit_is_upgraded_since_it_leaves_the_specification_to_people():
     old = {"/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu", UDEV_RULES: UDEV_TEXT}
-    found = decide(Wish(stack="cuda"), host=nvidia_host("1.17.8-1", whole=True, files=old))
+    found = decide(Request(stack="cuda"), host=nvidia_host("1.17.8-1", whole=True, files=old))
     assert found.toolkit == WHOLE
     assert found.absent == ["/etc/cdi/nvidia.yaml"]
     with pytest.raises(RuntimePlanError, match=r"is 1.17.8-1, and 1.18 or later is needed"):
-        decide(Wish(stack="cuda", source="none"), host=nvidia_host("1.17.8-1"))
+        decide(Request(stack="cuda", source="none"), host=nvidia_host("1.17.8-1"))
 
 
 def test_a_driver_without_a_specification_has_it_made():
-    found = decide(Wish(stack="cuda"), host=nvidia_host(cdi_kinds=[]))
+    found = decide(Request(stack="cuda"), host=nvidia_host(cdi_kinds=[]))
     assert found.commands == [["systemctl", "restart", "nvidia-cdi-refresh.service"]]
     # Without the driver there is nothing to specify.
-    assert not decide(Wish(stack="cuda"), host=nvidia_host(cdi_kinds=[], drivers=[])).changes
+    assert not decide(Request(stack="cuda"), host=nvidia_host(cdi_kinds=[], drivers=[])).changes
 
 
 def test_a_specification_of_earlier_days_is_replaced_at_once():
     files = {"/etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu", UDEV_RULES: UDEV_TEXT}
-    found = decide(Wish(stack="cuda"), host=nvidia_host(files=files))
+    found = decide(Request(stack="cuda"), host=nvidia_host(files=files))
     assert found.absent == ["/etc/cdi/nvidia.yaml"]
     assert found.commands == [["systemctl", "restart", "nvidia-cdi-refresh.service"]]
 
 
 def test_nodes_that_systemd_cannot_name_get_links():
-    assert decide(Wish(stack="cuda"), host=nvidia_host(unlinked=["/dev/nvidia0"])).commands == [LINK]
+    assert decide(Request(stack="cuda"), host=nvidia_host(unlinked=["/dev/nvidia0"])).commands == [LINK]

@@ -10,49 +10,49 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
     RecordsError,
     ServersError,
-    Wish,
-    check_wish,
-    chosen,
-    decide,
-    document,
-    growth,
-    in_words,
+    ServersRequest,
+    check_request,
+    decide_change,
+    describe_faults,
+    describe_server,
     read_records,
-    record_of,
+    records_document,
+    select_servers,
+    valid_record,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import Server, View
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import HaproxyServer, HaproxyView
 
 NOW, THEN = "2026-11-22T03:01:00Z", "2026-11-20T10:00:00Z"
 
 
 def server(name, state="ready", up=True, backend="chat", **more):
-    return Server(name, backend, "10.0.0.1", 8000, state, up, **more)
+    return HaproxyServer(name, backend, "10.0.0.1", 8000, state, up, **more)
 
 
 def view(*servers):
-    return View(7, "7-1", {each.name: each for each in servers}, {})
+    return HaproxyView(7, "7-1", {each.name: each for each in servers}, {})
 
 
 def record(owner, state="drain", reason="why"):
     return {"owner": owner, "reason": reason, "since": THEN, "state": state}
 
 
-def wish(state="drained", owner="rollout:1", reason="", least=1, force=False):
-    return Wish(state, owner, reason, least, force, NOW)
+def request(state="drained", owner="rollout:1", reason="", min_available=1, force=False):
+    return ServersRequest(state, owner, reason, min_available, force, NOW)
 
 
 def test_draining_records_first_who_and_why():
-    turn = decide(view(server("a--x"), server("b--x")), ["a--x"], wish(reason="fan"), {})
-    assert turn.commands == ["set server chat/a--x state drain"]
-    assert turn.records == {"a--x": {"owner": "rollout:1", "reason": "fan", "since": NOW, "state": "drain"}}
-    assert (turn.changed, turn.held) == (["a--x"], [])
+    change = decide_change(view(server("a--x"), server("b--x")), ["a--x"], request(reason="fan"), {})
+    assert change.commands == ["set server chat/a--x state drain"]
+    assert change.records == {"a--x": {"owner": "rollout:1", "reason": "fan", "since": NOW, "state": "drain"}}
+    assert (change.changed, change.held) == (["a--x"], [])
 
 
 def test_what_is_drained_by_the_same_owner_stays_as_it_is_unless_the_reason_is_another():
     at, records = view(server("a--x", "drain"), server("b--x")), {"a--x": record("rollout:1")}
-    assert decide(at, ["a--x"], wish(reason="why"), records).changed == []
-    turn = decide(at, ["a--x"], wish(reason="fan"), records)
-    assert turn.changed == ["a--x"] and turn.commands == [] and turn.records["a--x"]["since"] == THEN
+    assert decide_change(at, ["a--x"], request(reason="why"), records).changed == []
+    change = decide_change(at, ["a--x"], request(reason="fan"), records)
+    assert change.changed == ["a--x"] and change.commands == [] and change.records["a--x"]["since"] == THEN
 
 
 @pytest.mark.parametrize(
@@ -72,55 +72,64 @@ def test_what_is_drained_by_the_same_owner_stays_as_it_is_unless_the_reason_is_a
 def test_who_may_take_what(owner, by, taken, freed, state):
     at, records = view(server("a--x", state)), {"a--x": record(by, state)} if by else {}
     for force in (False, True):
-        turn = decide(at, ["a--x"], wish(owner=owner, reason="new", force=force), records)
-        assert (turn.held, turn.changed, turn.commands) == (
+        change = decide_change(at, ["a--x"], request(owner=owner, reason="new", force=force), records)
+        assert (change.held, change.changed, change.commands) == (
             ([], ["a--x"], []) if taken or force else (["a--x"], [], [])
         )
-        assert turn.records.get("a--x", {}).get("owner", "") == (owner if taken or force else by)
-        turn = decide(at, ["a--x"], wish("ready", owner, force=force), records)
-        assert (turn.held == []) is (freed or force) and bool(turn.commands) is (freed or force)
-        assert ("a--x" in turn.records) is (bool(by) and not (freed or force))
+        assert change.records.get("a--x", {}).get("owner", "") == (owner if taken or force else by)
+        change = decide_change(at, ["a--x"], request("ready", owner, force=force), records)
+        assert (change.held == []) is (freed or force) and bool(change.commands) is (freed or force)
+        assert ("a--x" in change.records) is (bool(by) and not (freed or force))
 
 
 def test_a_record_of_another_state_counts_for_nothing():
     records = {"a--x": record("rollout:1"), "b--x": record("rollout:1"), "gone--x": record("rollout:1")}
     at = view(server("a--x", "maint"), server("b--x"), server("c--x"))
-    assert [dict(record_of(each, records)) for each in at.servers.values()] == [{}, {}, {}]
-    turn = decide(at, ["a--x", "c--x"], wish(), records)
-    assert turn.held == ["a--x"] and list(turn.records) == ["c--x"]
+    assert [dict(valid_record(each, records)) for each in at.servers.values()] == [{}, {}, {}]
+    change = decide_change(at, ["a--x", "c--x"], request(), records)
+    assert change.held == ["a--x"] and list(change.records) == ["c--x"]
 
 
 def test_a_server_that_lost_its_weight_gets_it_back():
-    turn = decide(view(server("a--x", "drain", weightless=True)), ["a--x"], wish("ready", "admin:al"), {})
-    assert turn.commands == ["set server chat/a--x state ready", "set server chat/a--x weight 100%"]
+    change = decide_change(view(server("a--x", "drain", weightless=True)), ["a--x"], request("ready", "admin:al"), {})
+    assert change.commands == ["set server chat/a--x state ready", "set server chat/a--x weight 100%"]
 
 
 def test_looking_decides_nothing():
-    turn = decide(view(server("a--x", "drain")), ["a--x"], Wish("status"), {"a--x": record("rollout:1")})
-    assert (turn.commands, turn.changed, turn.held) == ([], [], []) and turn.records["a--x"]["owner"] == "rollout:1"
+    change = decide_change(
+        view(server("a--x", "drain")), ["a--x"], ServersRequest("status"), {"a--x": record("rollout:1")}
+    )
+    assert (change.commands, change.changed, change.held) == ([], [], []) and change.records["a--x"][
+        "owner"
+    ] == "rollout:1"
 
 
 @pytest.mark.parametrize(
-    ("servers", "names", "least", "words"),
+    ("servers", "names", "min_available", "words"),
     [
-        ([server("a--x")], ["a--x"], 1, "service chat: without a--x it has no server left, and least is 1; bring"),
+        (
+            [server("a--x")],
+            ["a--x"],
+            1,
+            "service chat: without a--x it has no server left, and min_available is 1; return",
+        ),
         ([server("a--x"), server("b--x")], ["a--x", "b--x"], 1, "without a--x, b--x it has no server left"),
-        ([server("a--x"), server("b--x")], ["a--x"], 2, "it has b--x left, and least is 2"),
-        ([server("a--x"), server("b--x", "drain")], ["a--x"], 1, "(b--x is drained by rollout:9 (why)); bring"),
+        ([server("a--x"), server("b--x")], ["a--x"], 2, "it has b--x left, and min_available is 2"),
+        ([server("a--x"), server("b--x", "drain")], ["a--x"], 1, "(b--x is drained by rollout:9 (why)); return"),
         ([server("a--x"), server("b--x", "maint")], ["a--x"], 1, "(b--x is in maintenance by hand)"),
         ([server("a--x"), server("b--x", up=False, why="L4CON")], ["a--x"], 1, "(b--x is down (L4CON))"),
         ([server("a--x"), server("a--y", backend="quick")], ["a--x", "a--y"], 1, "service quick: without a--y"),
         ([server("a--x"), server("b--x", up=False)], ["a--x", "b--x"], 1, "without a--x it has no server left"),
     ],
 )
-def test_too_few_would_stay(servers, names, least, words):
+def test_too_few_would_stay(servers, names, min_available, words):
     with pytest.raises(ServersError) as raised:
-        decide(view(*servers), names, wish(least=least), {"b--x": record("rollout:9")})
+        decide_change(view(*servers), names, request(min_available=min_available), {"b--x": record("rollout:9")})
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("servers", "names", "least"),
+    ("servers", "names", "min_available"),
     [
         ([server("a--x"), server("b--x")], ["a--x"], 1),
         ([server("a--x")], ["a--x"], 0),
@@ -131,23 +140,23 @@ def test_too_few_would_stay(servers, names, least, words):
         ([server("a--x"), server("b--x"), server("b--y", backend="quick", up=False)], ["b--x", "b--y"], 1),
     ],
 )
-def test_enough_stay(servers, names, least):
-    decide(view(*servers), names, wish(least=least), {})
+def test_enough_stay(servers, names, min_available):
+    decide_change(view(*servers), names, request(min_available=min_available), {})
 
 
 def test_several_are_refused_in_one_message():
     at = view(server("a--x"), server("a--y", backend="quick"))
     with pytest.raises(ServersError) as raised:
-        decide(at, ["a--x", "a--y"], wish(), {})
+        decide_change(at, ["a--x", "a--y"], request(), {})
     assert len(str(raised.value).splitlines()) == 2
 
 
 def test_servers_are_chosen_by_name_or_host():
     at = view(server("a--x"), server("a--y"), server("b--x"), server("h_1--x"))
-    assert chosen(at, ["b--x", "b--x"], [], "gw") == ["b--x"]
-    assert chosen(at, [], ["a"], "gw") == ["a--x", "a--y"]
-    assert chosen(at, ["b--x"], ["a", "h/1"], "gw") == ["b--x", "a--x", "a--y", "h_1--x"]
-    assert chosen(at, [], [], "gw") == ["a--x", "a--y", "b--x", "h_1--x"]
+    assert select_servers(at, ["b--x", "b--x"], [], "gw") == ["b--x"]
+    assert select_servers(at, [], ["a"], "gw") == ["a--x", "a--y"]
+    assert select_servers(at, ["b--x"], ["a", "h/1"], "gw") == ["b--x", "a--x", "a--y", "h_1--x"]
+    assert select_servers(at, [], [], "gw") == ["a--x", "a--y", "b--x", "h_1--x"]
 
 
 @pytest.mark.parametrize(
@@ -160,29 +169,29 @@ def test_servers_are_chosen_by_name_or_host():
 )
 def test_an_unknown_server_is_named(names, hosts, words):
     with pytest.raises(ServersError) as raised:
-        chosen(view(server("a--x"), server("b--x")), names, hosts, "gw")
+        select_servers(view(server("a--x"), server("b--x")), names, hosts, "gw")
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("owner", ["", "al", "rollout:", "admin: al", "root:x", "rollout:a b", "admin:al\n"])
 def test_an_owner_has_a_kind_and_a_name(owner):
     with pytest.raises(ServersError, match="owner: found"):
-        check_wish(wish(owner=owner), ["a--x"], [])
+        check_request(request(owner=owner), ["a--x"], [])
 
 
 def test_a_wish_says_enough():
-    check_wish(Wish("status"), [], [])
-    check_wish(wish(owner="admin:al.b-c@x"), [], ["a"])
-    with pytest.raises(ServersError, match="servers: the list is empty, expected the servers that are to be ready"):
-        check_wish(wish("ready"), [], [])
-    with pytest.raises(ServersError, match="least: found -1"):
-        check_wish(wish(least=-1), ["a"], [])
+    check_request(ServersRequest("status"), [], [])
+    check_request(request(owner="admin:al.b-c@x"), [], ["a"])
+    with pytest.raises(ServersError, match="servers: the list is empty, expected the servers to make ready"):
+        check_request(request("ready"), [], [])
+    with pytest.raises(ServersError, match="min_available: found -1"):
+        check_request(request(min_available=-1), ["a"], [])
 
 
 def test_records_survive_their_file():
     records = {"b--x": record("admin:al"), "a--x": record("rollout:1", "maint")}
-    assert read_records(json.loads(json.dumps(document(records)))) == records
-    assert list(document(records)["servers"]) == ["a--x", "b--x"]
+    assert read_records(json.loads(json.dumps(records_document(records)))) == records
+    assert list(records_document(records)["servers"]) == ["a--x", "b--x"]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +221,7 @@ def test_further_fields_of_a_record_are_not_passed_on():
     ],
 )
 def test_servers_in_words(at, by, words):
-    assert in_words(at, by) == words
+    assert describe_server(at, by) == words
 
 
 @pytest.mark.parametrize(
@@ -228,4 +237,4 @@ def test_servers_in_words(at, by, words):
 )
 def test_servers_that_are_back_answer_without_errors(now, started, words):
     before = view(server("a", errors=5, requests=9), server("b", errors=1))
-    assert growth(before, View(7, started, {"a": now, "b": server("b", errors=99)}, {}), ["a"]) == words
+    assert describe_faults(before, HaproxyView(7, started, {"a": now, "b": server("b", errors=99)}, {}), ["a"]) == words

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import (
     StateError,
-    read_kept,
+    read_kept_states,
     read_view,
 )
 
-# What HAProxy 2.6.12 answers to LOOK: the first server is drained, the second one answers 503 to its check,
+# What HAProxy 2.6.12 answers to VIEW_COMMANDS: the first server is drained, the second one answers 503 to its check,
 # the third one is stuck; three requests were answered, one had no key and one no such path.
 ANSWER = (Path(__file__).resolve().parents[4] / "fixtures/haproxy/2.6.12.txt").read_text()
 
@@ -58,7 +58,7 @@ def test_what_was_asked_of_a_server(admin, weight, state):
     server = read_view(answer).servers["gw--chat-1"]
     assert (server.state, server.weightless) == (state, weight == 0)
     states = answer[answer.index("\n1\n# be_id") + 1 : answer.index("\n# pxname")]
-    assert read_kept(states)["gw--chat-1"] == state
+    assert read_kept_states(states)["gw--chat-1"] == state
 
 
 @pytest.mark.parametrize("up", [("0", False), ("1", True), ("2", True), ("3", False)])
@@ -92,7 +92,7 @@ def test_an_address_with_colons():
 
 @pytest.mark.parametrize("length", range(0, len(ANSWER) - 1, 97))
 def test_half_an_answer_is_none(length):
-    with pytest.raises(StateError, match=r"is not whole|cannot be read"):
+    with pytest.raises(StateError, match=r"is incomplete|is invalid"):
         read_view(ANSWER[:length])
 
 
@@ -105,4 +105,4 @@ def test_an_answer_without_a_column_is_refused():
 
 @pytest.mark.parametrize("text", ["", "\n", "1\n", "1\n# be_id be_name\n4 chat\n", "nonsense\nmore\nlines"])
 def test_a_kept_state_that_cannot_be_read_keeps_nothing(text):
-    assert read_kept(text) == {}
+    assert read_kept_states(text) == {}

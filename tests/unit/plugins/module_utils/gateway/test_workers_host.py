@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.workers_host import (
-    far_ends,
+    remote_endpoints,
     replaced_sessions,
 )
 
@@ -78,8 +78,8 @@ def test_a_process_that_has_ended_has_none(proc):
 
 
 @needs_little
-def test_far_ends_of_either_family():
+def test_remote_endpoints_of_either_family():
     table = HEAD + row("0100007F:1F40", 5) + row("0100007F:1F40", 6, "0A") + "cut off\n"
-    assert far_ends(table) == {"5": ("127.0.0.1", 8000)}
+    assert remote_endpoints(table) == {"5": ("127.0.0.1", 8000)}
     table = HEAD + row("000000FD000000000000000005000000:1F40", 5, local="0" * 32 + ":1")
-    assert far_ends(table) == {"5": ("fd00::5", 8000)}
+    assert remote_endpoints(table) == {"5": ("fd00::5", 8000)}

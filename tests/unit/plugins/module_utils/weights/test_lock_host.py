@@ -11,14 +11,15 @@ import threading
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common import files_host
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import lock_host as _weights_lock
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 HOLDER = """
 import sys
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import locked
-with locked(sys.argv[1]):
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
+with lock_model_directory(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -27,7 +28,7 @@ with locked(sys.argv[1]):
 @pytest.fixture
 def holder(tmp_path, monkeypatch):
     """Another process that holds the lock."""
-    monkeypatch.setattr(_weights_lock, "PAUSE", 0.02)
+    monkeypatch.setattr(_weights_lock, "PAUSE_SECONDS", 0.02)
     top = Path(__file__).parents[5]
     child = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)],
@@ -50,22 +51,22 @@ def test_one_who_waits_knows_for_whom_and_goes_on_when_that_one_is_killed(tmp_pa
         if len(waited) == 3:
             holder.kill()
 
-    with locked(str(tmp_path), waiting):
+    with lock_model_directory(str(tmp_path), waiting):
         assert len(waited) >= 3
     assert waited[0] == f"process {holder.pid} of {os.uname().nodename}"
 
 
 def test_patience_ends(tmp_path, holder):
     with pytest.raises(WeightsError, match=f"process {holder.pid} of .* still fetches into it after 0.1 s of waiting"):
-        locked(str(tmp_path), patience=0.1).__enter__()
+        lock_model_directory(str(tmp_path), wait=0.1).__enter__()
 
 
 def test_threads_of_one_process_take_turns(tmp_path, monkeypatch):
-    monkeypatch.setattr(_weights_lock, "PAUSE", 0.01)
+    monkeypatch.setattr(_weights_lock, "PAUSE_SECONDS", 0.01)
     inside, most = [], []
 
     def work():
-        with locked(str(tmp_path)):
+        with lock_model_directory(str(tmp_path)):
             inside.append(1)
             most.append(len(inside))
             inside.pop()
@@ -81,7 +82,7 @@ def test_threads_of_one_process_take_turns(tmp_path, monkeypatch):
 def test_planted_symlink_is_not_followed(tmp_path):
     (tmp_path / ".lock").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(WeightsError, match=r"\.lock: cannot be opened for writing"):
-        locked(str(tmp_path)).__enter__()
+        lock_model_directory(str(tmp_path)).__enter__()
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -89,6 +90,6 @@ def test_file_system_without_locks_is_named(tmp_path, monkeypatch):
     def refuse(*_words):
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(_weights_lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(files_host.fcntl, "flock", refuse)
     with pytest.raises(WeightsError, match=r"gives no locks .No locks available., so two hosts could fetch at once"):
-        locked(str(tmp_path)).__enter__()
+        lock_model_directory(str(tmp_path)).__enter__()

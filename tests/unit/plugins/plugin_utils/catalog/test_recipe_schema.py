@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.errors import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 MODEL = {"model": {"model_id": "org/model"}}
 
@@ -140,7 +140,7 @@ def test_a_section_may_be_empty(section):
         ),
         (
             {"release_fixes": [{"when": {"count": "many"}}]},
-            "release_fixes[0].when.count: could not convert string to float: 'many'",
+            "release_fixes[0].when.count: found 'many', expected a form like '>=0.24,<0.33'",
         ),
         # Only what is looked at after all layers can ask for what came out of them.
         (

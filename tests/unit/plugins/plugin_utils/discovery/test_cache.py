@@ -91,7 +91,7 @@ def test_a_file_that_is_cut_anywhere_is_an_error_that_names_it(path):
     [
         (b'{"schema": 7, "hosts": {}}', "is of schema 7, expected 1"),
         (b"[]", "holds no answers of hosts"),
-        (b"\xff\xfe", "cannot be read: it is no text"),
+        (b"\xff\xfe", "cannot be read: it is not text"),
         (b"[" * 100000, "is damaged or cut short"),
     ],
 )

@@ -13,8 +13,8 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certificate_host import (
     DAY,
     CertificateError,
-    given,
-    own,
+    check_site_certificate,
+    issue_from_site_ca,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
     Client,
@@ -81,27 +81,27 @@ class TestServices:
         assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat"]
 
     def test_a_key_of_vllms_own_is_refused(self):
-        assert "take VLLM_API_KEY out of vllm_secrets.chat" in refused(
+        assert "remove VLLM_API_KEY from vllm_secrets.chat" in refused(
             backend("a", chat=plan(8000, secrets=["VLLM_API_KEY"]))
         )
 
     @pytest.mark.parametrize(
-        ("backends", "words"), [((), "no host is named"), ((Backend("a", "a", {}),), "none of a has")]
+        ("backends", "words"), [((), "names no host"), ((Backend("a", "a", {}),), "none of a has")]
     )
     def test_nothing_to_serve(self, backends, words):
         assert words in refused(*backends)
 
     def test_too_few_servers(self):
-        assert "service chat has 1 servers (a--chat), gateway_backends_min is 2" in refused(
-            backend("a"), backends_min=2
+        assert "service chat has 1 servers (a--chat), gateway_min_available is 2" in refused(
+            backend("a"), min_available=2
         )
 
     def test_servers_that_share_no_name_of_a_model_are_no_service(self):
         a, b = backend("a", chat=plan(1, models=["m", "chat"])), backend("b", chat=plan(1, models=["m"]))
         found = decided(a, b)
         assert found["services"][0]["models"] == ["m"]
-        assert "not every server knows every name" in found["warnings"][0]
-        assert "no name of a model is known to all" in refused(a, backend("c", chat=plan(1, models=["x"])))
+        assert "not every server accepts every model name" in found["warnings"][0]
+        assert "its servers have no model name in common" in refused(a, backend("c", chat=plan(1, models=["x"])))
 
 
 class TestPorts:
@@ -110,16 +110,16 @@ class TestPorts:
     def test_one_service_needs_no_port_of_its_own(self):
         found = decided(self.TWO, services={"quick": {"port": 8443}})
         assert {each["name"]: each["port"] for each in found["services"]} == {"chat": 443, "quick": 8443}
-        assert "chat, quick name no port" in refused(self.TWO)
+        assert "chat, quick have no port" in refused(self.TWO)
 
     @pytest.mark.parametrize(
         ("services", "words"),
         [
             (
                 {"chat": {"port": 443}, "quick": {"port": 443}},
-                "port 443 is wanted by the service chat and by the service quick",
+                "port 443 is used by the service chat and by the service quick",
             ),
-            ({"chat": {"port": 8404}}, "port 8404 is wanted by gateway_stats_port and by the service chat"),
+            ({"chat": {"port": 8404}}, "port 8404 is used by gateway_stats_port and by the service chat"),
             ({"chatt": {"port": 1}}, "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'"),
             ({"chat": {"prot": 1}}, "gateway_services.chat: unknown key 'prot'; nearest: 'port'"),
             ({"chat": {"port": "443"}}, "found '443', expected a whole number"),
@@ -186,7 +186,7 @@ class TestClients:
     @pytest.mark.parametrize(
         ("text", "words"),
         [("", "is empty"), ("\n \n", "is empty"), ("short", "key 1 has 5 characters"), (f"{KEY}\nshort", "key 2 has 5"),
-         ("a b" * 20, "characters that no bearer token has"), ("$ANSIBLE_VAULT;1.1;AES256\n6162", "ansible-vault")],
+         ("a b" * 20, "characters that are invalid in a bearer"), ("$ANSIBLE_VAULT;1.1;AES256\n6162", "ansible-vault")],
     )  # fmt: skip
     def test_a_file_that_holds_no_key(self, text, words):
         with pytest.raises(KeyFileError, match=words) as caught:
@@ -259,14 +259,14 @@ def make_certificate(directory, start="-1", end="90", names="DNS:gw"):
 class TestCertificates:
     def test_a_ca_is_made_once_and_certificates_are_kept(self, tmp_path):
         ca = str(tmp_path / "ca")
-        assert own(ca, "gw", ["gw", "10.0.0.1", "fd00::1"], 825, 30, True).reason == "there is no CA yet"
+        assert issue_from_site_ca(ca, "gw", ["gw", "10.0.0.1", "fd00::1"], 825, 30, True).reason == "there is no CA yet"
         assert not (tmp_path / "ca").exists()
-        first = own(ca, "gw", ["gw", "10.0.0.1", "fd00::1"], 825, 30, False)
+        first = issue_from_site_ca(ca, "gw", ["gw", "10.0.0.1", "fd00::1"], 825, 30, False)
         assert first.reason and first.not_after == time.strftime("%Y-%m-%d", time.gmtime(time.time() + 825 * DAY))
-        assert own(ca, "gw", ["10.0.0.1", "gw", "fd00::1"], 825, 30, False).reason == ""
-        assert own(ca, "gw2", ["gw2"], 825, 30, False).reason == "there is none yet"
+        assert issue_from_site_ca(ca, "gw", ["10.0.0.1", "gw", "fd00::1"], 825, 30, False).reason == ""
+        assert issue_from_site_ca(ca, "gw2", ["gw2"], 825, 30, False).reason == "the gateway has no certificate yet"
         text = (tmp_path / "ca/ca.crt").read_text()
-        assert own(ca, "gw", ["gw"], 9999, 30, False).reason == "its names are others"
+        assert issue_from_site_ca(ca, "gw", ["gw"], 9999, 30, False).reason == "the names have changed"
         assert (tmp_path / "ca/ca.crt").read_text() == text
         assert {path.name: path.stat().st_mode & 0o077 for path in (tmp_path / "ca").glob("*.key")} == {
             "ca.key": 0, "gw.key": 0, "gw2.key": 0,
@@ -276,31 +276,35 @@ class TestCertificates:
 
     def test_a_certificate_is_renewed_in_time_and_where_it_is_of_another_ca(self, tmp_path):
         ca = str(tmp_path / "ca")
-        own(ca, "gw", ["gw"], 20, 10, False)
-        assert own(ca, "gw", ["gw"], 825, 10, False).reason == ""
-        assert own(ca, "gw", ["gw"], 825, 30, False).reason.startswith("it runs out on ")
+        issue_from_site_ca(ca, "gw", ["gw"], 20, 10, False)
+        assert issue_from_site_ca(ca, "gw", ["gw"], 825, 10, False).reason == ""
+        assert issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False).reason.startswith("the certificate expires on ")
         (tmp_path / "ca/gw.key").write_bytes((tmp_path / "ca/ca.key").read_bytes())
-        assert own(ca, "gw", ["gw"], 825, 30, False).reason == "its key is another"
+        assert (
+            issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False).reason == "the key does not belong to the certificate"
+        )
         for name in ("ca.crt", "ca.key"):
             (tmp_path / "ca" / name).unlink()
-        own(ca, "gw2", ["gw2"], 825, 30, False)
-        assert own(ca, "gw", ["gw"], 825, 30, False).reason == "it is not of this CA"
+        issue_from_site_ca(ca, "gw2", ["gw2"], 825, 30, False)
+        assert issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False).reason == "another CA issued the certificate"
         (tmp_path / "ca/ca.crt").unlink()
-        with pytest.raises(CertificateError, match="is missing beside its key"):
-            own(ca, "gw", ["gw"], 825, 30, False)
+        with pytest.raises(CertificateError, match="is missing, but its key"):
+            issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False)
 
     def test_a_certificate_of_the_site_is_looked_at(self, tmp_path):
         certificate, key = make_certificate(tmp_path)
-        assert given(certificate, key, ["gw"], 30, time.time()).warnings == []
-        assert "runs out on" in given(certificate, key, ["gw"], 99, time.time()).warnings[0]
-        assert "has none of the names" in given(certificate, key, ["other"], 30, time.time()).warnings[0]
+        assert check_site_certificate(certificate, key, ["gw"], 30, time.time()).warnings == []
+        assert "expires on" in check_site_certificate(certificate, key, ["gw"], 99, time.time()).warnings[0]
+        assert (
+            "has none of the names" in check_site_certificate(certificate, key, ["other"], 30, time.time()).warnings[0]
+        )
 
     def test_a_certificate_that_has_run_out_is_refused_with_dates(self, tmp_path):
         certificate, key = make_certificate(tmp_path)
-        with pytest.raises(CertificateError, match=r"has run out on \d{4}-\d\d-\d\d \(it is \d{4}-\d\d-\d\d\)"):
-            given(certificate, key, ["gw"], 30, time.time() + 91 * DAY)
-        with pytest.raises(CertificateError, match="holds from"):
-            given(certificate, key, ["gw"], 30, time.time() - 2 * DAY)
+        with pytest.raises(CertificateError, match=r"expired on \d{4}-\d\d-\d\d \(today is \d{4}-\d\d-\d\d\)"):
+            check_site_certificate(certificate, key, ["gw"], 30, time.time() + 91 * DAY)
+        with pytest.raises(CertificateError, match="is valid from"):
+            check_site_certificate(certificate, key, ["gw"], 30, time.time() - 2 * DAY)
 
     def test_a_key_that_does_not_fit_is_refused(self, tmp_path):
         certificate, key = make_certificate(tmp_path)
@@ -312,10 +316,10 @@ class TestCertificates:
             ("/none", "cannot be read"),
         ):
             with pytest.raises(CertificateError, match=words):
-                given(certificate, wrong, ["gw"], 30, time.time())
+                check_site_certificate(certificate, wrong, ["gw"], 30, time.time())
         (tmp_path / "own.key").chmod(0o644)
         with pytest.raises(CertificateError, match="is open to everybody"):
-            given(certificate, key, ["gw"], 30, time.time())
+            check_site_certificate(certificate, key, ["gw"], 30, time.time())
         (tmp_path / "text").write_text("no certificate")
         (tmp_path / "own.key").chmod(0o600)
         assert (

@@ -1,21 +1,16 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading the variables of a fleet as cheaply as can be, and putting its page in place."""
+"""Read the variables of a fleet as cheaply as possible."""
 
 from __future__ import annotations
-
-import os
-import stat
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import as_template
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import as_template
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import (
     OverviewReader,
-    PageError,
-    PageFile,
     read_fleet,
 )
 
@@ -78,43 +73,3 @@ def test_hosts_may_have_catalogues_of_their_own(tmp_path):
     assert {"h200", "h999"} <= set(models)
     with pytest.raises(AcceleratorError, match="is no directory"):
         read(a={"accelerator_catalog_path": str(tmp_path / "none")})
-
-
-def test_a_page_is_put_in_place_whole(tmp_path):
-    path = tmp_path / "fleet.html"
-    page = PageFile(str(path))
-    assert page.before is None
-    page.write("<p>\u2013")
-    assert path.read_text(encoding="utf-8") == "<p>\u2013"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    assert os.listdir(tmp_path) == ["fleet.html"]
-
-
-def test_a_mode_and_a_link_are_kept(tmp_path):
-    path, link = tmp_path / "fleet.html", tmp_path / "link.html"
-    path.write_text("old")
-    path.chmod(0o600)
-    link.symlink_to(path)
-    page = PageFile(str(link))
-    assert page.before == "old"
-    page.write("new")
-    assert link.is_symlink() and path.read_text() == "new" and stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize(("path", "message"), [(".", "is in the way"), ("none/x.html", "is no directory"),
-                                               ("file/x.html", "Not a directory")])  # fmt: skip
-def test_a_path_that_cannot_be_is_one_sentence(tmp_path, path, message):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PageError, match=f"fleet_page: .*{message}"):
-        PageFile(str(tmp_path / path))
-
-
-def test_nothing_is_left_of_a_page_that_cannot_be_written(tmp_path, monkeypatch):
-    def full(_source, _target):
-        raise OSError(28, "No space left on device")
-
-    page = PageFile(str(tmp_path / "fleet.html"))
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(PageError, match="No space left"):
-        page.write("x")
-    assert os.listdir(tmp_path) == []

@@ -14,9 +14,21 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips 
     found,
     model_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import read_documents, survey
+from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import survey
 
-from tests.fakes.redfish_machines import ASPEED, CONNECTX, IBMC_VGA, MACHINES, ROOT, Builder, hgx, idrac, link, plain
+from tests.fakes.redfish_machines import (
+    ASPEED,
+    CONNECTX,
+    IBMC_VGA,
+    MACHINES,
+    ROOT,
+    Builder,
+    hgx,
+    idrac,
+    link,
+    plain,
+    read_documents,
+)
 from tests.fakes.redfish_server import find
 
 CATALOGUE = load_catalogue()
@@ -211,20 +223,20 @@ class TestRubbish:
         ("path", "document", "said"),
         [
             ("", None, "no Redfish: /redfish/v1/ names neither Systems nor Chassis"),
-            ("", [], "/redfish/v1/ is no JSON object"),
-            ("", {"Systems": 7}, "Systems is no link"),
-            ("", {"Systems": link("https://elsewhere/")}, "no path of the service"),
-            ("", {"Systems": link(f"{ROOT}/../../etc/passwd")}, "no path of the service"),
-            ("", {"Systems": link(f"{ROOT}/a\r\nHost: x")}, "no path of the service"),
-            ("", {"Systems": link(f"{ROOT}/\x1b[31m\u202e")}, "no path of the service"),
-            ("", {"Systems": link(7)}, "no path of the service"),
-            ("/Systems", {"Members": {}}, "/redfish/v1/Systems: Members is no list"),
-            ("/Systems", {"Members": [1]}, "lists something that is no link"),
-            ("/Systems", {"Members": [{}]}, "no path of the service"),
-            ("/Systems", {"Members": [link(f"{ROOT}/Systems")]}, "lists what is no system"),
+            ("", [], "/redfish/v1/ is not a JSON object"),
+            ("", {"Systems": 7}, "Systems is not a link"),
+            ("", {"Systems": link("https://elsewhere/")}, "not a path of the service"),
+            ("", {"Systems": link(f"{ROOT}/../../etc/passwd")}, "not a path of the service"),
+            ("", {"Systems": link(f"{ROOT}/a\r\nHost: x")}, "not a path of the service"),
+            ("", {"Systems": link(f"{ROOT}/\x1b[31m\u202e")}, "not a path of the service"),
+            ("", {"Systems": link(7)}, "not a path of the service"),
+            ("/Systems", {"Members": {}}, "/redfish/v1/Systems: Members is not a list"),
+            ("/Systems", {"Members": [1]}, "lists something that is not a link"),
+            ("/Systems", {"Members": [{}]}, "not a path of the service"),
+            ("/Systems", {"Members": [link(f"{ROOT}/Systems")]}, "lists an entry that is not a system"),
             ("/Systems", {"Members": [link(f"{ROOT}/Systems/{number}") for number in range(1001)]}, "more than 1000"),
-            ("/Systems/1", {"Id": "1", "Processors": "none"}, "Processors is no link"),
-            ("/Chassis/1/PCIeDevices/D4/PCIeFunctions/0", {"VendorId": 4318}, "VendorId is no text"),
+            ("/Systems/1", {"Id": "1", "Processors": "none"}, "Processors is not a link"),
+            ("/Chassis/1/PCIeDevices/D4/PCIeFunctions/0", {"VendorId": 4318}, "VendorId is not a text"),
         ],
     )
     def test_is_named(self, path, document, said):

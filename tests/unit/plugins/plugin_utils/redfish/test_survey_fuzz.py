@@ -21,13 +21,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips 
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.survey import (
     MAX_DOCUMENTS,
-    read_documents,
     survey,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.redfish_machines import MACHINES, ROOT
+from tests.fakes.redfish_machines import MACHINES, ROOT, read_documents
 
 CATALOGUE = load_catalogue()
 RECORDED = {name: build() for name, (build, _models) in MACHINES.items() if "names" not in name}

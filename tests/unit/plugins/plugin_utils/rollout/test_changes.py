@@ -8,12 +8,13 @@ from __future__ import annotations
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import shown
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.changes import (
     changes_of,
-    in_words,
-    listed,
+    describe_changes,
+    in_inventory,
     measurable,
     returns_of,
     spanning,
     states_before,
+    to_measure,
     undone_of,
 )
 
@@ -44,7 +45,7 @@ def test_what_differs_from_what_was_good_is_named_with_both_values():
     assert found["chat"]["args"] == {"max-num-seqs": [16, 32], "seed": [None, 1]}
     assert found["chat"]["env"] == {"VLLM_NO_USAGE_STATS": ["1", None]}
     assert found["chat"]["before"]["release"] == "0.32.0"
-    assert in_words(found) == (
+    assert describe_changes(found) == (
         "chat: release 0.32.0 -> 0.33.0, vllm_version 0.32.0 -> 0.33.0, max-num-seqs 16 -> 32, seed (none) -> 1, "
         "VLLM_NO_USAGE_STATS 1 -> (none)"
     )
@@ -52,18 +53,18 @@ def test_what_differs_from_what_was_good_is_named_with_both_values():
 
 def test_the_same_plan_in_other_files_is_told_by_the_files():
     found = changes_of({"chat": PLAN}, {"chat": {"good": slot()}}, {"chat": ["/etc/vllm/chat.secrets"]})
-    assert in_words(found) == "chat: /etc/vllm/chat.secrets"
+    assert describe_changes(found) == "chat: /etc/vllm/chat.secrets"
 
 
 def test_an_instance_that_runs_with_older_files_is_started_anew():
     found = changes_of({"chat": PLAN}, {"chat": {"good": slot(), "stale": True}}, {})
-    assert in_words(found) == "chat: started anew"
+    assert describe_changes(found) == "chat: started anew"
 
 
 def test_an_instance_of_which_nothing_was_kept_says_what_it_will_be():
     found = changes_of({"chat": PLAN}, {}, {"chat": ["/etc/vllm/chat.yaml"]})
     assert found["chat"]["before"] is None
-    assert in_words(found) == "chat: openai/gpt-oss-20b by release 0.32.0 (what ran before is not known)"
+    assert describe_changes(found) == "chat: openai/gpt-oss-20b by release 0.32.0 (what ran before is not known)"
 
 
 def test_what_is_good_goes_back_to_what_was_before_it():
@@ -87,7 +88,7 @@ def test_where_nothing_was_kept_there_is_no_way_back():
 
 def test_long_values_do_not_make_long_lines():
     new = {**PLAN, "args": {"compilation-config": "x" * 500}}
-    assert len(in_words(changes_of({"chat": new}, {"chat": {"good": slot()}}, {"chat": ["f"]}))) < 150
+    assert len(describe_changes(changes_of({"chat": new}, {"chat": {"good": slot()}}, {"chat": ["f"]}))) < 150
 
 
 def test_what_an_interrupted_rollout_had_not_changed_yet_does_not_go_further_back():
@@ -156,10 +157,16 @@ def test_states_before_are_the_good_ones_or_what_is_about_to_be_kept():
 
 def test_instances_that_the_inventory_does_not_name_are_left_out():
     slots = {"chat": {}, "chat-2": {}, "old": {}, "old-2": {}}
-    assert list(listed(slots, {"chat": {}})) == ["chat", "chat-2"]
-    assert listed(slots, {}) == slots
+    assert list(in_inventory(slots, {"chat": {}})) == ["chat", "chat-2"]
+    assert in_inventory(slots, {}) == slots
 
 
 def test_an_instance_that_spans_hosts_is_known_by_its_strategy():
     plans = {"chat": {**PLAN, "strategy": "multi_node_tp_pp"}, "small": {**PLAN, "strategy": "single_node_tp"}}
     assert spanning(plans) == ["chat"]
+
+
+def test_what_has_figures_is_measured_only_when_the_baseline_is_now():
+    slots = {"chat": {"good": {"record": {"tokens_per_second": 9}}}, "new": {"good": {"record": {}}}, "never": {}}
+    assert to_measure(list(slots), slots, "now") == ["chat", "new", "never"]
+    assert to_measure(list(slots), slots, "record") == ["new", "never"]

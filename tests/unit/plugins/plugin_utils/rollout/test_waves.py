@@ -73,8 +73,8 @@ def test_a_wave_that_leaves_a_service_without_servers_is_refused_with_hosts_and_
         waves_of(changing(fra), fra, {"fra": Pace(0, [3], 1)})
     said = str(refused.value)
     assert "cluster fra: a wave of fra-0, fra-1, fra-2 leaves none of 3 servers for the service chat" in said
-    assert "and rollout_least is 1" in said
-    assert "rollout_least: 0" in said
+    assert "and rollout_min_available is 1" in said
+    assert "rollout_min_available: 0" in said
 
 
 def test_servers_that_do_not_change_count_as_those_that_stay():

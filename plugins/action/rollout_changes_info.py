@@ -1,0 +1,112 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.changes import (
+    Changes,
+    Plans,
+    Slots,
+    changes_of,
+    describe_changes,
+    in_inventory,
+    measurable,
+    returns_of,
+    spanning,
+    states_before,
+    to_measure,
+    undone_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import returned_by, undone_by
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
+
+
+class ActionModule(ControllerAction):
+    """Finds what a rollout or a rollback would change on a host."""
+
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "kind": {"type": "str", "choices": ["change", "rollback", "journals"], "default": "change"},
+        "plans": {"type": "dict", "default": {}},
+        "slots": {"type": "dict", "default": {}},
+        "turn": {"type": "dict", "default": {}},
+        "files": {"type": "dict", "default": {}},
+        "others": {"type": "list", "elements": "str", "default": []},
+        "cluster": {"type": "str", "default": ""},
+        "undo": {"type": "str", "default": ""},
+        "directory": {"type": "path", "default": ""},
+        "undone": {"type": "dict", "default": {}},
+        "returned": {"type": "bool", "default": False},
+        "prompts": {"type": "int", "default": 0},
+        "baseline": {"type": "str", "choices": ["record", "now"], "default": "record"},
+        "options": {"type": "dict", "default": {}},
+    }
+    ERRORS = (RolloutError,)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        undo, turn = options["undo"], options["turn"]
+        if options["kind"] == "journals":
+            return {
+                "undone": undone_by(undo, options["directory"]) if undo else {},
+                "returned": [] if undo else returned_by(options["directory"]),
+            }
+        host, slots = variables["inventory_hostname"], options["slots"]
+        meant = True
+        if options["kind"] == "rollback":
+            # As it is written: a rollback has to work where a value in it cannot be rendered.
+            named = variables.get("vllm_instances")
+            slots = in_inventory(slots, named if isinstance(named, Mapping) else {})
+            meant = bool(options["undone"]) if undo else bool(turn) or not options["returned"]
+            changes = _returns(host, slots, options) if meant else {}
+        else:
+            changes = changes_of(options["plans"], slots, options["files"])
+        words = "; ".join(filter(None, [*options["others"], describe_changes(changes)]))
+        if words:
+            _refuse_spanning(host, options["plans"])
+        measured, unkept = measurable(slots, bool(turn))
+        instances = list(options["plans"] or slots)
+        return {
+            "cluster": options["cluster"],
+            "changes": changes,
+            "words": words,
+            "concerned": bool(words or (turn and meant)),
+            "interrupted": str(turn.get("id") or "an unknown one") if turn else "",
+            "instances": instances,
+            # The other hosts of an instance that spans several answer nobody.
+            "servers": [
+                name for name in instances if "--headless" not in options["plans"].get(name, {}).get("argv", [])
+            ],
+            # Nothing can be gone back to where nothing was kept.
+            "unkept": unkept,
+            "states": states_before(slots),
+            # Nothing is compared in a rollback.
+            "measures": to_measure(measured, slots, options["baseline"])
+            if options["prompts"] and options["kind"] == "change"
+            else [],
+            "options": options["options"],
+        }
+
+
+def _returns(host: str, slots: Slots, options: Mapping[str, Any]) -> Changes:
+    """Return what going back changes. Raises RolloutError where no instance of the host can go back."""
+    in_turn = bool(options["turn"])
+    if options["undo"]:
+        changes, problems = undone_of(slots, options["undone"], in_turn, options["turn"].get("kind") == "rollback")
+    else:
+        changes, problems = returns_of(slots, in_turn)
+    if problems and not changes:
+        raise RolloutError("\n".join(f"{host}: {text}" for text in problems))
+    return changes
+
+
+def _refuse_spanning(host: str, plans: Plans) -> None:
+    names = spanning(plans)
+    if names:
+        raise RolloutError(
+            f"{host}: {', '.join(names)} spans several hosts, and a rollout takes one host after the other; "
+            "change it with site.yml on all of its hosts at once, "
+            "and leave them out here with -e rollout_hosts=PATTERN"
+        )

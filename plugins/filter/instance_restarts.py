@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Mapping
+
+Result = Mapping[str, Any]
+
+
+def instance_restarts(
+    plans: Mapping[str, Mapping[str, Any]],
+    files: Iterable[Result] = (),
+    links: Result | None = None,
+    images: Result | None = None,
+    stale: Iterable[str] = (),
+) -> list[str]:
+    """Return the instances that run with something else than what is installed now, each once.
+
+    ``files`` are the results of looped tasks that wrote files of ``instance_files``; ``links`` is the result of the
+    task that linked the weights by instance, ``images`` that of the task that pulled images. ``stale`` names instances
+    that ran with older files before this run; those without a plan are left out.
+    """
+    found = [name for task in files for item in _changed_items(task) for name in item["restarts"]]
+    found += [item["key"] for item in _changed_items(links)]
+    pulled = _changed_items(images)
+    found += [plan["instance"] for plan in plans.values() if plan.get("container") and plan.get("image") in pulled]
+    found += [name for name in stale if name in plans]
+    return list(dict.fromkeys(found))
+
+
+def _changed_items(task: Result | None) -> list[Any]:
+    """Return the items of a looped task that changed something; none of a task that did not run."""
+    return [entry["item"] for entry in (task or {}).get("results") or [] if entry.get("changed")]
+
+
+class FilterModule:
+    """Filter of the instances that have to be restarted."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"instance_restarts": instance_restarts}

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
+
+
+def instance_restores(
+    slots: Mapping[str, Mapping[str, Any]], to: str = GOOD, states: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the state that each instance goes back to: a digest, ``good`` or ``previous``.
+
+    Every instance of which a state was kept goes back ``to`` one. With ``states`` only those that it names do, each to
+    its own; an instance that goes back to ``good`` and of which nothing was kept is left as it is.
+    """
+    kept = [name for name, slot in slots.items() if slot.get(GOOD)]
+    if states is None:
+        return dict.fromkeys(kept, to)
+    return {name: state for name, state in states.items() if state != GOOD or name in kept}
+
+
+class FilterModule:
+    """Filter of the states that instances go back to."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"instance_restores": instance_restores}

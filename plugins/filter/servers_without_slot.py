@@ -1,0 +1,22 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
+
+
+def servers_without_slot(servers: Sequence[str], slots: Mapping[str, Mapping[str, Any]], host: str) -> list[str]:
+    """Return the servers (``HOST--INSTANCE``) of a host's installed instances without a kept state."""
+    names = {f"{host}--{name}" for name, slot in slots.items() if not slot.get(GOOD)}
+    return [server for server in servers if server in names]
+
+
+class FilterModule:
+    """Filter of the servers that cannot go back."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"servers_without_slot": servers_without_slot}

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command line that runs an instance's container, and the quadlet that does the same with podman."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+
+# Variables that the engine's own command would obey. It runs as root, and vLLM's user owns HOME, whose .docker or
+# .config would then configure root's command. These reach the container by value; the command never sees them.
+_STEERING = re.compile(
+    r"(HOME|PATH|TMPDIR|REGISTRY_AUTH_FILE|NOTIFY_SOCKET|GODEBUG|(XDG|LD|DOCKER|CONTAINERS?|PODMAN|STORAGE|LISTEN)_\w+)\Z"
+)
+
+# Where processes may write in an otherwise read-only image. Code compiled at run time is loaded from there.
+_TEMPORARY = ("/tmp:exec,mode=1777", "/var/tmp:exec,mode=1777", "/run:mode=755")  # noqa: S108
+
+
+def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]]:
+    """Return the arguments of the engine's ``run``, in groups that belong together, up to and including the image.
+
+    ``settings`` is the role's ``__vllm_container``. vLLM's own arguments follow the last one.
+    """
+    container, docker = plan["container"] or {}, settings.get("engine") != "podman"
+    # podman 4.4 and later run instances through quadlet; this is for older releases.
+    engine = ["--log-driver", "none"] if docker else ["--replace", "--cgroups", "split", "--log-driver", "passthrough"]
+    return [
+        [command_of(settings), "run", "--rm", "--name", container_name(plan["instance"])],
+        engine,
+        # As process 1, vLLM would ignore signals until it has set up its handlers, and would not reap orphans.
+        *([["--init"]] if settings.get("init", True) else []),
+        ["--pull", "never", "--network", "host", "--ipc", "private", "--shm-size", container["shm_size"]],
+        ["--user", user_of(container, settings)],
+        *(["--group-add", group] for group in groups_of(container, settings)),
+        *([word] if isinstance(word, str) else list(word) for word in _confinement(container)),
+        *_limits(container, settings),
+        ["--stop-timeout", str(settings["stop_timeout"])],
+        *_device_words(container["devices"], settings),
+        *(["--mount", _mount(mount)] for mount in container["mounts"]),
+        *(["--env", word] for word in env_words(plan)),
+        *(["--entrypoint", word] for word in container["command"][:1]),
+        [reference(container["image"]), *container["command"][1:]],
+    ]
+
+
+def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
+    """Return the lines of the section [Container] of the instance's quadlet.
+
+    Only keys of podman 4.4, the first with quadlets: an unknown key would invalidate the whole unit. The rest are
+    PodmanArgs.
+    """
+    container = plan["container"] or {}
+    user, _colon, group = user_of(container, settings).partition(":")
+    pairs: list[tuple[str, str]] = [
+        ("ContainerName", container_name(plan["instance"])),
+        ("Image", reference(container["image"])),
+        ("Exec", _quoted([*container["command"][1:], "--config", f"/etc/vllm/{plan['instance']}.yaml"])),
+        ("Network", "host"),
+        ("User", user),
+        *([("Group", group)] if group else []),
+        *([("RunInit", "true")] if settings.get("init", True) else []),
+        ("NoNewPrivileges", "true"),
+        ("SecurityLabelDisable", "true"),
+    ]
+    arguments = [["--pull=never"], ["--log-driver=passthrough"], ["--ipc=private"]]
+    arguments += [[f"--shm-size={container['shm_size']}"], [f"--stop-timeout={settings['stop_timeout']}"]]
+    if _confined(container):
+        pairs += [("ReadOnly", "true"), ("DropCapability", "all"), ("AddCapability", "SYS_NICE")]
+        # /dev/shm can be written to only with it; podman 4.4 would leave it out.
+        arguments += [["--read-only-tmpfs=true"], *([f"--tmpfs={place}"] for place in _TEMPORARY)]
+    pairs += [("AddDevice", device) for device in container["devices"]]
+    pairs += [("Volume", mount) for mount in container["mounts"]]
+    arguments += [[f"--group-add={number}"] for number in groups_of(container, settings)]
+    arguments += [["=".join(words)] for words in _limits(container, settings)]
+    arguments += [[f"--entrypoint={word}"] for word in container["command"][:1]]
+    arguments += [[f"--env={word}"] for word in env_words(plan)]
+    pairs += [("PodmanArgs", _quoted(words)) for words in arguments]
+    return [f"{key}={value}" for key, value in pairs]
+
+
+def container_name(instance: str) -> str:
+    """Return the name of an instance's container, the same for every engine."""
+    return f"vllm-{instance}"
+
+
+def user_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the user of the container by number, since the image has no such name. Before it exists, its name."""
+    if container["user"] == "root":
+        return "0:0"
+    uid, gid = settings.get("uid"), settings.get("gid")
+    return f"{settings['user'] if uid is None else uid}:{settings['user'] if gid is None else gid}"
+
+
+def owner_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the name of the user that owns the instance's cache on the host."""
+    return "root" if container["user"] == "root" else str(settings["user"])
+
+
+def groups_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """Return the groups that may open the device nodes, by the host's numbers: an image may number them differently."""
+    numbers = settings.get("gids") or {}
+    return [str(numbers.get(name, name)) for name in container["groups"]]
+
+
+def env_words(plan: PlanDocument) -> list[str]:
+    """Return what follows ``--env`` for each variable: its name, and a value only if the engine would obey it.
+
+    systemd reads the files of environment and secrets for both runtimes, so that a value means the same in both, and
+    the engine takes the values of the names from its own environment. No secret is in an argument.
+    """
+    env, secret = plan["env"], [name for name in plan["secrets"] if name not in plan["env"]]
+    plain = [f"{name}={value}" if _STEERING.match(name) else name for name, value in sorted(env.items())]
+    return [*plain, *sorted(secret)]
+
+
+def unset_names(plan: PlanDocument) -> list[str]:
+    """Return the variables that the unit hides from the engine's command."""
+    return sorted(name for name in plan["env"] if _STEERING.match(name))
+
+
+def command_of(settings: Mapping[str, Any]) -> str:
+    """Return the path of the engine's command."""
+    return str(settings.get("command") or f"/usr/bin/{settings.get('engine') or 'docker'}")
+
+
+def _confined(container: Mapping[str, Any]) -> bool:
+    """Return whether the container gets no privilege at all.
+
+    Images that serve as root only (Ascend's) open device nodes of other users and write to their own tree, as their
+    vendors run them: they keep the engine's own, small set of capabilities and a writable tree.
+    """
+    return bool(container["user"] != "root")
+
+
+def _confinement(container: Mapping[str, Any]) -> list[Any]:
+    words: list[Any] = [("--security-opt", "no-new-privileges"), ("--security-opt", "label=disable")]
+    if _confined(container):
+        # With SYS_NICE the engine's system call filter allows mbind and set_mempolicy: NUMA.
+        words += ["--read-only", *(("--tmpfs", place) for place in _TEMPORARY)]
+        words += [("--cap-drop", "ALL"), ("--cap-add", "SYS_NICE")]
+    return words
+
+
+def _limits(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[list[str]]:
+    """Return the limits of the container; none on a host that is itself confined and may not raise them."""
+    if not settings.get("limits", True):
+        return []
+    memlock = [["--ulimit", "memlock=-1:-1"]] if container["memlock"] else []
+    return [*memlock, ["--ulimit", "nofile=65536:65536"]]
+
+
+def _device_words(devices: Sequence[str], settings: Mapping[str, Any]) -> list[list[str]]:
+    if settings.get("gpus") != "flag":
+        return [["--device", device] for device in devices]
+    chips = [device.partition("=")[2] for device in devices]
+    # docker reads the value as CSV: a list needs quotes of its own.
+    return [["--gpus", "all" if "all" in chips else f'"device={",".join(chips)}"']]
+
+
+def _mount(mount: str) -> str:
+    """Return SOURCE:DESTINATION[:ro] as a --mount, which refuses a source that is not there instead of making it."""
+    source, destination, *options = mount.split(":")
+    readonly = ",readonly" if "ro" in options else ""
+    return f"type=bind,source={source},target={destination}{readonly}"
+
+
+def _quoted(words: Iterable[str]) -> str:
+    """Return words for a line of a unit: quoted where they need it, with nothing that systemd would expand."""
+    return " ".join(_quote(word) for word in words)
+
+
+def _quote(word: str) -> str:
+    word = word.replace("%", "%%").replace("$", "$$")
+    if re.fullmatch(r"[\w@%+=:,./$-]+", word):
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

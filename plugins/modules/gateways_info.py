@@ -1,0 +1,64 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gateways_info
+short_description: List the gateways that send requests to hosts
+version_added: 0.7.0
+description:
+  - Reads from the inventory which gateways send requests to each host, by C(gateway_cluster) and C(gateway_backends) of
+    the gateways, as the role P(baremetal.inference.gateway#role) does.
+  - Runs on the controller and connects to no host, so use C(run_once).
+  - Up to 0.6.0 this module was called C(gateways_of).
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  hosts:
+    description:
+      - The hosts.
+    type: list
+    elements: str
+    required: true
+  group:
+    description:
+      - The group of the gateways.
+    type: str
+    default: gateways
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: List the gateways of the hosts of this play
+  baremetal.inference.gateways_info:
+    hosts: "{{ ansible_play_hosts_all }}"
+  run_once: true
+  register: found
+"""
+
+RETURN = r"""
+gateways:
+  description: The gateways of each host; an empty list when the inventory has no group of gateways.
+  type: dict
+  returned: success
+  sample: {gpu-a-01: [gw1, gw2]}
+hosts:
+  description: The hosts behind each gateway; gateways without any of these hosts are left out.
+  type: dict
+  returned: success
+  sample: {gw1: [gpu-a-01], gw2: [gpu-a-01]}
+clusters:
+  description: The cluster of each host from its variable C(cluster); an empty string without one.
+  type: dict
+  returned: success
+  sample: {gpu-a-01: fra1}
+"""

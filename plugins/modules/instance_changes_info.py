@@ -1,0 +1,158 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: instance_changes_info
+short_description: Say which vLLM instances of a host a run would change
+version_added: 0.6.0
+description:
+  - Renders the files of the instances on the controller as the role P(baremetal.inference.vllm#role) would, and
+    compares
+    contents, owners and modes with those on the host, and the links to the weights.
+  - Changes nothing, and only hashes of texts leave the controller, unless O(stage) names instances. Their files are
+    made a
+    slot on the host then, beside what is installed, so that M(baremetal.inference.instance_slot) can change to it at
+    once.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details: The names of slots are told, and none is made.
+  diff_mode:
+    support: none
+options:
+  files:
+    description:
+      - The files of the instances, as the filter P(baremetal.inference.instance_files#filter) returns them.
+    type: list
+    elements: dict
+    required: true
+  digests:
+    description:
+      - The sha256 of each file by its path. The action makes them; they are not to be given.
+    type: dict
+    default: {}
+  links:
+    description:
+      - Where the symlink to the weights of each instance leads, by instance.
+    type: dict
+    default: {}
+  stage:
+    description:
+      - Instances whose wanted state is prepared as a slot. What it needs (user, image) has to be there.
+    type: list
+    elements: str
+    default: []
+  contents:
+    description:
+      - The text of each file of these instances by its path. The action makes them; they are not to be given.
+    type: dict
+    default: {}
+  state_dir:
+    description:
+      - Directory with a directory for each instance.
+    type: path
+    default: /var/lib/vllm
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: See what a run would change
+  baremetal.inference.instance_changes_info:
+    files: "{{ plans | baremetal.inference.instance_files(container) }}"
+    links: {chat: /srv/models/openai/gpt-oss-20b/6cee5e81ee83917806bbde320786a8fb61efebee}
+  become: true
+"""
+
+RETURN = r"""
+changes:
+  description: What differs, by instance; instances without a difference are left out.
+  type: dict
+  returned: success
+  sample: {chat: [/etc/vllm/chat.yaml]}
+staged:
+  description: The names of the slots that were prepared, by instance.
+  type: dict
+  returned: success
+  sample: {chat: 0624db4b8922c54a}
+"""
+
+import grp
+import hashlib
+import os
+import platform
+import pwd
+import stat
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Engine
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.stage import stage
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "required": True},
+            # That of a secret is nobody's business either.
+            "digests": {"type": "dict", "default": {}, "no_log": True},
+            "stage": {"type": "list", "elements": "str", "default": []},
+            "contents": {"type": "dict", "default": {}, "no_log": True},
+            "links": {"type": "dict", "default": {}},
+            "state_dir": {"type": "path", "default": "/var/lib/vllm"},
+        },
+        supports_check_mode=True,
+    )
+    found: dict[str, list[str]] = {}
+    for entry in module.params["files"]:
+        if differs(entry, module.params["digests"][entry["path"]]):
+            for name in entry["restarts"]:
+                found.setdefault(name, []).append(entry["path"])
+    for name, target in module.params["links"].items():
+        path = os.path.join(module.params["state_dir"], name, "model")
+        if not os.path.islink(path) or os.readlink(path) != target:
+            found.setdefault(name, []).append(path)
+    try:
+        staged = prepared(module)
+    except (SlotError, OSError) as exc:
+        module.fail_json(msg=f"{platform.node()}: the new state cannot be prepared: {exc}. What runs goes on")
+    module.exit_json(changed=False, changes=found, staged=staged)
+
+
+def prepared(module: AnsibleModule) -> dict[str, str]:
+    """Return the slots of the instances to be staged. Raises SlotError, OSError."""
+    options = module.params
+    module.run_command_environ_update = {"LC_ALL": "C"}
+    os.umask(0o022)
+    host = Host("/", Engine(module.run_command).image_id)
+    found = {}
+    for name in options["stage"]:
+        files = [entry for entry in options["files"] if name in entry["restarts"]]
+        contents = {entry["path"]: options["contents"][entry["path"]] for entry in files}
+        found[name] = stage(host, name, files, contents, options["links"][name], not module.check_mode)
+    return found
+
+
+def differs(entry: dict[str, Any], wanted: str) -> bool:
+    """Return whether a file on the host is not what the role would write."""
+    try:
+        state = os.lstat(entry["path"])
+        with open(entry["path"], "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        owner, group = pwd.getpwuid(state.st_uid).pw_name, grp.getgrgid(state.st_gid).gr_name
+    except (OSError, KeyError):
+        return True
+    mode = f"{stat.S_IMODE(state.st_mode):04o}"
+    return (digest, mode, owner, group) != (wanted, *(str(entry[key]) for key in ("mode", "owner", "group")))
+
+
+if __name__ == "__main__":
+    main()

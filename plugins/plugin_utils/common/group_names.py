@@ -1,0 +1,33 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of the inventory groups that hosts are sorted into, and what the names mean."""
+
+from __future__ import annotations
+
+import re
+from typing import Iterable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Model
+
+MODEL_PREFIX, CLUSTER_PREFIX, SITE_PREFIX = "accel_", "cluster_", "site_"
+# The group of hosts whose sources disagree, and the variable with the reason.
+CONFLICT_GROUP = "accelerator_conflict"
+
+_INVALID = re.compile(r"[^A-Za-z0-9_]")
+
+
+def name_region_group(kind: str, value: str) -> str:
+    """Return the name of the group of a cluster or site; ``kind`` is "cluster" or "site"."""
+    return f"{kind}_{_INVALID.sub('_', value)}"
+
+
+def models_of_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[str]:
+    """Return the models that groups such as accel_h200 name, with cpu and unknown, by name.
+
+    A stack or a generation may have a model's name: beside another model that belongs to it, it counts as no model.
+    """
+    named = {name[len(MODEL_PREFIX) :] for name in groups if name.startswith(MODEL_PREFIX)}
+    entries = [models[name] for name in named if name in models]
+    wider = {wide for entry in entries for wide in (entry.stack, entry.generation) if wide != entry.key}
+    return sorted(name for name in named - wider if name in models or name in (CPU, UNKNOWN))

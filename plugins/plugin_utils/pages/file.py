@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A page on the controller's disk, and the files that it is put together from."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+
+
+class PageError(ValueError):
+    """The page cannot be written as requested; the message is the whole sentence for the user."""
+
+
+def read_parts(directory: Path) -> dict[str, str]:
+    """Return the texts that a page is put together from: html, css and js."""
+    return {name: (directory / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+
+
+class PageFile:
+    """A text file that is replaced in one step; ``before`` is its text, None where it does not exist yet.
+
+    A symbolic link is followed, so that it stays one. A new file gets ``mode``, an existing one keeps its own.
+    ``option`` names the user's option in messages.
+    """
+
+    def __init__(self, option: str, path: str, mode: int) -> None:
+        """Read the file. Raises PageError where it cannot be read or no file can be created there."""
+        self.path = os.path.realpath(os.path.expanduser(path))
+        self.before: str | None = None
+        self._option, self._mode = option, mode
+        try:
+            found = os.stat(self.path).st_mode
+            if not stat.S_ISREG(found):
+                raise PageError(f"{option}: {path} is in the way: expected a file, or nothing yet")
+            self._mode = stat.S_IMODE(found)
+            with open(self.path, encoding="utf-8", errors="replace", newline="") as file:
+                self.before = file.read()
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise PageError(f"{option}: {path} cannot be read: {exc.strerror}") from exc
+        directory = os.path.dirname(self.path)
+        if not os.path.isdir(directory):
+            raise PageError(f"{option}: {directory} is not a directory; create it first")
+
+    def write(self, text: str) -> None:
+        """Replace the file in one step. Raises PageError."""
+        try:
+            publish(self.path, text, self._mode)
+        except OSError as exc:
+            raise PageError(f"{self._option}: {self.path} cannot be written: {exc.strerror}") from exc

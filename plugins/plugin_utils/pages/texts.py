@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The text of a page that loads nothing: no host name, error or option can break out of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from typing import Any, Mapping
+
+# Signs that could end a script element, spelled as JSON escapes.
+_ESCAPES = {sign: f"\\u{ord(sign):04x}" for sign in "<>&"}
+
+
+def fill_page(parts: Mapping[str, str], title: str, data: str) -> str:
+    """Return the page. ``parts`` are its ``html``, ``css`` and ``js``; its policy allows these two and no other.
+
+    ``data`` is JSON as escape_json() returns it.
+    """
+    marks = {
+        "@TITLE@": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
+        "@STYLE@": parts["css"],
+        "@SCRIPT@": parts["js"],
+        "@STYLE_HASH@": _hash(parts["css"]),
+        "@SCRIPT_HASH@": _hash(parts["js"]),
+        "@DATA@": data,
+    }
+    # Split at the marks once, so that a mark inside an inserted text stays text.
+    text = parts["html"]
+    for mark in marks:
+        text = text.replace(mark, f"\0{mark}\0")
+    return "".join(marks.get(piece, piece) for piece in text.split("\0"))
+
+
+def escape_json(text: str) -> str:
+    """Return JSON that holds nothing that HTML would interpret."""
+    for sign, escape in _ESCAPES.items():
+        text = text.replace(sign, escape)
+    return text
+
+
+class SharedTexts:
+    """Values that many rows share, each stored once; number 0 is the empty value."""
+
+    def __init__(self, empty: Any = "") -> None:
+        self.all = [empty]
+        self._numbers = {empty: 0}
+
+    def number(self, value: Any) -> int:
+        """Return the number of a value, which is stored where it is new."""
+        if value not in self._numbers:
+            self._numbers[value] = len(self.all)
+            self.all.append(value)
+        return self._numbers[value]
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,33 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where each argument and variable of a plan comes from."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed
+
+
+def explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return for every argument and variable its value, the layer that it comes from and what that overrode.
+
+    What a layer took away is there too, with the value None.
+    """
+    rows = []
+    values = {**args, **{f"env.{key}": value for key, value in env.items()}}
+    values.update({key: None for key in composed.history if key not in values})
+    for key, value in values.items():
+        steps = composed.history.get(key) or []
+        last = steps[-1] if steps else None
+        rows.append(
+            {
+                "key": key,
+                "value": value,
+                "layer": last.layer if last else "collection",
+                "because": last.because if last else "chosen for this instance on this host",
+                "overrides": [{"layer": step.layer, "value": step.value} for step in steps[:-1]],
+            }
+        )
+    return rows

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action gateways_info in a play of its own; no host is connected to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[4]
+
+
+def run(directory, groups, hosts, module="gateways_info", **arguments):
+    """Run the action over an inventory; return the status, and its result or the output."""
+    (directory / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+    tasks = [
+        {f"baremetal.inference.{module}": {"hosts": hosts, **arguments}, "register": "found", "run_once": True},
+        {"copy": {"content": "{{ found | to_json }}", "dest": str(directory / "found.json")}, "run_once": True,
+         "delegate_to": "localhost"},
+    ]  # fmt: skip
+    (directory / "show.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
+    words = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "playbook",
+        str(directory / "show.yml"),
+        "-i",
+        str(directory / "hosts.json"),
+    ]
+    done = subprocess.run(
+        words, cwd=TOP, check=False, capture_output=True, text=True,
+        env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
+             "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
+    )  # fmt: skip
+    said = " ".join((done.stdout + done.stderr).split())
+    if done.returncode:
+        return done.returncode, said
+    return 0, {**json.loads((directory / "found.json").read_text()), "said": said}
+
+
+def groups(**gateways):
+    return {
+        "inference": {"hosts": {"a1": {"cluster": "a"}, "b1": {"cluster": "{{ place }}", "place": "b"}, "lone": {}}},
+        "cluster_a": {"hosts": {"a1": {}}},
+        "cluster_b": {"hosts": {"b1": {}}},
+        "gateways": {"hosts": gateways},
+    }
+
+
+def test_variables_of_gateways_and_hosts_are_templated_as_their_own(tmp_path):
+    doors = {
+        "ga": {"cluster": "a"},
+        "gb": {"gateway_cluster": "{{ of | lower }}", "of": "B"},
+        "gx": {"gateway_backends": ["{{ served }}"], "served": "lone"},
+    }
+    rc, found = run(tmp_path, groups(**doors), ["a1", "b1", "lone"])
+    assert rc == 0, found
+    assert found["gateways"] == {"a1": ["ga"], "b1": ["gb"], "lone": ["gx"]}
+    assert found["hosts"] == {"ga": ["a1"], "gb": ["b1"], "gx": ["lone"]}
+    assert found["clusters"] == {"a1": "a", "b1": "b", "lone": ""} and not found["changed"]
+
+
+def test_one_clear_error(tmp_path):
+    rc, said = run(tmp_path, groups(ga={"cluster": "c"}), ["a1"])
+    assert rc and "ga: gateway_cluster: the inventory has no group cluster_c" in said, said
+    rc, said = run(tmp_path, groups(ga={"cluster": "a"}), ["a11"])
+    assert rc and "hosts: the inventory has no a11 (nearest: 'a1')" in said, said
+    rc, said = run(tmp_path, groups(ga={"gateway_cluster": "{{ nowhere }}"}), ["a1"])
+    assert rc and "ga: gateway_cluster" in said and "nowhere" in said, said
+
+
+def test_the_old_name_works_and_names_the_new_one(tmp_path):
+    rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"], module="gateways_of")
+    assert rc == 0 and found["gateways"] == {"a1": ["ga"]}, found
+    assert "is called gateways_info now" in found["said"] and "0.9.0" in found["said"], found
+    rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"])
+    assert rc == 0 and "DEPRECATION" not in found["said"]

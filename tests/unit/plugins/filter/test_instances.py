@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which instances are restarted, and where they go back to."""
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.filter.instance_restarts import instance_restarts
+from ansible_collections.baremetal.inference.plugins.filter.instance_restores import instance_restores
+from ansible_collections.baremetal.inference.plugins.filter.servers_without_slot import servers_without_slot
+
+PLANS = {
+    "chat": {"instance": "chat", "container": None, "image": ""},
+    "code": {"instance": "code", "container": {"name": "vllm-code"}, "image": "vllm/vllm-openai:v1"},
+}
+SLOTS = {"chat": {"good": {"digest": "a"}, "previous": None}, "old": {"good": {"digest": "b"}}, "new": {"good": None}}
+
+
+def loop(*entries):
+    return {"results": [{"item": item, "changed": changed} for item, changed in entries]}
+
+
+def test_nothing_is_restarted_where_nothing_ran_and_nothing_changed():
+    assert instance_restarts(PLANS, [{}, {}], {}, {}) == []
+    assert instance_restarts(PLANS, [loop(({"restarts": ["chat", "code"]}, False))]) == []
+    assert instance_restarts(PLANS, [{"results": [{"item": {"restarts": ["chat"]}, "skipped": True}]}]) == []
+
+
+def test_a_changed_file_restarts_the_instances_that_it_starts_each_once():
+    files = [loop(({"restarts": ["chat"]}, True)), loop(({"restarts": ["chat", "code"]}, True))]
+    assert instance_restarts(PLANS, files, loop(({"key": "chat"}, True))) == ["chat", "code"]
+
+
+def test_a_new_image_restarts_what_runs_in_it():
+    assert instance_restarts(PLANS, images=loop(("vllm/vllm-openai:v1", True))) == ["code"]
+    assert instance_restarts(PLANS, images=loop(("vllm/vllm-openai:v1", False))) == []
+    assert instance_restarts(PLANS, images=loop(("", True))) == []
+
+
+def test_what_runs_with_older_files_is_restarted_where_it_is_planned():
+    assert instance_restarts(PLANS, stale=["unlisted", "code"]) == ["code"]
+
+
+def test_every_kept_instance_goes_back_unless_single_ones_are_named():
+    assert instance_restores(SLOTS) == {"chat": "good", "old": "good"}
+    assert instance_restores(SLOTS, "previous") == {"chat": "previous", "old": "previous"}
+    assert instance_restores(SLOTS, states={}) == {}
+    assert instance_restores(SLOTS, states={"chat": "good", "new": "good", "gone": "good"}) == {"chat": "good"}
+    # A digest that is not there is an error of the module, which names what is there.
+    assert instance_restores(SLOTS, states={"new": "0123456789abcdef"}) == {"new": "0123456789abcdef"}
+
+
+def test_servers_of_instances_that_were_never_kept():
+    servers = ["h--chat", "h--new", "h--unknown"]
+    assert servers_without_slot(servers, SLOTS, "h") == ["h--new"]
+    assert servers_without_slot(servers, SLOTS, "g") == []

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+
+from __future__ import annotations
+
+import shlex
+
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import (
+    quadlet_lines,
+    run_words,
+    unset_names,
+)
+
+SETTINGS = {
+    "engine": "docker",
+    "user": "vllm",
+    "uid": 998,
+    "gid": 997,
+    "stop_timeout": 80,
+    "command": "/usr/bin/docker",
+}
+
+
+def plan(**container):
+    return {
+        "instance": "chat",
+        "replica_of": "chat",
+        "env": {"HOME": "/var/cache/vllm/chat", "LD_PRELOAD": "libx.so", "VLLM_CACHE_ROOT": "/c", "http_proxy": "p"},
+        "secrets": ["HF_TOKEN"],
+        "container": {
+            "image": "vllm/vllm-openai:v0.33.0",
+            "command": [],
+            "user": "vllm",
+            "shm_size": "16g",
+            "devices": [],
+            "groups": [],
+            "mounts": ["/srv/models/m:/srv/models/m:ro", "/var/cache/vllm/chat:/var/cache/vllm/chat"],
+            "memlock": True,
+            **container,
+        },
+    }
+
+
+def words(settings=None, **container):
+    return [word for group in run_words(plan(**container), {**SETTINGS, **(settings or {})}) for word in group]
+
+
+def lines(settings=None, **container):
+    return quadlet_lines(plan(**container), {**SETTINGS, "engine": "podman", **(settings or {})})
+
+
+def option(found, name):
+    return [found[index + 1] for index, word in enumerate(found) if word == name]
+
+
+def test_no_secret_and_no_plain_value_is_among_the_words():
+    assert option(words(), "--env") == [
+        "HOME=/var/cache/vllm/chat", "LD_PRELOAD=libx.so", "VLLM_CACHE_ROOT", "http_proxy", "HF_TOKEN",
+    ]  # fmt: skip
+
+
+def test_the_engines_own_command_does_not_see_what_it_would_obey():
+    assert unset_names(plan()) == ["HOME", "LD_PRELOAD"]
+
+
+def test_a_container_gets_no_privilege():
+    found = words()
+    assert option(found, "--cap-drop") == ["ALL"] and option(found, "--user") == ["998:997"]
+    assert "--read-only" in found and "no-new-privileges" in found and "--privileged" not in found
+    assert option(found, "--network") == ["host"] and option(found, "--ipc") == ["private"]
+    assert option(found, "--pull") == ["never"] and "docker.sock" not in " ".join(found)
+    assert found[-1] == "docker.io/vllm/vllm-openai:v0.33.0"
+
+
+def test_a_source_that_is_not_there_is_not_made():
+    assert "--volume" not in words()
+    assert option(words(), "--mount")[0] == "type=bind,source=/srv/models/m,target=/srv/models/m,readonly"
+    assert option(words(), "--mount")[1] == "type=bind,source=/var/cache/vllm/chat,target=/var/cache/vllm/chat"
+
+
+def test_a_user_that_is_not_there_yet_stands_by_name():
+    assert option(words({"uid": None, "gid": None}), "--user") == ["vllm:vllm"]
+
+
+def test_groups_are_those_of_the_host_by_number():
+    amd = {"devices": ["/dev/kfd", "/dev/dri"], "groups": ["render", "video"]}
+    found = words({"gids": {"render": 104, "video": 44}}, **amd)
+    assert option(found, "--group-add") == ["104", "44"] and option(found, "--device") == ["/dev/kfd", "/dev/dri"]
+    assert "PodmanArgs=--group-add=104" in lines({"gids": {"render": 104, "video": 44}}, **amd)
+
+
+def test_the_older_flag_names_chips_as_docker_reads_them():
+    chips = {"devices": ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]}
+    assert option(words({"gpus": "flag"}, **chips), "--gpus") == ['"device=0,1"']
+    assert option(words({"gpus": "flag"}, devices=["nvidia.com/gpu=all"]), "--gpus") == ["all"]
+    assert option(words({"gpus": "cdi"}, **chips), "--device") == chips["devices"]
+
+
+def test_a_host_that_may_not_raise_limits_gets_none():
+    assert option(words(), "--ulimit") == ["memlock=-1:-1", "nofile=65536:65536"]
+    assert option(words({"limits": False}), "--ulimit") == []
+    assert not [line for line in lines({"limits": False}) if "ulimit" in line]
+
+
+ASCEND = {
+    "command": ["/bin/bash", "-c", '. /root/.bashrc; exec vllm serve "$@"', "vllm"],
+    "user": "root",
+    "devices": ["/dev/davinci0"],
+    "groups": ["HwHiAiUser"],
+}
+
+
+def test_an_image_without_entrypoint_gets_its_words_and_keeps_what_it_needs_as_root():
+    found = words({"gids": {"HwHiAiUser": 1000}}, **ASCEND)
+    assert option(found, "--entrypoint") == ["/bin/bash"]
+    assert found[-3:] == ASCEND["command"][1:]
+    assert option(found, "--user") == ["0:0"] and option(found, "--group-add") == ["1000"]
+    assert "--read-only" not in found and "--cap-drop" not in found and "no-new-privileges" in found
+
+
+def test_a_quadlet_expands_nothing_in_what_it_runs():
+    found = lines(**ASCEND)
+    assert "PodmanArgs=--entrypoint=/bin/bash" in found
+    assert 'Exec=-c ". /root/.bashrc; exec vllm serve \\"$$@\\"" vllm --config /etc/vllm/chat.yaml' in found
+
+
+def test_a_quadlet_has_only_keys_that_podman_4_4_knows():
+    known = {
+        "ContainerName", "Image", "Exec", "Network", "User", "Group", "NoNewPrivileges", "SecurityLabelDisable",
+        "RunInit", "ReadOnly", "DropCapability", "AddCapability", "AddDevice", "Volume", "PodmanArgs",
+    }  # fmt: skip
+    found = lines({"gids": {}}, devices=["nvidia.com/gpu=0"], groups=["video"])
+    assert {line.partition("=")[0] for line in found} == known
+    assert "AddDevice=nvidia.com/gpu=0" in found and "Volume=/srv/models/m:/srv/models/m:ro" in found
+    assert "PodmanArgs=--env=HF_TOKEN" in found and "PodmanArgs=--pull=never" in found
+
+
+def test_podman_before_quadlets_runs_in_the_unit_itself():
+    found = words({"engine": "podman", "command": "/usr/bin/podman"})
+    assert found[:3] == ["/usr/bin/podman", "run", "--rm"] and option(found, "--cgroups") == ["split"]
+
+
+def test_without_an_init_on_the_host_there_is_none():
+    assert "--init" in words() and "--init" not in words({"init": False})
+
+
+def test_what_docker_does_is_one_command_for_a_shell():
+    assert shlex.split(shlex.join(words(**ASCEND))) == words(**ASCEND)

@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Replace a page in one step."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageError, PageFile
+
+
+def test_a_page_is_put_in_place_whole(tmp_path):
+    path = tmp_path / "fleet.html"
+    page = PageFile("fleet_page", str(path), 0o644)
+    assert page.before is None
+    page.write("<p>\u2013")
+    assert path.read_text(encoding="utf-8") == "<p>\u2013"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert os.listdir(tmp_path) == ["fleet.html"]
+
+
+def test_a_mode_and_a_link_are_kept(tmp_path):
+    path, link = tmp_path / "fleet.html", tmp_path / "link.html"
+    path.write_text("old")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    page = PageFile("fleet_page", str(link), 0o644)
+    assert page.before == "old"
+    page.write("new")
+    assert link.is_symlink() and path.read_text() == "new" and stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(("path", "message"), [(".", "is in the way"), ("none/x.html", "is not a directory"),
+                                               ("file/x.html", "Not a directory")])  # fmt: skip
+def test_a_path_that_cannot_be_is_one_sentence(tmp_path, path, message):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PageError, match=f"fleet_page: .*{message}"):
+        PageFile("fleet_page", str(tmp_path / path), 0o644)
+
+
+def test_nothing_is_left_of_a_page_that_cannot_be_written(tmp_path, monkeypatch):
+    def full(_source, _target):
+        raise OSError(28, "No space left on device")
+
+    page = PageFile("fleet_page", str(tmp_path / "fleet.html"), 0o644)
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(PageError, match="No space left"):
+        page.write("x")
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,147 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Draw the rooms of plugins/ on their floors, with the imports between them: docs/images/rooms.svg.
+
+The floors come from the layers in pyproject.toml, the arrows from the imports in the code. An arrow that follows
+from two others is left out.
+
+    tools/drawing/rooms.py            # write docs/images/rooms.svg
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import itertools
+import textwrap
+from pathlib import Path
+
+import tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURE = ROOT / "docs/images/rooms.svg"
+PACKAGE = "ansible_collections.baremetal.inference.plugins"
+TREES = {
+    "plugin_utils": ("plugins/plugin_utils: the controller runs it", "action, inventory, filter and callback plugins"),
+    "module_utils": ("plugins/module_utils: a managed host may run it", "modules, and the controller's rooms above"),
+}
+WIDTH, BOX, HEIGHT, FLOOR = 900, 118, 44, 78
+
+STYLE = """
+  svg { font-family: system-ui, sans-serif; }
+  .tree { fill: #f6f8fa; stroke: #d0d7de; }
+  .room { fill: #ffffff; stroke: #57606a; }
+  .users { fill: #ddf4ff; stroke: #0969da; }
+  text { fill: #1f2328; text-anchor: middle; font-size: 12.5px; }
+  .title { text-anchor: start; font-weight: 600; font-size: 15px; }
+  .small { font-size: 9.5px; fill: #59636e; }
+  .arrow { fill: none; stroke: #8c959f; stroke-width: 1.2; }
+  .head { fill: #8c959f; }
+  @media (prefers-color-scheme: dark) {
+    .tree { fill: #151b23; stroke: #3d444d; }
+    .room { fill: #0d1117; stroke: #9198a1; }
+    .users { fill: #121d2f; stroke: #4493f8; }
+    text { fill: #f0f6fc; }
+    .small { fill: #9198a1; }
+    .arrow { stroke: #656c76; }
+    .head { fill: #656c76; }
+  }
+"""
+
+
+def read_floors() -> dict[str, list[list[str]]]:
+    """The rooms of each tree, floor by floor from the top, as the import contracts name them."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    return {
+        contract["containers"][0].rsplit(".", 1)[1]: [
+            [room.strip() for room in floor.split("|")] for floor in contract["layers"]
+        ]
+        for contract in tools["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    }
+
+
+def read_imports() -> set[tuple[str, str]]:
+    """Pairs of rooms, "tree.room", of which the first imports the second."""
+    pairs = set()
+    for tree in TREES:
+        for file in (ROOT / "plugins" / tree).rglob("*.py"):
+            room = f"{tree}.{file.relative_to(ROOT / 'plugins' / tree).parts[0]}"
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and not node.level:
+                    modules = [f"{node.module}.{alias.name}" for alias in node.names]
+                for module in modules:
+                    if module.startswith(f"{PACKAGE}."):
+                        pairs.add((room, ".".join(module[len(PACKAGE) + 1 :].split(".")[:2])))
+    return {(user, used) for user, used in pairs if user != used}
+
+
+def reduce_arrows(pairs: set[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs that do not follow from others: a -> c is dropped when there is a way a -> b -> ... -> c."""
+    reach = set(pairs)
+    while more := {(a, d) for (a, b), (c, d) in itertools.product(reach, reach) if b == c} - reach:
+        reach |= more
+    rooms = {room for pair in pairs for room in pair}
+    return sorted((a, c) for a, c in pairs if not any((a, b) in reach and (b, c) in reach for b in rooms - {a, c}))
+
+
+def draw_text(x: int, y: int, words: str, kind: str = "") -> str:
+    """One line of text; `kind` is a class of the style."""
+    return f'<text x="{x}" y="{y}"{f" class={chr(34)}{kind}{chr(34)}" if kind else ""}>{html.escape(words)}</text>'
+
+
+def draw_tree(tree: str, floors: list[list[str]], pairs: set[tuple[str, str]], top: int) -> tuple[list[str], int]:
+    """The lines of one tree's drawing and the height at which it ends."""
+    title, users = TREES[tree]
+    end = top + 96 + FLOOR * len(floors)
+    lines = [f'<rect class="tree" x="8" y="{top}" width="{WIDTH - 16}" height="{end - top}" rx="10"/>']
+    lines += [draw_text(24, top + 26, title, "title")]
+    lines += [f'<rect class="users" x="24" y="{top + 40}" width="{WIDTH - 48}" height="28" rx="6"/>']
+    lines += [draw_text(WIDTH // 2, top + 58, users)]
+    places = {}
+    for level, floor in enumerate(floors):
+        for place, room in enumerate(floor):
+            gap = (WIDTH - 48) // len(floor)
+            places[room] = (24 + gap * place + gap // 2, top + 92 + FLOOR * level)
+    inside = {(a, b) for a, b in pairs if a.startswith(tree) and b.startswith(tree)}
+    for user, used in reduce_arrows(inside):
+        (x1, y1), (x2, y2) = places[user.split(".")[1]], places[used.split(".")[1]]
+        curve = f"M{x1} {y1 + HEIGHT} C{x1} {y1 + HEIGHT + 22} {x2} {y2 - 26} {x2} {y2 - 2}"
+        lines += [f'<path class="arrow" marker-end="url(#head)" d="{curve}"/>']
+    for room, (x, y) in places.items():
+        lines += [f'<rect class="room" x="{x - BOX // 2}" y="{y}" width="{BOX}" height="{HEIGHT}" rx="6"/>']
+        below = {b for a, b in pairs if a == f"{tree}.{room}" and not b.startswith(tree)} - {"module_utils.common"}
+        names = ", ".join(sorted(name.split(".")[1] for name in below))
+        small = textwrap.wrap(f"\u2193 {names}", 24) if names else []
+        lines += [draw_text(x, y + (26 if not small else 17), room)]
+        lines += [draw_text(x, y + 29 + 11 * number, words, "small") for number, words in enumerate(small)]
+    return lines, end
+
+
+def draw() -> str:
+    """The whole picture."""
+    floors, pairs = read_floors(), read_imports()
+    upper, end = draw_tree("plugin_utils", floors["plugin_utils"], pairs, 8)
+    lower, bottom = draw_tree("module_utils", floors["module_utils"], pairs, end + 40)
+    note = "A room imports only from floors below it. \u2193 names the hosts' rooms that it uses, besides common."
+    head = '<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 8}" role="img">',
+            "<title>The rooms of plugins/ and the imports between them</title>",
+            f"<style>{STYLE}</style>",
+            f'<defs>{head}<path class="head" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
+            *upper,
+            draw_text(WIDTH // 2, end + 25, note),
+            *lower,
+            "</svg>\n",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(draw(), encoding="utf-8")
+    print(f"Written: {PICTURE.relative_to(ROOT)}")
