@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What npu-smi and the files of Huawei's installers say, taken apart. No I/O.
+"""Parsers for the output of npu-smi and for the files of Huawei's installers.
 
 npu-smi answers with text alone. Its forms differ by version: columns of blanks, other names of fields, units beside
 them.
@@ -105,7 +105,7 @@ def parse_mapping(text: str) -> list[Device]:
 
 
 def parse_table(text: str) -> list[ChipRow]:
-    """Return the chips of ``npu-smi info``; nothing for what is no such table."""
+    """Return the chips of ``npu-smi info``; nothing for any other text."""
     rows = []
     first: Sequence[str] = ()
     for line in text.splitlines():

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Huawei's chips of a host, and what the vendor calls them in its packages and files. No I/O."""
+"""Huawei's chips of a host, and what the vendor calls them in its packages and files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's chips of a host: which kernel modules serve them, and whether they hang on a fabric. No I/O."""
+"""NVIDIA's chips of a host: which kernel modules serve them, and whether they hang on a fabric."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether NVIDIA's driver on a host is whole: what was recorded there in, findings out. No I/O."""
+"""Checks of NVIDIA's driver: a recording of the host in, findings out."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class CudaRecording:
 
 
 def check_driver(recording: CudaRecording, minimum: str = "", hold: bool = True) -> list[Finding]:
-    """Return what is wrong with the driver, nothing where all is proven.
+    """Return the findings about the driver, none if it is healthy.
 
     ``minimum`` is the oldest driver that the release works with, empty for any.
     """
@@ -174,7 +174,7 @@ def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
         why = "the driver has not taken it" if information is None else "the driver has it"
         action = f"read why with 'dmesg | grep {address}'"
         if re.search(EXCLUDED, information or "", re.MULTILINE):
-            why, action = "the driver is told to leave it out", "look for NVreg_ExcludedGpus in /etc/modprobe.d"
+            why, action = "the driver is configured to exclude it", "look for NVreg_ExcludedGpus in /etc/modprobe.d"
         yield Finding(
             f"nvidia-smi lists {len(listed)} of {len(recording.chips)} chips on PCI; {why}", f"chip {address}", action
         )
@@ -195,7 +195,7 @@ def _states(reports: list[GpuReport], fabric: str) -> Iterator[Finding]:
             yield Finding(f"MIG is {report.mig} and will be {report.mig_pending}", where, "reset the chip, or reboot")
         if report.persistence == "Disabled":
             action = f"see that {PERSISTENCED} runs with --persistence-mode"
-            yield Finding("persistence mode is off: the chip starts anew for each program", where, action)
+            yield Finding("persistence mode is off: the chip is initialised again for each program", where, action)
         state = f"{report.fabric} {report.fabric_status}".strip()
         # A100 says nothing of it.
         if fabric and state and state != "Completed Success":

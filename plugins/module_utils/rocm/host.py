@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host shows of AMD's driver: files and the answers of tools. Runs on the host and changes nothing there."""
+"""Facts about AMD's driver on a host, from files and the output of tools. Changes nothing."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def inspect_host(
     return RocmRecording(
         host=host,
         chips=tuple(chips) or found,
-        shown=_shown(root, proc_root, host, kfd, disk),
+        shown=_rocm_host_state(root, proc_root, host, kfd, disk),
         kfd=kfd,
         amd_smi=amd_smi,
         rocm_smi=NOT_INSTALLED if usable else _tool(ROCM_SMI, run),
@@ -108,7 +108,9 @@ def inspect_host(
     )
 
 
-def _shown(root: str, proc_root: str, host: Host, kfd: Sequence[GpuAnswer], disk: Mapping[str, str]) -> RocmHostState:
+def _rocm_host_state(
+    root: str, proc_root: str, host: Host, kfd: Sequence[GpuAnswer], disk: Mapping[str, str]
+) -> RocmHostState:
     info = parse_module_info(disk[host.kernel])
     loaded = host.modules.get(KIND.module)
     is_stale = False

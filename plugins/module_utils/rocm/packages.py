@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How AMD's driver and ROCm are called and where they are had from, for each system, source and release. No I/O."""
+"""How AMD's driver and ROCm are called and where they are downloaded from, for each system, source and release."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether AMD's driver on a host is whole: what was recorded there in, findings out. No I/O."""
+"""Checks of AMD's driver: a recording of the host in, findings out."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LOG_ERRORS = (
     (
         r"VGACON disables amdgpu|amdgpu.*nomodeset",
         "amdgpu gives up because the kernel was started with nomodeset",
-        "take nomodeset out of /etc/default/grub, make GRUB's configuration anew and reboot",
+        "remove nomodeset from /etc/default/grub, rebuild GRUB's configuration and reboot",
     ),
     (
         r"Direct firmware load for amdgpu/\S+ failed",
@@ -145,7 +145,7 @@ def check_driver(recording: RocmRecording, minimum: str = "", hold: bool = True)
 
 
 def listed(recording: RocmRecording) -> tuple[str, list[GpuAnswer]]:
-    """Return the chips that can be used and who says so: amd-smi, else rocm-smi, else the kernel itself."""
+    """Return the usable chips and the source of that list: amd-smi, else rocm-smi, else the kernel itself."""
     for tool, answer, found in (
         ("amd-smi", recording.amd_smi, parse_amd_smi(recording.amd_smi.out)),
         ("rocm-smi", recording.rocm_smi, parse_rocm_smi(recording.rocm_smi.out)),
@@ -170,9 +170,9 @@ def _own_driver(host: Host, minimum: str) -> Iterator[Finding]:
     """Yield that the kernel's own driver cannot be compared with what the release needs."""
     if minimum and KIND.module in host.modules and not loaded_version(KIND, host):
         yield Finding(
-            f"the kernel's own amdgpu is loaded, which has no version: that it is as new as {minimum} is not proven",
+            f"the kernel's own amdgpu is loaded, which has no version: whether it is as new as {minimum} is unknown",
             KIND.where,
-            "let the role rocm install AMD's driver (rocm_source vendor), or set rocm_source to distro to do with it",
+            "let the role rocm install AMD's driver (rocm_source vendor), or set rocm_source to distro to accept it",
         )
 
 
@@ -181,7 +181,7 @@ def _blacklists(shown: RocmHostState) -> Iterator[Finding]:
         yield Finding(
             f"amdgpu is kept from loading at boot: {entry.text}",
             entry.where,
-            "take that out, make the initial file system anew and reboot; rocm_blacklist_remove does so for files",
+            "remove that, rebuild the initramfs and reboot; rocm_blacklist_remove does so for files",
         )
 
 
@@ -210,7 +210,7 @@ def _tools(recording: RocmRecording) -> Iterator[Finding]:
 
 
 def _chips(recording: RocmRecording) -> Iterator[Finding]:
-    """Yield the chips on PCI that cannot be used. Without a driver none can, which is said once, elsewhere."""
+    """Yield the unusable chips on PCI; nothing if no driver is loaded, which is a finding of its own."""
     if KIND.module not in recording.host.modules:
         return
     who, found = listed(recording)

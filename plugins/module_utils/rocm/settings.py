@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is told beside its driver: who may open the chips, what must not keep the driver out, tuning. No I/O."""
+"""Settings beside the driver: accounts that may open the chips, entries that keep the driver from loading, tuning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What commands answer that all vendors' drivers have in common: modinfo and DKMS, taken apart. No I/O."""
+"""Parsers for the output of modinfo and DKMS."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host shows of any vendor's driver: packages, kernels, modules, logs. Runs on the host and changes nothing."""
+"""Facts about a host that all drivers need: packages, kernels, modules, logs. Changes nothing."""
 
 from __future__ import annotations
 

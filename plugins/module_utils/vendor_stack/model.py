@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the vendor stacks share: what is known of a host, what is to be done there, and by which policy. No I/O."""
+"""The data that the vendor stacks share: facts about a host, the plan for it, sources and policies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DNF = "dnf"
 
 
 class StackError(ValueError):
-    """A host cannot get what was asked for; the message is the whole sentence for the user."""
+    """A host cannot get what was requested; the message is the complete sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Key:
-    """A signing key: where it is had from, the file that keeps it, the end of its fingerprint.
+    """A signing key: where it is downloaded from, the file that keeps it, the end of its fingerprint.
 
     A ``url`` that ends in .deb is that of a package which has the file in it.
     """
@@ -179,7 +179,7 @@ class Package:
 class ConfigFile:
     """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any.
 
-    One that is ``in_initramfs`` counts before the root file system is there, so that its initial ones are made anew.
+    One that is ``in_initramfs`` counts before the root file system is there, so that the initramfs is rebuilt.
     """
 
     path: str

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a vendor's driver is whole, as far as that is the same for all of them: modules, kernels, holds. No I/O."""
+"""Checks of a driver that are the same for all vendors: modules, kernels, holds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ROCm in user space of a host: where it stays, what is installed of it. No I/O."""
+"""ROCm in user space of a host: where it stays, what is installed of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action that plans a vendor's stack: it reads the host and decides on the controller, where the catalogue is."""
+"""Base class of the actions that plan a vendor's stack: read the host, decide on the controller."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ BEFORE_DOWNLOAD = ("recover", "unpin", "remove_first", "prepare")
 
 @dataclass(frozen=True)
 class StackInputs:
-    """All that a stack decides by: what the site wants, what its state module returned, chips and their catalogue."""
+    """The inputs of a plan: the site's request, the result of the state module, the chips and their catalogue."""
 
     request: Any
     state: Mapping[str, Any]
@@ -75,7 +75,7 @@ class StackInputs:
 
 
 class StackAction(ControllerAction):
-    """A stack's own action names it and decides; what is read, refused and returned is the same for all."""
+    """Reads the host, checks for other users of the chips and for reboots, and returns the plan of a stack's action."""
 
     _requires_connection = True
 
@@ -86,7 +86,7 @@ class StackAction(ControllerAction):
     paths: Sequence[str] = ()
 
     def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Any:
-        """Return what the site wants; ``release`` is what its release says of this stack. Raises PlanError."""
+        """Return the site's request; ``release`` is the section of its release for this stack. Raises PlanError."""
         raise NotImplementedError
 
     def plan(self, inputs: StackInputs, offered: Mapping[str, Sequence[str]] | None) -> DriverPlan:
@@ -147,7 +147,7 @@ class StackAction(ControllerAction):
 
 
 def _mark(stack: str) -> str:
-    """Return the path of the file that keeps a host from being rebooted twice for the same reason."""
+    """Return the path of the file that prevents a second reboot for the same reason."""
     return f"/var/lib/baremetal-{stack}/rebooted"
 
 
@@ -161,13 +161,13 @@ def _stopping(found: DriverPlan, state: Mapping[str, Any]) -> tuple[str, ...]:
         raise StackError(
             f"driver {found.replaces} is to be replaced, and {others[0]}"
             + (f", as have {len(others) - 1} more" if others[1:] else "")
-            + "; end what is not an instance of vLLM, then run again"
+            + "; stop every program that is not a vLLM instance, then run again"
         )
     return stopping
 
 
 def _refused(stack: str, found: DriverPlan, state: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
-    """Return why a reboot that is needed must not be made, None where it may or none is needed."""
+    """Return why a required reboot is not permitted, None if it is or if none is required."""
     if not found.reboot:
         return None
     mark = state["contents"].get(_mark(stack)) or ""

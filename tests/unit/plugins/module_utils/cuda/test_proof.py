@@ -246,7 +246,7 @@ def test_chips_on_pci_that_nvidia_smi_does_not_list():
     what, _where, action = only(
         chips=(CHIP, "0000:5d:00.0"), information={CHIP: "", "0000:5d:00.0": "Model: x\nGPU Excluded:\t Yes\n"}
     )
-    assert what.endswith("the driver is told to leave it out")
+    assert what.endswith("the driver is configured to exclude it")
     assert "NVreg_ExcludedGpus" in action
 
 

@@ -232,7 +232,7 @@ def test_the_kernels_own_driver_has_no_version():
     assert found(replace(WHOLE, host=OWN, disk=OWN_DISK), minimum="") == []
     what, where, action = only(host=OWN, disk=OWN_DISK)
     assert what == (
-        "the kernel's own amdgpu is loaded, which has no version: that it is as new as 6.14.14 is not proven"
+        "the kernel's own amdgpu is loaded, which has no version: whether it is as new as 6.14.14 is unknown"
     )
     assert where == "module amdgpu"
     assert "rocm_source to distro" in action

@@ -549,7 +549,7 @@ BAD_FILES = {
     "short sum": ({"url": "https://a/x.run", "sha256": "abc"}, "sha256 of x.run is 'abc', expected 64 hexadecimal"),
     "name": (
         entry("driver.run"),
-        "'driver.run' is no name that Huawei gives a file; expected forms like Ascend-hdk-910b",
+        "'driver.run' is not a name of one of Huawei's files; expected forms like Ascend-hdk-910b",
     ),
 }
 
