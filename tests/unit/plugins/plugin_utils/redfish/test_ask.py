@@ -273,10 +273,10 @@ def test_addresses(address, url):
         ("", "has no host name"),
         ("a b", "has no host name"),
         ("bmc:port", "is not a host, host:port or URL"),
-        ("https://bmc/redfish/v1", "is more than"),
-        ("ftp://bmc", "is more than"),
+        ("https://bmc/redfish/v1", "holds more than"),
+        ("ftp://bmc", "holds more than"),
         ("http://bmc", "would send the password unencrypted"),
-        ("https://root:calvin@bmc", "is more than"),
+        ("https://root:calvin@bmc", "holds more than"),
     ],
 )
 def test_addresses_that_are_none(address, said):
