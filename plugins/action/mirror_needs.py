@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError, HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
     Needs,
     NeedsError,

@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.page_f
     ReportFileError,
     page_parts,
     read_journal,
-    written,
+    write_changed,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.report import (
     ReportError,
@@ -42,7 +42,7 @@ class ActionModule(ControllerAction):
                 texts["dest_json"] = json.dumps(document, indent=1, default=str) + "\n"
             if options["dest_html"]:
                 texts["dest_html"] = page(document, page_parts())
-            changed = [written(name, options[name], text, self._task.check_mode) for name, text in texts.items()]
+            changed = [write_changed(name, options[name], text, self._task.check_mode) for name, text in texts.items()]
         except ReportError as exc:
             raise ReportFileError(
                 f"journal: {options['journal']} cannot be reported on: {exc}; expected a rollout's journal"

@@ -212,7 +212,7 @@ import ssl
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
     CHECKS,
     Finding,
@@ -289,7 +289,7 @@ class Endpoint:
         key = self._api_key()
         module.no_log_values.update(self.secrets)
         try:
-            self.client = Client(self.url, key, self._tls() if self.url.startswith("https:") else None)
+            self.client = TimedClient(self.url, key, self._tls() if self.url.startswith("https:") else None)
         except AddressError as exc:
             raise OptionError(str(exc)) from exc
 

@@ -215,7 +215,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     GateError,
     limits_of,
@@ -264,7 +264,7 @@ class Instance:
         self.secrets = worth_masking(values)
         tls = ssl.create_default_context() if self.url.startswith("https:") else None
         try:
-            self.client = Client(self.url, values.get(API_KEY, ""), tls)
+            self.client = TimedClient(self.url, values.get(API_KEY, ""), tls)
         except AddressError as exc:
             raise GateError(f"instance {name}: {exc}") from exc
 

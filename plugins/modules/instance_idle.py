@@ -89,10 +89,10 @@ import os
 import ssl
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import (
-    Load,
-    Quiet,
+    EngineLoad,
+    IdleWait,
     read_load,
     wait_until_idle,
 )
@@ -120,15 +120,15 @@ def main() -> None:
     unit = Unit(f"vllm@{options['instance']}.service", module.run_command)
     try:
         if unit.state().active not in ACTIVE:
-            module.exit_json(**result_of(Quiet(True, Load(), 0.0), False))
+            module.exit_json(**result_of(IdleWait(True, EngineLoad(), 0.0), False))
         client = client_of(options["instance"], options["config_dir"])
     except (UnitError, OptionError) as exc:
         module.fail_json(msg=str(exc))
 
-    def look() -> Load:
+    def look() -> EngineLoad:
         """Ask the instance; one that has been stopped meanwhile has nothing to do."""
         load = read_load(client.request("GET", "/metrics", None, ANSWER))
-        return Load(gone=True) if load.problem and unit.state().active not in ACTIVE else load
+        return EngineLoad(gone=True) if load.problem and unit.state().active not in ACTIVE else load
 
     timeout, settle = (0.0, 0.0) if module.check_mode else (options["timeout"], options["settle"])
     try:
@@ -142,13 +142,13 @@ class OptionError(Exception):
     """The files of the instance cannot be used; the message is the whole sentence."""
 
 
-def client_of(instance: str, config_dir: str) -> Client:
+def client_of(instance: str, config_dir: str) -> TimedClient:
     """Return a client of the instance, at the address of its files. Raises OptionError."""
     path = os.path.join(config_dir, f"{instance}.yaml")
     try:
         with open(path, encoding="utf-8") as file:
             url, _models = endpoint_of(file.read())
-        return Client(url, "", _tls() if url.startswith("https:") else None)
+        return TimedClient(url, "", _tls() if url.startswith("https:") else None)
     except FileNotFoundError as exc:
         raise OptionError(
             f"vllm@{instance}.service runs, and {path} is not there to say where it listens; run playbooks/site.yml"
@@ -167,7 +167,7 @@ def _tls() -> ssl.SSLContext:
     return context
 
 
-def result_of(quiet: Quiet, asked: bool) -> dict[str, object]:
+def result_of(quiet: IdleWait, asked: bool) -> dict[str, object]:
     """Return the values of a run."""
     load = quiet.load
     return {

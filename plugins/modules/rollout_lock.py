@@ -77,14 +77,14 @@ holder:
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import re
 import time
-from typing import Any, Iterator
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked, publish
 
 
 def main() -> None:
@@ -99,33 +99,19 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wishes = module.params
-    name = re.sub(r"[^A-Za-z0-9_.-]", "_", wishes["cluster"]) or "no-cluster"
-    path = os.path.join(wishes["directory"], f"{name}.json")
+    options, directory = module.params, module.params["directory"]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", options["cluster"]) or "no-cluster"
+    path = os.path.join(directory, f"{name}.json")
     try:
-        if wishes["state"] == "taken" and not module.check_mode:
-            os.makedirs(wishes["directory"], mode=0o755, exist_ok=True)
-        with alone(wishes["directory"]):
+        if options["state"] == "taken" and not module.check_mode:
+            os.makedirs(directory, mode=0o755, exist_ok=True)
+        # Others wait until this one has decided; without a directory there is nothing to lock.
+        with locked(directory) if os.path.isdir(directory) else contextlib.nullcontext():
             holder = read(path)
-            changed = take(module, path, holder) if wishes["state"] == "taken" else give(module, path, holder)
+            changed = take(module, path, holder) if options["state"] == "taken" else free(module, path, holder)
     except OSError as exc:
         module.fail_json(msg=f"{exc.filename or path}: {exc.strerror}; the lock of rollouts is kept there")
     module.exit_json(changed=changed, holder=holder)
-
-
-@contextlib.contextmanager
-def alone(directory: str) -> Iterator[None]:
-    """Keep others from looking until this one has decided; without a directory there is nothing to look at."""
-    try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:
-        yield
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def read(path: str) -> dict[str, Any]:
@@ -143,11 +129,11 @@ def read(path: str) -> dict[str, Any]:
 
 def take(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
     """Take the lock; return whether that changed anything."""
-    wishes = module.params
-    if holder.get("id") == wishes["id"]:
+    options = module.params
+    if holder.get("id") == options["id"]:
         return False
-    if holder and holder.get("id") not in wishes["stale"]:
-        cluster = f"cluster {wishes['cluster']}" if wishes["cluster"] else "the hosts without a cluster"
+    if holder and holder.get("id") not in options["stale"]:
+        cluster = f"cluster {options['cluster']}" if options["cluster"] else "the hosts without a cluster"
         module.fail_json(
             msg=f"{cluster}: {holder.get('holder')} has been rolling out here since {holder.get('since')} "
             f"({holder.get('id')}); wait for its end. Where that is known to be dead, go on from it with "
@@ -156,17 +142,11 @@ def take(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
     if module.check_mode:
         return True
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    beside = f"{path}.{os.getpid()}"
-    with open(beside, "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o644)
-        json.dump({"id": wishes["id"], "holder": wishes["holder"], "since": now}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    publish(path, json.dumps({"id": options["id"], "holder": options["holder"], "since": now}))
     return True
 
 
-def give(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
+def free(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
     """Give the lock back; return whether that changed anything."""
     if holder.get("id") != module.params["id"]:
         return False

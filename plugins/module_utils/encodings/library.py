@@ -15,6 +15,7 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 # The one that gpt-oss is served with.
@@ -91,7 +92,7 @@ class FoundFile:
     sha256: str
 
 
-def list_uses(plans: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def list_uses(plans: Mapping[str, PlanDocument]) -> list[dict[str, Any]]:
     """Return the uses of all plans that point vLLM to encodings, each once with its instances, as plain data."""
     found: dict[str, dict[str, Any]] = {}
     for name, plan in plans.items():
@@ -157,8 +158,8 @@ def _advice(use: Use, found: FoundFile, user: str) -> str:
     if found.sha256 != ENCODINGS[NEEDED].sha256:
         return f"run the role encodings on this host with encodings_dir {use.directory}, which puts the right one there"
     return (
-        f"the bytes are the published ones, so see that {use.user or user} may read the file and every directory above "
-        f"it, or take a release whose library accepts it"
+        f"the bytes are the published ones, so check that {use.user or user} may read the file and every directory "
+        f"above it, or take a release whose library accepts it"
     )
 
 
@@ -167,5 +168,5 @@ def describe_no_answer(use: Use, answer: Mapping[str, str], said: str) -> str:
     reason = answer.get("missing") or " ".join(said.split())[-400:] or "no answer"
     return (
         f"{use.place}: its Harmony library could not be asked whether it accepts {use.directory}/{NEEDED}: {reason}; "
-        f"gpt-oss needs that library, so see to the release {use.release} if {', '.join(use.instances)} does not start"
+        f"gpt-oss needs that library, so check the release {use.release} if {', '.join(use.instances)} does not start"
     )

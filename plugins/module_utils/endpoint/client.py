@@ -48,7 +48,7 @@ class Reply:
         return b"\n".join(line for _seconds, line in self.lines)
 
 
-class Client:
+class TimedClient:
     """Requests to one server, each on a connection of its own; proxies of the environment are not used."""
 
     def __init__(self, url: str, api_key: str = "", tls: ssl.SSLContext | None = None) -> None:

@@ -10,14 +10,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
-    BadAnswerError,
-    Question,
-    judge,
-    request_of,
-    whole_stream,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import Question, judge, request_of
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import read_complete_stream
 
 # A figure says nothing beside one that was measured in another way.
 SETTINGS = ("streams", "prompts", "max_tokens", "ignore_eos", "accelerator")
@@ -42,7 +38,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Load:
+class MeasuredLoad:
     """What is measured: ``prompts`` streamed chats, ``streams`` of them at a time; ignore_eos: up to the last token."""
 
     streams: int
@@ -109,7 +105,7 @@ def _prompt(number: int, entry: Any) -> Prompt:
     return Prompt(text, expect, str(entry.get("system") or ""), limit)
 
 
-def load_of(measure: Mapping[str, Any] | None) -> Load:
+def load_of(measure: Mapping[str, Any] | None) -> MeasuredLoad:
     """Return the load of the option; what it leaves out has its default. Raises GateError that names the key."""
     given = {key: value for key, value in (measure or {}).items() if value is not None}
     unknown = sorted(set(given) - {*DEFAULTS, "ignore_eos"})
@@ -123,7 +119,7 @@ def load_of(measure: Mapping[str, Any] | None) -> Load:
         key: _whole(given.get(key, default), f"measure: has {key}", 0 if key == "prompts" else 1, _MOST[key])
         for key, default in DEFAULTS.items()
     }
-    return Load(**found, ignore_eos=ignore_eos)
+    return MeasuredLoad(**found, ignore_eos=ignore_eos)
 
 
 def limits_of(options: Mapping[str, Any]) -> Limits:
@@ -155,7 +151,7 @@ def chat_of(model: str, prompt: Prompt, stream: bool) -> tuple[str, str, dict[st
     return method, path, payload
 
 
-def measured_chat(model: str, mark: str, number: int, load: Load) -> tuple[str, str, dict[str, Any] | None]:
+def measured_chat(model: str, mark: str, number: int, load: MeasuredLoad) -> tuple[str, str, dict[str, Any] | None]:
     """Return method, path and payload of a measured stream."""
     method, path, payload = chat_of(model, measured_prompt(mark, number, load.max_tokens), True)
     if load.ignore_eos and payload:
@@ -191,13 +187,13 @@ def sample_of(reply: Reply) -> Sample:
 
     Its text is not looked at: a model that thinks may need all tokens for that.
     """
-    stream = whole_stream(reply)
+    stream = read_complete_stream(reply)
     if not stream.tokens or not stream.first:
         raise BadAnswerError(f"the stream held no token (finish_reason {stream.finish}), expected some")
     return Sample(stream.first, stream.tokens)
 
 
-def figures_of(samples: Sequence[Sample], seconds: float, load: Load, accelerator: str) -> dict[str, Any]:
+def figures_of(samples: Sequence[Sample], seconds: float, load: MeasuredLoad, accelerator: str) -> dict[str, Any]:
     """Return the figures of a measurement that took so many seconds from its first request to its last token."""
     if not samples:
         return {}

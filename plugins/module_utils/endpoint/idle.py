@@ -18,7 +18,7 @@ _PAUSE = 0.2
 
 
 @dataclass(frozen=True)
-class Load:
+class EngineLoad:
     """What an engine does at a time. ``problem``: why that is not known, a clause; ``gone``: nothing listens there."""
 
     running: int = 0
@@ -33,22 +33,22 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Quiet:
+class IdleWait:
     """How a wait ended; ``load`` is what was seen last."""
 
     idle: bool
-    load: Load
+    load: EngineLoad
     seconds: float
 
 
-def read_load(reply: Reply) -> Load:
+def read_load(reply: Reply) -> EngineLoad:
     """Return what a reply to GET /metrics tells, summed over engines and models."""
     if not reply.status:
-        return Load(problem=reply.failure, gone="connection refused" in reply.failure)
+        return EngineLoad(problem=reply.failure, gone="connection refused" in reply.failure)
     if reply.status != 200:
-        return Load(problem=f"GET /metrics answered {reply.status}")
+        return EngineLoad(problem=f"GET /metrics answered {reply.status}")
     if reply.failure:
-        return Load(problem=f"GET /metrics: {reply.failure}")
+        return EngineLoad(problem=f"GET /metrics: {reply.failure}")
     found: dict[str, float] = {}
     for line in reply.body.decode(errors="replace").splitlines():
         match = _LINE.match(line.strip())
@@ -56,20 +56,20 @@ def read_load(reply: Reply) -> Load:
             try:
                 found[match["name"]] = found.get(match["name"], 0.0) + float(match["value"])
             except ValueError:
-                return Load(problem=f"{match['name']} is {match['value']!r}, expected a number")
+                return EngineLoad(problem=f"{match['name']} is {match['value']!r}, expected a number")
     missing = [name for name in (RUNNING, WAITING) if name not in found]
     if missing:
-        return Load(problem=f"its metrics lack {' and '.join(missing)}; expected those of vLLM")
-    return Load(int(found[RUNNING]), int(found[WAITING]))
+        return EngineLoad(problem=f"its metrics lack {' and '.join(missing)}; expected those of vLLM")
+    return EngineLoad(int(found[RUNNING]), int(found[WAITING]))
 
 
 def wait_until_idle(
-    look: Callable[[], Load],
+    look: Callable[[], EngineLoad],
     timeout: float,
     settle: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Quiet:
+) -> IdleWait:
     """Look until the engine has been idle for ``settle`` seconds, or until it has not been so for ``timeout``."""
     began = clock()
     since: float | None = None
@@ -77,8 +77,8 @@ def wait_until_idle(
         load, now = look(), clock()
         since = (now if since is None else since) if load.idle else None
         if since is not None and now - since >= settle:
-            return Quiet(True, load, now - began)
+            return IdleWait(True, load, now - began)
         # What is idle at the deadline may settle.
         if since is None and now - began >= timeout:
-            return Quiet(False, load, now - began)
+            return IdleWait(False, load, now - began)
         sleep(_PAUSE)

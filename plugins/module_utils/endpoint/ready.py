@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, trouble
 
 _FIRST_PAUSE = 0.2
@@ -47,7 +47,7 @@ class Watch:
         return f"unit {self.unit.name} {problem}" if problem else ""
 
 
-def wait_until_ready(client: Client, watch: Watch | None, timeout: float) -> Wait:
+def wait_until_ready(client: TimedClient, watch: Watch | None, timeout: float) -> Wait:
     """Ask /health until it answers 200 and the unit (where there is one) is active, the unit dies, or time is over."""
     began = time.monotonic()
     pause = _FIRST_PAUSE

@@ -11,10 +11,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     Limits,
-    Load,
+    MeasuredLoad,
     Prompt,
     Sample,
     Verdict,
@@ -25,7 +26,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates
     measured_chat,
     sample_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import BadAnswerError
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Gates:
 
     prompts: Sequence[Prompt]
     warm: int
-    load: Load
+    load: MeasuredLoad
     baseline: Mapping[str, Any]
     limits: Limits
     accelerator: str = ""
@@ -45,7 +45,7 @@ class Gates:
 class Asker:
     """Asks one instance."""
 
-    def __init__(self, client: Client, model: str, timeout: float) -> None:
+    def __init__(self, client: TimedClient, model: str, timeout: float) -> None:
         self._client = client
         self._model = model
         self._timeout = timeout
@@ -107,7 +107,7 @@ class Asker:
                 break
         return best, verdicts
 
-    def measure(self, load: Load) -> tuple[list[Sample], float, str]:
+    def measure(self, load: MeasuredLoad) -> tuple[list[Sample], float, str]:
         """Return the samples of a load, its seconds, and what went wrong first; nothing new is asked after that."""
         mark = secrets.token_hex(4)
         left = list(range(load.prompts, 0, -1))

@@ -89,7 +89,7 @@ def check_room(root: str, missing: int) -> Room:
     free = figures.f_bavail * figures.f_frsize
     if missing > free:
         raise BundleError(
-            f"{root}: {missing} bytes ({format_bytes(missing)}) are still to come, {free} bytes ({format_bytes(free)}) "
+            f"{root}: {missing} bytes ({format_bytes(missing)}) are missing, {free} bytes ({format_bytes(free)}) "
             f"are free at {place}; make room there or let bundle_dir name a larger disk"
         )
     return Room(missing, free)

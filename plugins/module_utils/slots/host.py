@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +15,14 @@ import stat
 import time
 from typing import Any, Callable, Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+    LockedError,
+    create,
+    locked,
+    publish,
+    publish_link,
+    sync_directory,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
     DIGEST,
     GOOD,
@@ -24,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     Image,
     Slot,
     SlotError,
-    State,
+    SlotState,
     document,
     files_of_kind,
     launch_of,
@@ -46,8 +53,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
 
 # What the id of an image is, by the engine's command and the image's name; empty where it is not in the store.
 ImageId = Callable[[str, str], str]
-
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 class Host:
@@ -76,7 +81,7 @@ class Host:
         """Return whether the instance is there: by this file the role knows."""
         return os.path.exists(self.at(f"{CONFIG_DIR}/{name}.yaml"))
 
-    def state(self, name: str) -> State:
+    def state(self, name: str) -> SlotState:
         """Return what is installed, as far as it is there."""
         kind = self.kind(name)
         found = {entry["path"]: self._read(entry["path"]) for entry in files_of_kind(name, kind)}
@@ -86,15 +91,15 @@ class Host:
         if launch.ref:
             image = Image(launch.ref, self.image_id(launch.engine, launch.ref), launch.engine)
         files = tuple(read[0] for _path, read in sorted(found.items()) if read)
-        return State(kind, files, readlink(self.at(link_of(name))), image, launch.venv)
+        return SlotState(kind, files, readlink(self.at(link_of(name))), image, launch.venv)
 
-    def missing(self, name: str, state: State) -> list[str]:
+    def missing(self, name: str, state: SlotState) -> list[str]:
         """Return the paths that a whole instance has and this one has not."""
         there = {entry.path for entry in state.files}
         gone = [entry["path"] for entry in files_of_kind(name, state.kind) if entry["path"] not in there]
         return gone + ([] if state.model else [link_of(name)])
 
-    def changed(self, name: str, state: State) -> tuple[float, str]:
+    def changed(self, name: str, state: SlotState) -> tuple[float, str]:
         """Return when the newest file or link of an installed state was last touched, and which that is."""
         newest = (0.0, "")
         for path in [*(entry.path for entry in state.files), link_of(name)]:
@@ -192,19 +197,16 @@ class Slots:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Have the slots alone: two runs would mix up good and previous. Raises SlotError where another has them."""
+        """Lock the slots: two runs would mix up good and previous. Raises SlotError where another run holds them."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
-        handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-        except BlockingIOError as exc:
+            with locked(self.directory, wait=0):
+                yield
+        except LockedError as exc:
             raise SlotError(f"another run is at work in {self.directory}; wait until it has ended") from exc
-        finally:
-            os.close(handle)
 
-    def keep(self, state: State, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> None:
+    def keep(self, state: SlotState, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> None:
         """Make the installed state the good one, to be called with the lock. Raises SlotError, OSError."""
         digest, good = state.digest, self.good
         known = self._known(digest)
@@ -240,7 +242,7 @@ class Slots:
         if self._known(slot.digest) is None:
             self._build(slot, contents)
 
-    def would_change(self, state: State, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> bool:
+    def would_change(self, state: SlotState, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> bool:
         """Return whether keep would change a slot or a link."""
         known = self._known(state.digest)
         if known is None or self.good != state.digest or self._superfluous(most):
@@ -257,7 +259,7 @@ class Slots:
         except SlotError:
             return None
 
-    def _is_stamped(self, state: State) -> bool:
+    def _is_stamped(self, state: SlotState) -> bool:
         return os.path.exists(os.path.join(self.host.at(state.model), ".verified.json"))
 
     def _clear(self) -> None:
@@ -284,12 +286,12 @@ class Slots:
                 content = self._installed(entry.path) if contents is None else contents[entry.path]
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
                     raise SlotError(f"{entry.path} has been changed by somebody meanwhile; run again")
-                write(copy, content, 0o600)
+                create(copy, content, 0o600)
             os.symlink(slot.state.model, f"{partial}/model")
-            write(f"{partial}/slot.json", document(slot).encode(), 0o600)
+            create(f"{partial}/slot.json", document(slot), 0o600)
             for parent, _directories, _names in os.walk(partial):
                 os.chmod(parent, 0o700)
-                sync(parent)
+                sync_directory(parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -297,7 +299,7 @@ class Slots:
             # A damaged one of this name: a directory cannot be put in the place of another that is not empty.
             os.rename(final, os.path.join(self.directory, f".{slot.digest}.damaged"))
         os.rename(partial, final)
-        sync(self.directory)
+        sync_directory(self.directory)
         self._clear()
 
     def _installed(self, path: str) -> bytes:
@@ -305,57 +307,15 @@ class Slots:
             return file.read()
 
     def _write_document(self, slot: Slot) -> None:
-        top = os.path.join(self.directory, slot.digest)
-        temporary = os.path.join(top, ".slot.json")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        try:
-            write(temporary, document(slot).encode(), 0o600)
-            os.rename(temporary, os.path.join(top, "slot.json"))
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        sync(top)
+        publish(os.path.join(self.directory, slot.digest, "slot.json"), document(slot), 0o600)
 
     def _point(self, which: str, digest: str) -> None:
-        put_link(digest, os.path.join(self.directory, which))
+        publish_link(digest, os.path.join(self.directory, which))
 
     def _remove(self, digest: str) -> None:
         doomed = os.path.join(self.directory, f".{digest}.removed")
         os.rename(os.path.join(self.directory, digest), doomed)
         shutil.rmtree(doomed)
-
-
-def put_link(target: str, path: str) -> None:
-    """Have a symlink at path, in one step."""
-    directory, name = os.path.split(path)
-    temporary = os.path.join(directory, f".{name}.new")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    os.symlink(target, temporary)
-    os.rename(temporary, path)
-    sync(directory)
-
-
-def write(path: str, content: bytes, mode: int) -> None:
-    """Write a new file that is on the disk when this returns."""
-    handle = os.open(path, _WRITE, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    # The umask may have taken bits away.
-    os.chmod(path, mode)
-
-
-def sync(directory: str) -> None:
-    """Have the names in a directory on the disk."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def readlink(path: str) -> str:

@@ -11,20 +11,22 @@ import os
 from functools import partial
 from typing import Any, Callable, Iterable, Tuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+    create,
+    publish_link,
+    sync_directory,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import (
     Host,
     Slots,
     is_full,
-    put_link,
     readlink,
-    sync,
-    write,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
     Image,
     Slot,
     SlotError,
-    State,
+    SlotState,
     bare_id,
     differences,
     foreign_paths,
@@ -37,7 +39,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, parse_stamp
 
 # Exit status, output and error output of a command.
-Answer = Tuple[int, str, str]
+CommandResult = Tuple[int, str, str]
 
 _PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ExecMainStartTimestamp"
 
@@ -45,7 +47,7 @@ _PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ExecMainStartTimestamp"
 class Engine:
     """The container engines of this host, as far as slots ask them."""
 
-    def __init__(self, run: Callable[..., Answer]) -> None:
+    def __init__(self, run: Callable[..., CommandResult]) -> None:
         # Without this Ansible ends the module where the command is not there.
         self._run = partial(run, handle_exceptions=False)
         self.trouble = ""
@@ -81,7 +83,7 @@ class Engine:
 class Service:
     """The unit of an instance."""
 
-    def __init__(self, name: str, run: Callable[..., Answer]) -> None:
+    def __init__(self, name: str, run: Callable[..., CommandResult]) -> None:
         self.unit, self._run = f"vllm@{name}.service", partial(run, handle_exceptions=False)
         show = ["systemctl", "show", "--no-pager", "--timestamp=us+utc", f"--property={_PROPERTIES}", "--", self.unit]
         try:
@@ -140,7 +142,7 @@ class Service:
         return self._seen.get("MainPID", "0") != "0"
 
 
-def stale(host: Host, slots: Slots, state: State, service: Service, engine: Engine) -> bool:
+def stale(host: Host, slots: Slots, state: SlotState, service: Service, engine: Engine) -> bool:
     """Return whether the unit runs with something else than what is installed."""
     kept = next((slot for digest, slot, _damage in slots.all() if slot and digest == state.digest), None)
     verified = seconds_of(kept.kept_at) if kept else None
@@ -152,7 +154,7 @@ def stale(host: Host, slots: Slots, state: State, service: Service, engine: Engi
     return bool(running) and running != state.image.id
 
 
-def stale_ones(run: Callable[..., Answer], names: Iterable[str], root: str = "/") -> list[str]:
+def stale_ones(run: Callable[..., CommandResult], names: Iterable[str], root: str = "/") -> list[str]:
     """Return the instances of this host that run with something else than what is installed. Raises SlotError."""
     engine = Engine(run)
     host = Host(root, engine.image_id)
@@ -193,7 +195,7 @@ def _size(path: str) -> int:
         return -1
 
 
-def _venv_trouble(host: Host, state: State) -> list[str]:
+def _venv_trouble(host: Host, state: SlotState) -> list[str]:
     if not state.venv:
         return []
     python = f"{host.at(state.venv)}/bin/python"
@@ -202,7 +204,7 @@ def _venv_trouble(host: Host, state: State) -> list[str]:
     return [f"environment: {python} is not there; set vllm_release back and run site.yml, which makes it again"]
 
 
-def _image_trouble(host: Host, state: State) -> list[str]:
+def _image_trouble(host: Host, state: SlotState) -> list[str]:
     image = state.image
     if image is None or host.image_id(image.engine, image.ref) == image.id:
         return []
@@ -264,7 +266,7 @@ class Restore:
                 os.makedirs(directory, mode=0o755, exist_ok=True)
                 staged[final] = temporary
                 with open(f"{self.slots.directory}/{self.slot.digest}/files{entry.path}", "rb") as file:
-                    write(temporary, file.read(), 0o600)
+                    create(temporary, file.read(), 0o600)
                 os.chown(temporary, entry.uid, entry.gid)
                 os.chmod(temporary, int(entry.mode, 8))
         except OSError as exc:
@@ -280,13 +282,13 @@ class Restore:
         # Every unit is in its place before another kind's is gone: what is interrupted here is never without one.
         for final, temporary in staged.items():
             os.rename(temporary, final)
-            sync(os.path.dirname(final))
+            sync_directory(os.path.dirname(final))
         link = self.host.at(link_of(self.name))
         if readlink(link) != state.model:
-            put_link(state.model, link)
+            publish_link(state.model, link)
         for path in self.foreign:
             os.unlink(self.host.at(path))
-            sync(os.path.dirname(self.host.at(path)))
+            sync_directory(os.path.dirname(self.host.at(path)))
         if state.image and self.host.image_id(state.image.engine, state.image.ref) != state.image.id:
             self.engine.tag(state.image)
 

@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     Image,
     Slot,
     SlotError,
-    State,
+    SlotState,
     launch_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
@@ -45,7 +45,7 @@ def stage(
     kind = _kind(name, {entry.path for entry in entries})
     launch = launch_of(name, kind, contents)
     image = Image(launch.ref, host.image_id(launch.engine, launch.ref), launch.engine) if launch.ref else None
-    slot = Slot("", State(kind, entries, model, image, launch.venv))
+    slot = Slot("", SlotState(kind, entries, model, image, launch.venv))
     slots = Slots(host, name)
     digest = slot.state.digest
     if make:

@@ -20,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     UNIT,
     instance_files,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 SCHEMA = 1
 GOOD, PREVIOUS = "good", "previous"
@@ -64,7 +65,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class State:
+class SlotState:
     """All that decides what an instance serves: its files, its link to the weights, the image behind a name."""
 
     kind: str
@@ -86,7 +87,7 @@ class Slot:
     """A state that was kept, with what is known of it."""
 
     digest: str
-    state: State
+    state: SlotState
     plan: dict[str, Any] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=dict)
     kept_at: str = ""
@@ -107,7 +108,7 @@ class Launch:
     engine: str = ""
 
 
-def shown(plan: Mapping[str, Any]) -> dict[str, Any]:
+def shown(plan: PlanDocument) -> dict[str, Any]:
     """Return of a plan what is kept with a slot and compared in reports; no secrets are in a plan."""
     return {**{key: plan.get(key) for key in SHOWN}, "args": plan.get("args") or {}, "env": plan.get("env") or {}}
 
@@ -190,7 +191,7 @@ def parse(text: str, name: str, digest: str) -> Slot:
             raise SlotError(f"slot.json has the form {found['schema']}, expected {SCHEMA}")
         files = tuple(Entry(path, **entry) for path, entry in sorted(found["files"].items()))
         image = Image(**found["image"]) if found["image"] else None
-        state = State(found["kind"], files, found["model"], image, found["venv"])
+        state = SlotState(found["kind"], files, found["model"], image, found["venv"])
         known = {entry["path"] for entry in files_of_kind(name, state.kind)}
         slot = Slot(
             digest, state, dict(found["plan"]), dict(found["record"]), str(found["kept_at"]), bool(found["stamped"])
@@ -239,7 +240,7 @@ def is_stale(started: float | None, changed: float, verified: float | None) -> b
     return verified is None or started >= verified
 
 
-def differences(name: str, before: State, after: State) -> list[str]:
+def differences(name: str, before: SlotState, after: SlotState) -> list[str]:
     """Return the paths, and the image, in which two states of an instance differ; nothing of their contents."""
     old, new = ({entry.path: entry for entry in state.files} for state in (before, after))
     found = sorted(path for path in {*old, *new} if old.get(path) != new.get(path))

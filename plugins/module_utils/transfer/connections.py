@@ -172,7 +172,7 @@ class RangeConnections:
                 # A hub knows what lies where it redirects to, for some minutes, and for GET alone.
                 return response, url
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
-                found = redact_url(target) or "what is no address"
+                found = redact_url(target) or "an invalid address"
                 raise FetchError(f"{begun}: it redirects to {found}, which is neither http nor https")
             url = target
         raise FetchError(f"{begun}: more than {MAX_REDIRECTS} redirects, the last one to {redact_url(url)}")
@@ -198,7 +198,7 @@ class RangeConnections:
                 break
         self.close_connection(url)
         # Not from that error: its text may quote a token or the password of a proxy.
-        raise FetchError(f"{redact_url(url)}: it, its proxy or its token has characters or a port that cannot be")
+        raise FetchError(f"{redact_url(url)}: invalid characters or port in the address, its proxy or its token")
 
     def _send(
         self, method: str, parts: urllib.parse.SplitResult, headers: Mapping[str, str]
@@ -257,7 +257,9 @@ class RangeConnections:
             wait = _retry_after_seconds(response)
             if wait > MAX_RETRY_AFTER_SECONDS:
                 raise FetchError(
-                    f"{redact_url(url)}: {said}: it wants to be left alone for {wait:g} s", response.status
+                    f"{redact_url(url)}: {said}: the server asks to wait {wait:g} s; the limit is "
+                    f"{MAX_RETRY_AFTER_SECONDS} s",
+                    response.status,
                 )
             raise TransferError(said, wait, is_answer=True)
         there = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", "").strip())
@@ -317,7 +319,7 @@ def _connection_error(reason: BaseException, url: str, timeout: float) -> Except
             f"{redact_url(url)}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
         )
     if isinstance(reason, http.client.InvalidURL):
-        return FetchError(f"{redact_url(url)}: it has characters that an address cannot have")
+        return FetchError(f"{redact_url(url)}: invalid characters in the address")
     if isinstance(reason, socket.timeout):
         return TransferError(f"no answer within {timeout:g} s", stalled=True)
     return TransferError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)

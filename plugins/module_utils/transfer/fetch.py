@@ -106,7 +106,7 @@ def check_location(location: str) -> None:
         url = urllib.parse.urlsplit(location)
         _port = url.port
     except ValueError:
-        raise FetchError(f"{redact_url(location)}: its host or port cannot be") from None
+        raise FetchError(f"{redact_url(location)}: invalid host or port") from None
     if url.username or url.password:
         # Not repeated whole: the message stands in logs.
         raise FetchError(f"{url.scheme}://...@{url.hostname}: a source with a user or password would show them in logs")
@@ -209,7 +209,7 @@ def read_small_file(location: str, limit: int, settings: Settings) -> bytes:
 
 def _check_length(location: str, content: bytes, limit: int) -> bytes:
     if len(content) > limit:
-        raise FetchError(f"{redact_url(location)}: it is larger than {limit} bytes, so it is not what is expected here")
+        raise FetchError(f"{redact_url(location)}: found more than {limit} bytes, expected a small file")
     return content
 
 

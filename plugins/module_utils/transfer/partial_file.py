@@ -85,7 +85,7 @@ class Download:
             partial.discard()
             raise FetchError(
                 f"{redact_url(self.file.location)}: found sha256 {found}, expected {expected}: "
-                "it is not the file that is wanted"
+                "the source has another file under this name"
             )
 
     def discard_stale(self) -> bool:
@@ -212,10 +212,10 @@ class PartialFile:
 
     def _error(self, exc: OSError) -> TargetError:
         if exc.errno == errno.EWOULDBLOCK:
-            return TargetError(f"{self.path}: another process is writing it; wait for that one, then run again")
+            return TargetError(f"{self.path}: another process is writing it; wait until it ends, then run again")
         if exc.errno in (errno.ELOOP, errno.EISDIR):
             return TargetError(
-                f"{self.path}: it is not a regular file with one name; see who put it there and remove it"
+                f"{self.path}: it is not a regular file with one name; find out who created it and remove it"
             )
         return TargetError(f"{self.path}: cannot be written: {exc.strerror or exc}")
 
@@ -236,6 +236,6 @@ def make_directory(path: str, top: str) -> None:
             os.mkdir(place)
         except FileExistsError:
             if not stat.S_ISDIR(os.lstat(place).st_mode):
-                raise TargetError(f"{place}: it is not a directory; see who put it there and remove it") from None
+                raise TargetError(f"{place}: it is not a directory; find out who created it and remove it") from None
         except OSError as exc:
-            raise TargetError(f"{place}: cannot be made: {exc.strerror}") from exc
+            raise TargetError(f"{place}: cannot be created: {exc.strerror}") from exc

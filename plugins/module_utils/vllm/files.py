@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which files make up an instance on its host, and which template of the role vllm writes each. No I/O.
+"""Which files make up an instance on its host, and which template of the role vllm writes each.
 
 The role installs them and playbooks/render.yml writes the very same, so both ask here.
 """
@@ -9,6 +9,8 @@ The role installs them and playbooks/render.yml writes the very same, so both as
 from __future__ import annotations
 
 from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanOutline
 
 CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"
@@ -20,7 +22,7 @@ QUADLET_DIR = "/etc/containers/systemd"
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
-def unit_kind(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def unit_kind(plan: PlanOutline, settings: Mapping[str, Any]) -> str:
     """Return how systemd learns of the instance: ``template``, ``unit`` or ``quadlet``."""
     if plan["runtime"] != "container":
         return TEMPLATE
@@ -29,7 +31,7 @@ def unit_kind(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     return QUADLET if able else UNIT
 
 
-def instance_files(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the files of one instance in the order in which they are written, the unit last.
 
     ``settings`` is the role's ``__vllm_container``: ``user`` (the system user of vLLM), ``engine`` (``docker``

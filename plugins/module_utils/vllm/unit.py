@@ -25,7 +25,7 @@ class UnitError(Exception):
 
 
 @dataclass(frozen=True)
-class State:
+class UnitState:
     """A unit as ``systemctl show`` tells it; job says whether systemd still has to start or stop it."""
 
     load: str
@@ -56,7 +56,7 @@ class Unit:
         self.name = name
         self._run = run
 
-    def state(self) -> State:
+    def state(self) -> UnitState:
         """Return what systemd says of the unit now; raises UnitError where systemd does not answer."""
         rc, out, err = self._run(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", "--", self.name])
         if rc:
@@ -84,7 +84,7 @@ class Unit:
         return [line.rstrip() for line in out.splitlines() if line.strip()]
 
 
-def parse_show(text: str) -> State:
+def parse_show(text: str) -> UnitState:
     """Return the state in the output of ``systemctl show --property=...``; raises UnitError without an ActiveState."""
     found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     if "ActiveState" not in found:
@@ -94,7 +94,7 @@ def parse_show(text: str) -> State:
         value = found.get(name, "")
         return int(value) if value.isdigit() else 0
 
-    return State(
+    return UnitState(
         load=found.get("LoadState", ""),
         active=found["ActiveState"],
         sub=found.get("SubState", ""),
@@ -108,12 +108,12 @@ def parse_show(text: str) -> State:
     )
 
 
-def is_up(state: State) -> bool:
+def is_up(state: UnitState) -> bool:
     """Return whether the unit runs or is on its way up."""
     return state.active in ("active", "activating", "reloading") and state.sub != "auto-restart"
 
 
-def trouble(first: State, now: State) -> str:
+def trouble(first: UnitState, now: UnitState) -> str:
     """Return why the unit will not answer, as a clause that follows its name; empty while it may still come up.
 
     first is the state when the wait began: restarts from before it are history, a new one means that it died meanwhile.
@@ -138,7 +138,7 @@ def trouble(first: State, now: State) -> str:
     return ""
 
 
-def _manner(state: State) -> str:
+def _manner(state: UnitState) -> str:
     """Return how the main process ended, from systemd's result and the exit status."""
     if state.result == "oom-kill":
         return "the kernel killed a process of it for want of memory (oom-kill)"

@@ -20,7 +20,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     shared_keys,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
 
 INFERENCE, CLUSTER = "inference", "cluster_"

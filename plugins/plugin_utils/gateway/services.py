@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
@@ -29,7 +30,7 @@ class Backend:
 
     host: str
     address: str
-    plans: Mapping[str, Mapping[str, Any]]
+    plans: Mapping[str, PlanDocument]
 
 
 @dataclass
@@ -104,7 +105,7 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
     return services, problems
 
 
-def _server(gateway: str, backend: Backend, name: str, plan: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _server(gateway: str, backend: Backend, name: str, plan: PlanDocument) -> tuple[str, dict[str, Any]]:
     where, host, port = f"{backend.host}: {name}", str(plan["listen"]["host"]), plan["listen"]["port"]
     here = backend.host == gateway
     if is_loopback(host) and not here:

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import weights_holds
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, load_release, lookup, read
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
@@ -68,7 +69,7 @@ class Needs:
         }
 
 
-def plan_from_origin(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def plan_from_origin(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
     """Return a host's plans with images from where they are published, not from the site's registry."""
     return plan_host(host, accelerator, {**settings, "registry": ""})
 
@@ -99,7 +100,7 @@ def _manifest(model: str, directories: Sequence[str]) -> Mapping[str, Any] | Non
     return read(path) if path else None
 
 
-def _add_runtime(needs: Needs, plan: Mapping[str, Any]) -> None:
+def _add_runtime(needs: Needs, plan: PlanDocument) -> None:
     if plan["image"]:
         needs.add_image(plan["image"])
     if plan["venv"]:

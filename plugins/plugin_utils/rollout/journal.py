@@ -8,7 +8,6 @@ A line is on the disk before the step that it announces begins, so that a journa
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import platform
@@ -17,11 +16,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 
 JOURNAL = "journal.jsonl"
 # Steps that end a host's turn, and what they mean for the rollout.
-GOOD, BAD = ("done",), ("failed", "rolled_back", "skipped", "out")
+DONE_STEPS, FAILED_STEPS = ("done",), ("failed", "rolled_back", "skipped", "out")
 
 
 class JournalError(Exception):
@@ -44,15 +44,15 @@ class JournalState:
 
     def failed(self) -> dict[str, str]:
         """Return the hosts whose turn ended badly, with their clusters."""
-        return {host: self.clusters.get(host, "") for host, step in self.steps.items() if step in BAD}
+        return {host: self.clusters.get(host, "") for host, step in self.steps.items() if step in FAILED_STEPS}
 
     def unfinished(self) -> list[str]:
         """Return the hosts whose turn has begun and not ended."""
-        return [host for host, step in self.steps.items() if step not in (*GOOD, *BAD)]
+        return [host for host, step in self.steps.items() if step not in (*DONE_STEPS, *FAILED_STEPS)]
 
     def changed(self) -> list[str]:
         """Return the hosts that it has changed, or may have."""
-        return [host for host, step in self.steps.items() if step in (*GOOD, "out") or host in self.unfinished()]
+        return [host for host, step in self.steps.items() if step in (*DONE_STEPS, "out") or host in self.unfinished()]
 
     def untouched(self) -> list[str]:
         """Return the hosts whose turn has not begun."""
@@ -67,18 +67,19 @@ def new_id(now: float | None = None) -> str:
 def append(path: str, event: Mapping[str, Any], now: float | None = None) -> None:
     """Add an event to a journal; it is on the disk when this returns. Raises OSError."""
     line = json.dumps({"at": round(time.time() if now is None else now, 3), **event}, ensure_ascii=False) + "\n"
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        # Turns of several hosts write from processes of their own.
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        size = os.fstat(handle).st_size
-        if size and os.pread(handle, 1, size - 1) != b"\n":
+    # Turns of several hosts write from processes of their own.
+    with locked(os.path.dirname(path) or "."), open(path, "a+b", opener=_open_private) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
             # What a killed controller has left of a line is not to spoil this one.
             line = "\n" + line
-        os.write(handle, line.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def read(path: str) -> list[dict[str, Any]]:

@@ -40,8 +40,8 @@ def read_journal(path: str) -> list[dict[str, Any]]:
         raise ReportFileError(f"journal: {file} cannot be read: {exc.strerror}") from exc
 
 
-def written(option: str, path: str, text: str, check_mode: bool) -> bool:
-    """Put text in place at once, whole or not at all, where it is not there already; return whether it was not.
+def write_changed(option: str, path: str, text: str, check_mode: bool) -> bool:
+    """Publish a text where the file does not hold it already; return whether it changed.
 
     The mode of a file that is there is kept. Raises ReportFileError.
     """

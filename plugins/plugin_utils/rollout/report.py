@@ -14,12 +14,12 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import BAD, GOOD
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import DONE_STEPS, FAILED_STEPS
 
 SCHEMA = 1
 # In the order of a turn; others come after these.
 STEPS = ("drain", "idle", "measure", "driver", "apply", "gate", "ready", "watch", "restore")
-ENDS = (*GOOD, *BAD)
+ENDS = (*DONE_STEPS, *FAILED_STEPS)
 # Of a host: how its turn ended, or that it has not ended or not begun.
 STATES = (*ENDS, "unfinished", "untouched")
 COUNTERS = ("requests", "ok", "client_errors", "server_errors", "denied")
@@ -93,7 +93,7 @@ def report(events: Iterable[Event], running: bool = False) -> dict[str, Any]:
 def summary_of(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a task returns of a document: what does not grow with the number of hosts that are well."""
     names = {state: [row["host"] for row in document["hosts"] if row["state"] == state] for state in STATES}
-    bad = {row["host"]: row["detail"] for row in document["hosts"] if row["state"] in BAD}
+    bad = {row["host"]: row["detail"] for row in document["hosts"] if row["state"] in FAILED_STEPS}
     keys = ("id", "kind", "user", "clusters", "summary", "result", "reason", "began", "ended", "seconds", "totals")
     return {
         **{key: document[key] for key in keys},
@@ -194,7 +194,7 @@ def _host_row(host: _Host) -> dict[str, Any]:
         "cluster": host.cluster,
         "wave": host.wave,
         "state": state,
-        "detail": details[-1] if details and state in (*BAD, "unfinished") else "",
+        "detail": details[-1] if details and state in (*FAILED_STEPS, "unfinished") else "",
         "seconds": _seconds(sum(step["seconds"] for step in host.steps)),
         "changes": host.changes,
         "steps": host.steps,

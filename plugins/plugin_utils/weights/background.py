@@ -147,6 +147,6 @@ def _finish_job(
 def _lost_message(report: Progress | None, path: str) -> str:
     process = f"process {report.pid}" if report and report.pid else "its process"
     return (
-        f"the fetch on the host ended without a result or hangs ({process}, {path}); look there at journalctl and "
+        f"the fetch on the host ended without a result or hangs ({process}, {path}); on the host, check journalctl and "
         "dmesg (killed, out of memory?), then run again: what has come is kept"
     )

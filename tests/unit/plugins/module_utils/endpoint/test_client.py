@@ -9,15 +9,12 @@ import socket
 import time
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, Client
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
     CHECKS,
-    BadAnswerError,
     Question,
-    dig,
     judge,
     request_of,
-    sse_events,
 )
 
 from tests.fakes.vllm import (
@@ -41,7 +38,7 @@ def fake():
 
 
 def ask(fake, name, question=QUESTION, timeout=5.0, **client):
-    reply = Client(fake.url, **client).request(*request_of(name, question), timeout)
+    reply = TimedClient(fake.url, **client).request(*request_of(name, question), timeout)
     return judge(name, question, reply)
 
 
@@ -219,7 +216,7 @@ def test_the_key_is_sent_and_a_missing_one_is_named(fake):
 @pytest.mark.parametrize("key", ["sk-planted secret", "sk-planted\n", "sk-plantéd"])
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(key):
     with pytest.raises(AddressError) as caught:
-        Client("http://127.0.0.1:1", api_key=key)
+        TimedClient("http://127.0.0.1:1", api_key=key)
     assert "planted" not in str(caught.value) and "a blank, a line break" in str(caught.value)
 
 
@@ -227,7 +224,7 @@ def test_nobody_listens():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port = sock.getsockname()[1]
-        reply = Client(f"http://127.0.0.1:{port}").request("GET", "/health", None, 2)
+        reply = TimedClient(f"http://127.0.0.1:{port}").request("GET", "/health", None, 2)
     assert (reply.status, reply.failure) == (0, f"connection refused, nothing listens on 127.0.0.1:{port}")
 
 
@@ -243,7 +240,7 @@ def test_what_listens_speaks_no_http():
 
         thread = threading.Thread(target=greet)
         thread.start()
-        reply = Client(f"http://127.0.0.1:{server.getsockname()[1]}").request("GET", "/health", None, 2)
+        reply = TimedClient(f"http://127.0.0.1:{server.getsockname()[1]}").request("GET", "/health", None, 2)
         thread.join()
     assert "does not speak HTTP (BadStatusLine)" in reply.failure
 
@@ -261,16 +258,5 @@ def test_what_listens_speaks_no_http():
 )
 def test_a_wrong_address_is_refused(url, said):
     with pytest.raises(AddressError) as caught:
-        Client(url)
+        TimedClient(url)
     assert said in str(caught.value) and "hunter2" not in str(caught.value)
-
-
-def test_server_sent_events():
-    lines = [b": ping", b"", b"event: x", b"data:a", b"data: b\r", b"\r", b"data: [DONE]", b"", b"data: cut"]
-    found = sse_events([(float(number), line) for number, line in enumerate(lines)])
-    assert found == [(5.0, "a\nb"), (7.0, "[DONE]")]
-
-
-def test_a_bool_is_no_number():
-    with pytest.raises(BadAnswerError, match=r"^n is true, expected a number$"):
-        dig({"n": True}, "n", kind=int)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     Limits,
-    Load,
+    MeasuredLoad,
     Sample,
     compared,
     figures_of,
@@ -101,17 +101,19 @@ def test_shorter_answers_are_told_beside_the_throughput():
 
 def test_figures():
     samples = [Sample(first / 10, 10) for first in range(10, 0, -1)]
-    figures = figures_of(samples, 4.0, Load(4, 10, 64), "")
+    figures = figures_of(samples, 4.0, MeasuredLoad(4, 10, 64), "")
     assert figures == {
         "tokens_per_second": 25.0, "first_token_s": 0.55, "first_token_p90_s": 0.9, "requests": 10, "seconds": 4.0,
         "tokens": 100, "prompts": 10, "streams": 4, "max_tokens": 64,
     }  # fmt: skip
-    assert figures_of(samples[:1], 4.0, Load(1, 1, 64), "h200")["first_token_p90_s"] == 1.0
-    assert figures_of([], 0.0, Load(1, 1, 64), "h200") == {}
+    assert figures_of(samples[:1], 4.0, MeasuredLoad(1, 1, 64), "h200")["first_token_p90_s"] == 1.0
+    assert figures_of([], 0.0, MeasuredLoad(1, 1, 64), "h200") == {}
 
 
 def test_options_that_are_left_out_have_defaults():
-    assert load_of(None) == load_of({}) == Load(4, 8, 64) and load_of({"prompts": "0"}) == Load(4, 0, 64)
+    assert load_of(None) == load_of({}) == MeasuredLoad(4, 8, 64) and load_of({"prompts": "0"}) == MeasuredLoad(
+        4, 0, 64
+    )
     (prompt,) = prompts_of([{"prompt": "6 times 7?", "expect": 42}])
     assert prompt.expect == ("42",) and prompt.max_tokens == 256 and prompt.system == ""
 

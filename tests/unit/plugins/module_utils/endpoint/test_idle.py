@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import Load, read_load, wait_until_idle
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import (
+    EngineLoad,
+    read_load,
+    wait_until_idle,
+)
 
-BUSY, FREE = Load(2, 1), Load()
+BUSY, FREE = EngineLoad(2, 1), EngineLoad()
 
 
 def reply(text, status=200, failure=""):
@@ -27,7 +31,7 @@ vllm:num_requests_waiting{engine="1",model_name="a"} 0.0 1795315287
 
 
 def test_gauges_are_summed_over_engines():
-    assert read_load(reply(METRICS)) == Load(3, 4)
+    assert read_load(reply(METRICS)) == EngineLoad(3, 4)
     assert read_load(reply("vllm:num_requests_running 0\nvllm:num_requests_waiting 0")).idle
 
 

@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     Launch,
     Slot,
     SlotError,
-    State,
+    SlotState,
     choose,
     differences,
     document,
@@ -32,7 +32,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
 
 YAML = Entry("/etc/vllm/chat.yaml", "1" * 64, "0640", 0, 998)
 ENV = Entry("/etc/vllm/chat.env", "2" * 64, "0640", 0, 998)
-STATE = State("template", (ENV, YAML), "/srv/models/a", Image("m:1", "sha256:11", "docker"), "/opt/vllm/x")
+STATE = SlotState("template", (ENV, YAML), "/srv/models/a", Image("m:1", "sha256:11", "docker"), "/opt/vllm/x")
 
 
 def test_the_same_state_has_the_same_name():

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read what a server answered, and say what is wrong with an answer that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
+
+# Of a long answer or error body, this much is shown.
+_SHOWN = 200
+
+_KINDS: dict[type, str] = {str: "text", int: "a number", list: "a list", dict: "an object"}
+
+
+class BadAnswerError(Exception):
+    """An answer that does not pass; the message is a clause that says what was found and what was expected."""
+
+
+def refuse_failure(reply: Reply) -> None:
+    """Raise BadAnswerError for a reply with another status than 200, or with none."""
+    if not reply.status:
+        raise BadAnswerError(reply.failure)
+    if reply.status in (401, 403):
+        raise BadAnswerError(
+            f"answered {reply.status} ({error_message(reply.body)}); the server wants another API key: "
+            "give the one that it was started with as api_key or api_key_file"
+        )
+    if reply.status != 200:
+        raise BadAnswerError(f"answered {reply.status}: {error_message(reply.body)}")
+
+
+def error_message(body: bytes) -> str:
+    """Return the message of an error body: OpenAI's form, vLLM's plain form, or the text itself."""
+    try:
+        data = json.loads(body)
+        error = data["error"]
+        return shorten(str(error["message"] if isinstance(error, Mapping) else error))
+    except (ValueError, KeyError, TypeError):
+        return shorten(body.decode(errors="replace").strip()) or "with an empty body"
+
+
+def read_answer(reply: Reply) -> dict[str, Any]:
+    """Return the JSON object of a complete answer; raises BadAnswerError for any other."""
+    if reply.failure:
+        raise BadAnswerError(f"answered {reply.status}, but {reply.failure}")
+    return read_object(reply.body.decode(errors="replace"), "the answer")
+
+
+def read_object(text: str, what: str) -> dict[str, Any]:
+    """Return the JSON object in a text; ``what`` is its name in the BadAnswerError for any other text."""
+    if not text.strip():
+        raise BadAnswerError(f"{what} is empty, expected a JSON object")
+    try:
+        data = json.loads(text)
+    except ValueError as exc:
+        raise BadAnswerError(f"{what} is not JSON ({exc}); found {quote(text.encode())}") from exc
+    if not isinstance(data, dict):
+        raise BadAnswerError(f"{what} is {describe_value(data)}, expected a JSON object")
+    return data
+
+
+def value_at(data: Any, *path: Any, kind: type = object, at: str = "") -> Any:
+    """Return what lies at path (names and indexes) in data, which must be of the type kind.
+
+    Raises BadAnswerError that names the place, what is there and what was expected; at is where data itself lies.
+    """
+    here = at
+    for step in path:
+        inside = here or "the answer"
+        if isinstance(step, int):
+            here, there = f"{here}[{step}]", isinstance(data, list) and step < len(data)
+        else:
+            here, there = f"{here}.{step}".lstrip("."), isinstance(data, dict) and step in data
+        if not there:
+            raise BadAnswerError(f"{here} is missing; {inside} is {describe_value(data)}")
+        data = data[step]
+    # bool is an int for Python, and no number of tokens.
+    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+        raise BadAnswerError(f"{here} is {describe_value(data)}, expected {_KINDS[kind]}")
+    return data
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str:
+    """Return the reasoning of a message; vLLM before 0.12 calls it reasoning_content."""
+    return str(message.get("reasoning") or message.get("reasoning_content") or "")
+
+
+def describe_value(data: Any) -> str:
+    """Return what data is, in JSON's words."""
+    if data is None:
+        return "null"
+    if isinstance(data, Mapping):
+        return f"an object with {', '.join(map(str, data))}" if data else "an empty object"
+    if isinstance(data, list):
+        return f"a list of {len(data)}" if data else "an empty list"
+    return shorten(json.dumps(data))
+
+
+def quote(body: bytes) -> str:
+    """Return the beginning of a body in quotes."""
+    return repr(shorten(body.decode(errors="replace").strip()))
+
+
+def shorten(text: str) -> str:
+    """Return as much of a text as a message takes."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,14 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values of an answer; whole answers come from a server in test_client.py."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError, value_at
+
+
+def test_a_bool_is_no_number():
+    with pytest.raises(BadAnswerError, match=r"^n is true, expected a number$"):
+        value_at({"n": True}, "n", kind=int)
