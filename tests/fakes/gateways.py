@@ -133,7 +133,8 @@ class RunningGateway:
         )
         variables = {
             "gateway_timeout": 3600, "gateway_slowstart": 0, "gateway_check_interval": 1,
-            "gateway_open": requested["open"], "gateway_tls": requested["tls"], "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
+            "gateway_open": requested["open"], "gateway_tls": requested["tls"],
+            "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
             "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),
         }  # fmt: skip
         (self.directory / "haproxy.cfg").write_text(
