@@ -85,7 +85,7 @@ def test_all_that_is_missing_is_said_at_once(config, commands):
     }
     message = look(config, {"chat": container, "more": container}, own_paths=["/srv/models"])["msg"]
     assert "/dev/davinci99 is missing, but needed by chat, more: it comes with Huawei's driver" in message
-    assert "/usr/local/dcmi99 is not there" in message and "/srv/models" not in message
+    assert "/usr/local/dcmi99 is missing" in message and "/srv/models" not in message
     assert "the group nobody-has-this-group, which may open the device nodes, is missing" in message
 
 
