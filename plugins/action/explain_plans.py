@@ -11,10 +11,10 @@ from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
     ExplainError,
-    explained,
+    as_documents,
     group,
-    narrowed,
     plan_table,
+    select_instance,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
@@ -37,9 +37,9 @@ class ActionModule(ControllerAction):
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
         fleet.check("nothing is explained")
         groups = group(fleet.plans())
-        groups = narrowed(groups, options["instance"]) if options["instance"] else groups
+        groups = select_instance(groups, options["instance"]) if options["instance"] else groups
         # The text is shown here as it is: a callback would put it into quotes.
-        document = explained(groups)
+        document = as_documents(groups)
         as_json = options["format"] == "json"
         Display().display(json.dumps(document, indent=2, ensure_ascii=False) if as_json else plan_table(groups))
         return {"warnings": fleet.notes(), "plans": document}

@@ -67,7 +67,9 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         for option, variable in VARIABLES.items():
             if not options[option]:
-                raise AnsibleActionFail(f"{variable} is missing: name a release of vLLM, -e {variable}=0.33.0")
+                raise AnsibleActionFail(
+                    f"{variable} is missing: set it to a vLLM release, for example -e {variable}=0.33.0"
+                )
         rows = report(options)
         files = [Path(options[key]).name for key in ("command", "config") if options[key]]
         what = " and ".join([*([options["recipe"]] if options["recipe"] else []), *files])
@@ -77,7 +79,8 @@ class ActionModule(ControllerAction):
         names = [row["setting"] for row in lost(rows)]
         if options["fail"] and names:
             raise AnsibleActionFail(
-                f"of no use any more in vLLM {options['newer']}: {', '.join(names)}; drift_fail is set"
+                f"no longer works in vLLM {options['newer']}: {', '.join(names)}; the play fails because "
+                "drift_fail is set"
             )
         return {"settings": rows, "lost": names}
 

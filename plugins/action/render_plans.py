@@ -24,7 +24,9 @@ class ActionModule(ControllerAction):
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if not options["dest"]:
-            raise RenderError("render_dir is missing: name the directory to write into, -e render_dir=DIR")
+            raise RenderError(
+                "render_dir is missing: set it to the directory to write into, for example -e render_dir=DIR"
+            )
         tree = Tree(Path(options["dest"]).absolute(), self._task.check_mode, self._task.diff)
         reader = HostReader(variables["hostvars"], self._loader)
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)

@@ -160,7 +160,7 @@ def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> 
 
 
 def _end(path: str, _rollout: Mapping[str, Any], _options: Mapping[str, Any]) -> dict[str, Any]:
-    """Close the journal; return the result and what is to be said of it."""
+    """Close the journal; return the result and its message."""
     state = state_of(read(path))
     failed = state.failed()
     result = "stopped" if state.stopped else "failed" if failed else "done"

@@ -15,11 +15,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.invent
     Seen,
     by_cluster,
     concerned_of,
+    describe_plan,
     events_of,
     known_rollouts,
     lock_hosts,
     pace_of,
-    said_of,
     serving_of,
     shared_option,
     turns_of,
@@ -63,12 +63,16 @@ class ActionModule(ControllerAction):
     def _plan(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any) -> dict[str, Any]:
         if not seen:
             raise RolloutError(
-                "no host was looked at; put hosts into the group 'inference', or name some by -e rollout_hosts=PATTERN"
+                "no host was checked; put hosts into the group 'inference', or name some by -e rollout_hosts=PATTERN"
             )
         concerned = concerned_of(options["hosts"], seen)
         base = _base(str(shared_option("state_dir", seen)), set(groups.get("all", [])))
         if not concerned:
-            return {**base, **NOTHING, "said": [f"Nothing to do: all of {len(seen)} hosts are as the inventory says"]}
+            return {
+                **base,
+                **NOTHING,
+                "summary": [f"Nothing to do: all of {len(seen)} hosts are as the inventory says"],
+            }
         concerns = {entry.cluster for entry in concerned}
         clusters = {cluster: seen_in for cluster, seen_in in by_cluster(seen).items() if cluster in concerns}
         paces = {cluster: pace_of(seen_in) for cluster, seen_in in clusters.items()}
@@ -90,7 +94,7 @@ class ActionModule(ControllerAction):
             "locks": locks,
             "gateways": list(dict.fromkeys(gateway for turn in turns.values() for gateway in turn["gateways"])),
             "limits": {cluster: shared_option("max_failures", seen_in) for cluster, seen_in in clusters.items()},
-            "said": said_of(waves, turns, options["kind"]),
+            "summary": describe_plan(waves, turns, options["kind"]),
             "events": events_of(str(base["id"]), waves, turns, seen, begun),
         }
 

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Where modules that look at a host's hardware find what its kernel shows."""
+    """Options of the modules that read a host's hardware from its kernel."""
 
     DOCUMENTATION = r"""
 options:
   sysfs_root:
     description:
-      - Where sysfs is mounted on the host. Tests show a tree of their own here.
+      - Where sysfs is mounted on the host. Tests use another tree.
     type: path
     default: /sys
   proc_root:
     description:
-      - Where procfs is mounted on the host. Tests show a tree of their own here.
+      - Where procfs is mounted on the host. Tests use another tree.
     type: path
     default: /proc
 """

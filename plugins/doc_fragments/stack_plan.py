@@ -34,37 +34,36 @@ options:
     default: []
   policy:
     description:
-      - What becomes of a driver that is there. V(retain) leaves one alone that the release works with, V(install)
-        brings it to what is wanted, V(halt) fails where anything is to be installed.
+      - What happens to an installed driver. V(retain) keeps it if the release works with it, V(install) installs the
+        requested version, V(halt) fails if anything would be installed.
     type: str
     choices: [retain, install, halt]
     default: retain
   hold:
     description:
-      - Whether packages of the driver are held against upgrades.
+      - Whether to hold the driver's packages against upgrades.
     type: bool
     default: true
   reboot_allowed:
     description:
-      - Whether the host may be rebooted where that is needed.
+      - Whether the host may be rebooted if that is needed.
     type: bool
     default: false
   keep:
     description:
-      - Whether the driver that is there is to stay whatever else is asked for. That is for a host on which another one
-        could not be installed.
+      - Whether to keep the installed driver whatever else is requested. The role sets it for a host on which another
+        driver could not be installed.
     type: bool
     default: false
     version_added: 0.4.0
   resolve:
     description:
-      - Whether the host's repositories are asked which versions they have, so that every version is exact. They have to
-        be there for that.
+      - Whether to resolve exact versions from the host's repositories, which have to be configured for that.
     type: bool
     default: false
   root:
     description:
-      - Where the host's files are. Tests show a tree of their own here.
+      - Root of the host's files. Tests use another tree.
     type: path
     default: /
 """

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Options of the modules that see whether a vendor's driver is whole."""
+    """Options of the modules that inspect a vendor's driver."""
 
     DOCUMENTATION = r"""
 options:
   minimum_driver:
     description:
-      - The oldest driver that the release of vLLM works with. Any will do when empty.
+      - The oldest driver that the release of vLLM works with. Any version if empty.
     type: str
     default: ""
   hold:
@@ -22,7 +22,7 @@ options:
     default: true
   offered_of:
     description:
-      - Names of packages; which versions of them the host's repositories have is returned.
+      - Names of packages whose versions in the host's repositories are returned.
     type: list
     elements: str
     default: []
@@ -34,7 +34,7 @@ options:
     default: []
   root:
     description:
-      - Where the host's files are. Tests show a tree of their own here.
+      - Root of the host's files. Tests use another tree.
     type: path
     default: /
 """

@@ -10,11 +10,11 @@ module: cann_plan
 short_description: Decide what a host needs for Huawei's driver, firmware and CANN
 version_added: 0.4.0
 description:
-  - Reads the host as M(baremetal.inference.cann_state) does and returns what is to be done there, without what is there
-    already. A host on which nothing is to be done gets a plan of empty lists.
+  - Reads the host as M(baremetal.inference.cann_state) does and returns the missing steps. A host that needs no
+    change gets a plan of empty lists.
   - CANN, driver and firmware of one row of the vendor's matrix belong together; the release of vLLM names it. A driver
-    of that row or newer, with firmware that fits it, is left alone.
-  - A host that cannot get what it needs is an error that says why, before anything is changed.
+    of that row or newer, with firmware that fits it, is not changed.
+  - Fails with the reason if the host cannot get what it needs, before anything is changed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
@@ -38,23 +38,24 @@ options:
   firmware_version:
     description:
       - Version of the firmware by its own number. By default the release's, which is for the release's driver only.
-        Without one, firmware is left as it is, unless O(run_files) has a file of it.
+        Without one, the firmware is not changed unless O(run_files) has a file of it.
     type: str
     default: ""
   source:
     description:
-      - Where packages come from. With V(none), nothing is installed. V(distro) is refused, as no distribution has them.
+      - Where packages come from. With V(none), nothing is installed. V(distro) is an error, since no distribution
+        has them.
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
   mirror:
     description:
-      - What stands for the address of the vendor's repository, apt's or dnf's.
+      - Address that replaces the one of the vendor's repository for apt or dnf.
     type: str
     default: ""
   repository_key:
     description:
-      - What stands for the address of the repository's key. By default it is had from the repository itself.
+      - Address of the repository's key. By default the key in the repository itself.
     type: str
     default: ""
   format:
@@ -65,7 +66,7 @@ options:
     default: auto
   run_files:
     description:
-      - Files of Huawei's, for all kinds of hosts; each host takes those that fit its chips and architecture.
+      - Huawei's files for all kinds of hosts; each host uses those that match its chips and architecture.
     type: list
     elements: dict
     default: []
@@ -77,22 +78,22 @@ options:
         default: ""
       url:
         description:
-          - Where it is had from, C(https://), C(http://), or C(file://) on the host.
+          - Address of the file, C(https://), C(http://), or C(file://) on the host.
         type: str
         required: true
       sha256:
         description:
-          - Its checksum, 64 hexadecimal digits. A file without one is not taken.
+          - Its checksum, 64 hexadecimal digits. A file without one is an error.
         type: str
         default: ""
   licence_accepted:
     description:
-      - Whether Huawei's licence was read and accepted. Nothing of Huawei's is installed without.
+      - Whether a person has read and accepted Huawei's licence. Without it, nothing of Huawei's is installed.
     type: bool
     default: false
   toolkit:
     description:
-      - Whether CANN itself is wanted on the host. Containers bring their own.
+      - Whether to install CANN itself on the host. Containers have their own.
     type: bool
     default: false
   user:
@@ -125,15 +126,15 @@ plan:
   type: dict
   returned: success
 changes:
-  description: Whether anything is to be done.
+  description: Whether the plan has any step.
   type: bool
   returned: success
 no_reboot:
-  description: Why a reboot that is needed must not be made, null where it may or none is needed.
+  description: Why a required reboot is not permitted, null if it is or if none is required.
   type: str
   returned: success
 mark:
-  description: The C(path) and C(content) of the file that keeps a host from being rebooted twice for the same reason.
+  description: The C(path) and C(content) of the file that prevents a second reboot for the same reason.
   type: dict
   returned: success
 manager:
@@ -149,7 +150,7 @@ cann_version:
   type: str
   returned: success
 nodes:
-  description: Devices that the driver has to give.
+  description: Device nodes that the driver has to provide.
   type: list
   elements: str
   returned: success

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cann_state
-short_description: See whether Huawei's driver and firmware on a host are whole
+short_description: Inspect Huawei's driver and firmware on a host
 version_added: 0.4.0
 description:
   - Reads the operating system, the kernels, the packages of Huawei's driver, what its installers have left, the modules
     that are loaded and those on disk, what C(npu-smi) lists, the devices and their user.
-  - Says what is wrong with them, each with what to do. A host on which all is proven has no findings.
-  - Fails only where the host cannot be read; findings are for who asked to judge.
+  - Returns findings, each with what to do. A host without faults has no findings.
+  - Fails only if the host cannot be read. Findings are not an error of the module.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -27,12 +27,12 @@ attributes:
 options:
   cann_version:
     description:
-      - The version of CANN that the release belongs to. Looked at with O(toolkit) only. Any will do when empty.
+      - The version of CANN that the release belongs to. Checked with O(toolkit) only. Any version if empty.
     type: str
     default: ""
   toolkit:
     description:
-      - Whether CANN itself (toolkit, operators, NNAL) has to be on the host. Containers bring their own.
+      - Whether CANN itself (toolkit, operators, NNAL) has to be on the host. Containers have their own.
     type: bool
     default: false
   user:
@@ -56,13 +56,13 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See whether driver and firmware are whole
+- name: Inspect driver and firmware
   baremetal.inference.cann_state:
     minimum_driver: 26.0.rc1
   become: true
   register: driver
 
-- name: Stop where they are not
+- name: Stop if they have faults
   ansible.builtin.assert:
     that: driver.findings | length == 0
     fail_msg: "{{ driver.summary }}"
@@ -93,7 +93,7 @@ installed:
       type: str
       sample: 26.0.rc1
     complete:
-      description: Whether its installation came to an end.
+      description: Whether its installation is complete.
       type: bool
     owner:
       description: The user for whom it was installed.
@@ -113,10 +113,10 @@ installed:
       description: The release of driver and firmware that the firmware came with.
       type: str
     running:
-      description: Version of the driver that npu-smi says.
+      description: Version of the driver according to npu-smi.
       type: str
     running_firmware:
-      description: Version of the firmware that npu-smi says.
+      description: Version of the firmware according to npu-smi.
       type: str
     group:
       description: The group of O(user), empty where there is no such user.
@@ -140,15 +140,15 @@ offered:
   type: dict
   returned: success
 contents:
-  description: Contents of each file of O(contents_of), null for one that cannot be read.
+  description: Contents of each file of O(contents_of), null for an unreadable one.
   type: dict
   returned: success
 boot:
-  description: The identity that the kernel gave its boot.
+  description: The kernel's id of its boot.
   type: str
   returned: success
 active:
-  description: Units that run on the chips and are stopped before their driver is replaced.
+  description: Running units that use the chips. They are stopped before the driver is replaced.
   type: list
   elements: str
   returned: success
@@ -175,7 +175,7 @@ ansible_facts:
       type: str
       sample: 9.1.0
 findings:
-  description: What is wrong. Empty where all is proven.
+  description: Faults of the driver. Empty if there are none.
   type: list
   elements: dict
   returned: success
@@ -185,7 +185,7 @@ findings:
       type: str
       sample: npu-smi lists 7 of 8 chips on PCI; the driver has not taken it
     where:
-      description: On what.
+      description: The place of the fault.
       type: str
       sample: chip 0000:c1:00.0
     action:
@@ -203,9 +203,14 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import read
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import inspect_host
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import USER
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import KIND, Expected, Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import (
+    KIND,
+    CannRecording,
+    Expected,
+    check_driver,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
     ARGUMENTS,
     common_state,
@@ -229,7 +234,7 @@ def main() -> None:
     options = module.params
     user, group = options["user"], options["group"]
     try:
-        recording = read(options["root"], options["sysfs_root"], options["proc_root"], user, group)
+        recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"], user, group)
     except PciError as exc:
         module.fail_json(msg=str(exc))
     expected = Expected(
@@ -241,7 +246,7 @@ def main() -> None:
         options["hold"],
         tuple(options["nodes"]),
     )
-    findings = prove(recording, expected)
+    findings = check_driver(recording, expected)
     module.exit_json(
         changed=False,
         ansible_facts=facts(recording),
@@ -254,13 +259,13 @@ def main() -> None:
     )
 
 
-def running_driver(recording: Recording) -> str:
+def running_driver(recording: CannRecording) -> str:
     """Return the version of the driver that runs, empty where none does; npu-smi may be silent about it."""
     installed = recording.installed
     return installed.running or (installed.driver if KIND.module in recording.host.modules else "")
 
 
-def facts(recording: Recording) -> dict[str, str]:
+def facts(recording: CannRecording) -> dict[str, str]:
     """Return the facts of a host; what is not there has none."""
     installed = recording.installed
     found = {

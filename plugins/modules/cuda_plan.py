@@ -10,11 +10,11 @@ module: cuda_plan
 short_description: Decide what a host needs for NVIDIA's driver
 version_added: 0.3.0
 description:
-  - Reads the host as M(baremetal.inference.cuda_state) does and returns what is to be done there, without what is there
-    already. A host on which nothing is to be done gets a plan of empty lists.
+  - Reads the host as M(baremetal.inference.cuda_state) does and returns the missing steps. A host that needs no
+    change gets a plan of empty lists.
   - The chips decide on open or proprietary kernel modules and on the fabric manager, the release of vLLM on the oldest
     driver.
-  - A host that cannot get what it needs is an error that says why, before anything is changed.
+  - Fails with the reason if the host cannot get what it needs, before anything is changed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
@@ -38,12 +38,12 @@ options:
     default: vendor
   mirror:
     description:
-      - What stands for the address of the vendor's repositories, or of Debian's archive for O(source=distro).
+      - Address that replaces the one of the vendor's repositories, or of Debian's archive for O(source=distro).
     type: str
     default: ""
   epel_mirror:
     description:
-      - What stands for the address of EPEL, where RHEL and its clones get DKMS from.
+      - Address that replaces the one of EPEL, the source of DKMS for RHEL and its clones.
     type: str
     default: ""
 author:
@@ -61,7 +61,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: What is to be done, in this order. What the host has already is left out.
+  description: The missing steps, in this order.
   type: dict
   returned: success
   contains:
@@ -80,11 +80,11 @@ plan:
       type: list
       elements: dict
     remove_first:
-      description: Names of packages that are in the way of the repositories.
+      description: Names of packages that configure the same repositories.
       type: list
       elements: str
     recover:
-      description: Packages whose installation was cut off.
+      description: Packages with an interrupted installation.
       type: list
       elements: str
     unpin:
@@ -100,12 +100,12 @@ plan:
       type: list
       elements: list
     packages:
-      description: Packages in the package manager's words, with versions.
+      description: Packages with versions, as arguments of the package manager.
       type: list
       elements: str
       sample: [dkms, nvidia-driver-pinning-580, nvidia-open=580.95.05-*]
     release:
-      description: Held packages that are let go for that.
+      description: Held packages to release for that.
       type: list
       elements: str
     stop:
@@ -118,12 +118,12 @@ plan:
       elements: str
     installers:
       description:
-        - Files of the vendor's to run, in order, with C(name), C(url), C(path), C(sha256), C(argv), C(stdin), C(log)
+        - The vendor's files to run, in order, with C(name), C(url), C(path), C(sha256), C(argv), C(stdin), C(log)
           and C(why).
       type: list
       elements: dict
     remove:
-      description: Names of packages that go once the others are there.
+      description: Names of packages to remove after the installation.
       type: list
       elements: str
     finish:
@@ -131,15 +131,15 @@ plan:
       type: list
       elements: list
     services:
-      description: Services that do not run and have to, empty where a reboot has to come first.
+      description: Services to start, empty if a reboot has to come first.
       type: list
       elements: str
     hold:
-      description: Installed packages that are not held and have to be.
+      description: Installed packages to hold.
       type: list
       elements: str
     reboot:
-      description: Why a reboot is needed, empty where none is.
+      description: Why a reboot is needed, empty if none is.
       type: list
       elements: str
 ahead:
@@ -163,25 +163,25 @@ before_download:
   elements: str
   returned: success
 holds:
-  description: All packages that have to be held in the end, also those that come only now.
+  description: All packages to hold in the end, with those that the plan installs.
   type: list
   elements: str
   returned: success
 installed:
-  description: The driver's packages that are there, with their versions, for going back to them.
+  description: The driver's installed packages with their versions, for a restore.
   type: list
   elements: str
   returned: success
 changes:
-  description: Whether anything is to be done.
+  description: Whether the plan has any step.
   type: bool
   returned: success
 no_reboot:
-  description: Why a reboot that is needed must not be made, null where it may or none is needed.
+  description: Why a required reboot is not permitted, null if it is or if none is required.
   type: str
   returned: success
 mark:
-  description: The C(path) and C(content) of the file that keeps a host from being rebooted twice for the same reason.
+  description: The C(path) and C(content) of the file that prevents a second reboot for the same reason.
   type: dict
   returned: success
 manager:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cuda_state
-short_description: See whether NVIDIA's driver on a host is whole
+short_description: Inspect NVIDIA's driver on a host
 version_added: 0.3.0
 description:
   - Reads the operating system, the kernels, the packages of NVIDIA's driver, the modules that are loaded and those on
     disk, what C(nvidia-smi) lists, the services and the kernel's log.
-  - Says what is wrong with them, each with what to do. A host on which all is proven has no findings.
-  - Fails only where the host cannot be read; findings are for who asked to judge.
-  - Changes nothing. What it cannot see without root (the kernel's log, MOK keys) it takes for empty.
+  - Returns findings, each with what to do. A host without faults has no findings.
+  - Fails only if the host cannot be read. Findings are not an error of the module.
+  - Changes nothing. Without root, the kernel's log and MOK keys count as empty.
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
@@ -27,8 +27,8 @@ attributes:
 options:
   fabric:
     description:
-      - Over which switches the chips are connected, V(none) for none.
-      - By default it is what the host shows. Switches of NVLink 5 do not show where the ports that manage them cannot
+      - The kind of switches that connect the chips, V(none) for none.
+      - By default it is detected. Switches of NVLink 5 are not detected if the ports that manage them cannot
         be read.
     type: str
     choices: [nvswitch, nvlink5, none]
@@ -37,13 +37,13 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See whether the driver is whole
+- name: Inspect the driver
   baremetal.inference.cuda_state:
     minimum_driver: 580.65.06
   become: true
   register: driver
 
-- name: Stop where it is not
+- name: Stop if it has faults
   ansible.builtin.assert:
     that: driver.findings | length == 0
     fail_msg: "{{ driver.summary }}"
@@ -77,10 +77,10 @@ host:
       description: Release of the kernel that boots next.
       type: str
     secure_boot:
-      description: Whether Secure Boot is on; null where the firmware does not say.
+      description: Whether Secure Boot is on; null if the firmware does not report it.
       type: bool
     signing_key_enrolled:
-      description: Whether the firmware trusts a key that DKMS signs with; null where nobody can tell.
+      description: Whether the firmware trusts a key that DKMS signs with; null if that is unknown.
       type: bool
     packages:
       description: Versions of installed packages of kernels, the driver and what it needs, by name.
@@ -107,7 +107,7 @@ gpus:
   elements: dict
   returned: success
 fabric:
-  description: Over which switches the chips are connected, empty for none.
+  description: The kind of switches that connect the chips, empty for none.
   type: str
   returned: success
 driver:
@@ -127,7 +127,7 @@ offered:
   type: dict
   returned: success
 contents:
-  description: Contents of each file of O(contents_of), null for one that cannot be read.
+  description: Contents of each file of O(contents_of), null for an unreadable one.
   type: dict
   returned: success
 services:
@@ -136,7 +136,7 @@ services:
   returned: success
   sample: {nvidia-persistenced: active, nvidia-fabricmanager: inactive}
 boot:
-  description: The identity that the kernel gave its boot.
+  description: The kernel's id of its boot.
   type: str
   returned: success
 ansible_facts:
@@ -149,7 +149,7 @@ ansible_facts:
       type: str
       sample: 580.159.04
 active:
-  description: Units that run on the chips and are stopped before their driver is replaced.
+  description: Running units that use the chips. They are stopped before the driver is replaced.
   type: list
   elements: str
   returned: success
@@ -160,7 +160,7 @@ holders:
   elements: dict
   returned: success
 findings:
-  description: What is wrong. Empty where all is proven.
+  description: Faults of the driver. Empty if there are none.
   type: list
   elements: dict
   returned: success
@@ -170,7 +170,7 @@ findings:
       type: str
       sample: nvidia-smi lists 7 of 8 chips on PCI; the driver has not taken it
     where:
-      description: On what.
+      description: The place of the fault.
       type: str
       sample: chip 0000:5d:00.0
     action:
@@ -189,8 +189,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import parse_query
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import read
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import inspect_host
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, check_driver
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
     ARGUMENTS,
@@ -208,12 +208,12 @@ def main() -> None:
     )
     options = module.params
     try:
-        recording = read(options["root"], options["sysfs_root"], options["proc_root"])
+        recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"])
     except PciError as exc:
         module.fail_json(msg=str(exc))
     if options["fabric"]:
         recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
-    findings = prove(recording, options["minimum_driver"], options["hold"])
+    findings = check_driver(recording, options["minimum_driver"], options["hold"])
     version = loaded_version(KIND, recording.host)
     module.exit_json(
         changed=False,

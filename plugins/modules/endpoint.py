@@ -24,7 +24,7 @@ attributes:
     support: full
     details:
       - On a host where the instance is not installed or its unit does not run, there is nothing to ask yet; the module
-        then skips and says so. A running one is verified as without check mode.
+        then skips and returns the reason. A running one is verified as without check mode.
   diff_mode:
     support: none
     details: It changes nothing.
@@ -237,7 +237,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
     is_up,
     mask,
     reasons,
-    shown,
+    redact_lines,
 )
 
 ARGUMENTS = {
@@ -330,7 +330,7 @@ class Endpoint:
 
     def _api_key(self) -> str:
         given, instance = self.params["api_key_file"], self.params["instance"]
-        # An instance may have no secrets, or others than the key; a server that wants one says so with 401.
+        # An instance may have no secrets, or others than the key; a server that requires one answers 401.
         secrets = secrets_in(self.params["config_dir"], instance) if instance and not given else {}
         if given:
             text = read_text(given)
@@ -362,7 +362,7 @@ def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]
         for name in CHECKS
         if name in endpoint.params["checks"]
     ]
-    return Wait(watch.look() if watch else "", wait.seconds), findings
+    return Wait(watch.check() if watch else "", wait.seconds), findings
 
 
 def result_of(endpoint: Endpoint, wait: Wait, findings: list[Finding]) -> dict[str, Any]:
@@ -405,8 +405,8 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
     if watch is None:
         return {"msg": "\n".join(message)}
     lines = watch.unit.journal(watch.invocation)
-    why = shown(reasons(lines), endpoint.secrets)
-    last = shown(lines, endpoint.secrets, endpoint.params["journal_lines"])
+    why = redact_lines(reasons(lines), endpoint.secrets)
+    last = redact_lines(lines, endpoint.secrets, endpoint.params["journal_lines"])
     message.append(f"Unit {watch.unit.name}: {watch.now}.")
     # A server that is up and answers badly may have logged errors about other people's requests.
     if why and not result["checks"][0]["ok"]:

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: instance_changes_info
-short_description: Say which vLLM instances of a host a run would change
+short_description: Report which vLLM instances of a host a run would change
 version_added: 0.6.0
 description:
+  - Internal to the role P(baremetal.inference.rollout#role).
   - Renders the files of the instances on the controller as the role P(baremetal.inference.vllm#role) would, and
-    compares
-    contents, owners and modes with those on the host, and the links to the weights.
-  - Changes nothing, and only hashes of texts leave the controller, unless O(stage) names instances. Their files are
-    made a
-    slot on the host then, beside what is installed, so that M(baremetal.inference.instance_slot) can change to it at
-    once.
+    compares contents, owners and modes with those on the host, and the links to the weights.
+  - Changes nothing that is installed. Only hashes leave the controller, unless O(stage) names instances. The files of
+    those become a slot on the host, so that M(baremetal.inference.instance_slot) can switch to them at once.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
   check_mode:
     support: full
-    details: The names of slots are told, and none is made.
+    details: Returns the names of the slots and creates none.
   diff_mode:
     support: none
 options:
@@ -34,23 +32,23 @@ options:
     required: true
   digests:
     description:
-      - The sha256 of each file by its path. The action makes them; they are not to be given.
+      - The sha256 of each file by its path; set by the action.
     type: dict
     default: {}
   links:
     description:
-      - Where the symlink to the weights of each instance leads, by instance.
+      - Target of the link to the weights, by instance.
     type: dict
     default: {}
   stage:
     description:
-      - Instances whose wanted state is prepared as a slot. What it needs (user, image) has to be there.
+      - Instances whose new state is prepared as a slot. Its user and image must exist on the host.
     type: list
     elements: str
     default: []
   contents:
     description:
-      - The text of each file of these instances by its path. The action makes them; they are not to be given.
+      - The text of each file of these instances by its path; set by the action.
     type: dict
     default: {}
   state_dir:
@@ -63,7 +61,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See what a run would change
+- name: Compare the files with those on the host
   baremetal.inference.instance_changes_info:
     files: "{{ plans | baremetal.inference.instance_files(container) }}"
     links: {chat: /srv/models/openai/gpt-oss-20b/6cee5e81ee83917806bbde320786a8fb61efebee}
@@ -102,7 +100,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "files": {"type": "list", "elements": "dict", "required": True},
-            # That of a secret is nobody's business either.
+            # Not even the hash of a secret is shown.
             "digests": {"type": "dict", "default": {}, "no_log": True},
             "stage": {"type": "list", "elements": "str", "default": []},
             "contents": {"type": "dict", "default": {}, "no_log": True},
@@ -123,7 +121,9 @@ def main() -> None:
     try:
         staged = prepared(module)
     except (SlotError, OSError) as exc:
-        module.fail_json(msg=f"{platform.node()}: the new state cannot be prepared: {exc}. What runs goes on")
+        module.fail_json(
+            msg=f"{platform.node()}: the new state cannot be prepared: {exc}. Running instances are not touched"
+        )
     module.exit_json(changed=False, changes=found, staged=staged)
 
 

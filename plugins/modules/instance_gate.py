@@ -25,7 +25,7 @@ attributes:
     support: full
     details:
       - Where the instance is not installed or does not answer, there is nothing to ask yet; the module then skips and
-        says so. A running one is asked as without check mode.
+        returns the reason. A running one is asked as without check mode.
   diff_mode:
     support: none
     details: It changes nothing.
@@ -68,7 +68,7 @@ options:
     description:
       - RV(figures) of an earlier run. Empty, the instance is only measured.
       - Figures that were measured with another C(streams), C(prompts), C(max_tokens), C(ignore_eos) or O(accelerator)
-        are not compared, and RV(verdicts) says so.
+        are not compared, and RV(verdicts) gives the reason.
     type: dict
     default: {}
   accelerator:

@@ -10,16 +10,16 @@ module: instance_idle
 short_description: Wait until a vLLM instance has nothing to do
 version_added: 0.6.0
 description:
-  - Asks an instance for its gauges until no request runs or waits, and has done so for O(settle) seconds.
-  - Changes nothing, and does not fail where the instance stays busy; see RV(idle).
-  - Where the unit of the instance is not active there is nothing to wait for.
+  - Reads the metrics of an instance until no request has run or waited for O(settle) seconds.
+  - Changes nothing, and does not fail when the instance stays busy; see RV(idle).
+  - An instance whose unit is not active counts as idle.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
   check_mode:
     support: full
     details:
-      - Looks once and does not wait.
+      - Reads the metrics once and does not wait.
   diff_mode:
     support: none
 options:
@@ -35,7 +35,7 @@ options:
     default: 300
   settle:
     description:
-      - Seconds for which it has to stay idle.
+      - Seconds for which it must stay idle.
     type: float
     default: 1
   config_dir:
@@ -50,7 +50,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Wait until the instance has answered everybody
+- name: Wait until the instance has answered all requests
   baremetal.inference.instance_idle:
     instance: chat
     timeout: 600
@@ -64,23 +64,23 @@ idle:
   type: bool
   returned: success
 asked:
-  description: Whether it was asked; false where its unit is not active.
+  description: Whether its metrics were read; false where its unit is not active.
   type: bool
   returned: success
 running:
-  description: Requests that run.
+  description: Running requests.
   type: int
   returned: success
 waiting:
-  description: Requests that wait.
+  description: Waiting requests.
   type: int
   returned: success
 problem:
-  description: Why what it does is not known, empty where it is.
+  description: Why its metrics could not be read; empty where they could.
   type: str
   returned: success
 waited_s:
-  description: Seconds that were waited.
+  description: Seconds that the wait took.
   type: float
   returned: success
 """
@@ -125,14 +125,14 @@ def main() -> None:
     except (UnitError, OptionError) as exc:
         module.fail_json(msg=str(exc))
 
-    def look() -> EngineLoad:
+    def read() -> EngineLoad:
         """Ask the instance; one that has been stopped meanwhile has nothing to do."""
         load = read_load(client.request("GET", "/metrics", None, ANSWER))
         return EngineLoad(gone=True) if load.problem and unit.state().active not in ACTIVE else load
 
     timeout, settle = (0.0, 0.0) if module.check_mode else (options["timeout"], options["settle"])
     try:
-        quiet = wait_until_idle(look, timeout, settle)
+        quiet = wait_until_idle(read, timeout, settle)
     except UnitError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(**result_of(quiet, True))

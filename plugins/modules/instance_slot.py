@@ -11,9 +11,9 @@ short_description: Keep what a vLLM instance serves with, and go back to it
 version_added: 0.6.0
 description:
   - Keeps copies of all files of an instance of the role P(baremetal.inference.vllm#role), its link to the weights and
-    the id of its image as a slot below C(/var/lib/vllm/NAME/slots), and brings such a slot back.
-  - A slot is named after its contents, so that the same state is kept once. It is there whole or not at all.
-  - It downloads nothing, and waits for no readiness; M(baremetal.inference.endpoint) does that.
+    the id of its image as a slot below C(/var/lib/vllm/NAME/slots), and restores such a slot.
+  - A slot is named after its contents, so that the same state is kept once. It is either complete or does not exist.
+  - Downloads nothing and does not wait until the instance is ready; M(baremetal.inference.endpoint) does that.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -21,19 +21,19 @@ attributes:
     support: full
   diff_mode:
     support: full
-    details: It names the files that differ and shows nothing of them.
+    details: Names the files that differ and shows nothing of their contents.
 options:
   instance:
     description:
-      - Name of the instance. Only O(state=status) does without, and then tells of all that are on the host.
+      - Name of the instance. Only O(state=status) works without it, and then returns all instances of the host.
     type: str
   state:
     description:
-      - V(kept) makes what is installed the good state, to be called when it has answered. It refuses an instance that
-        does not run, or runs with other files than are there.
-      - V(restored) goes back to a kept state. What that needs is looked for first; where anything is missing, nothing
-        is changed. Then the unit is stopped, the files are put back and it is started.
-      - V(status) looks and changes nothing.
+      - V(kept) makes the installed state the good one; call it after the instance has answered. It refuses an instance
+        that does not run, or that runs with other files than those installed.
+      - V(restored) goes back to a kept state. It first checks what that state needs; if anything is missing, it changes
+        nothing. Then it stops the unit, restores the files and starts the unit.
+      - V(status) changes nothing.
     type: str
     choices: [kept, restored, status]
     default: status
@@ -46,22 +46,22 @@ options:
     default: good
   plan:
     description:
-      - For O(state=kept), the instance's plan as M(baremetal.inference.serve_plan) returns it; what people want to see
-        of it stays with the slot.
+      - For O(state=kept), the instance's plan as M(baremetal.inference.serve_plan) returns it; a summary of it is kept
+        with the slot.
     type: dict
     default: {}
   record:
     description:
-      - For O(state=kept), figures that were measured, by name. Without it the slot's earlier figures stay.
+      - For O(state=kept), measured figures, by name. Without it the slot's earlier figures remain.
     type: dict
   keep:
     description:
-      - For O(state=kept), how many slots stay; the good one and the one before it do in any case.
+      - For O(state=kept), how many slots are kept; the good one and the previous one always are.
     type: int
     default: 2
   root:
     description:
-      - Where the host's files are. Tests show a tree of their own here.
+      - Root of the host's files; for tests.
     type: path
     default: /
 author:
@@ -69,20 +69,20 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Keep what has just answered
+- name: Keep the verified state
   baremetal.inference.instance_slot:
     instance: chat
     state: kept
   become: true
 
-- name: Go back to what served last
+- name: Restore the last good state
   baremetal.inference.instance_slot:
     instance: chat
     state: restored
   become: true
   register: back
 
-- name: Look at all instances of the host
+- name: List the kept states of all instances
   baremetal.inference.instance_slot:
   become: true
   register: slots
@@ -90,7 +90,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 digest:
-  description: Name of the state that is installed; empty where the instance is not.
+  description: Name of the state that is installed; empty where the instance is not installed.
   type: str
   returned: with O(instance)
 good:
@@ -102,7 +102,7 @@ previous:
   type: dict
   returned: with O(instance)
 slots:
-  description: All slots in the same form, with C(damage), a list of what is wrong with each.
+  description: All slots in the same form, with C(damage), a list of the problems of each.
   type: list
   elements: dict
   returned: with O(instance)
@@ -111,7 +111,7 @@ installed:
   type: bool
   returned: with O(instance)
 missing:
-  description: Files that the instance has not, though its kind does.
+  description: Files that an instance of this kind needs and that are missing.
   type: list
   elements: str
   returned: with O(instance)
@@ -125,21 +125,21 @@ running_since:
   returned: with O(instance)
 stale:
   description:
-    - Whether the process was started before the newest change of the instance's files, or from another image than its
-      name stands for by now. A run that was ended between writing and restarting leaves this.
+    - Whether the process was started before the newest change of the instance's files, or from another image than the
+      one that its name stands for now. A run that ended between writing and restarting leaves this.
   type: bool
   returned: with O(instance)
 differences:
-  description: Files in which what was installed and the slot that was asked for differ; with O(state=restored).
+  description: Files in which the installed state and the requested slot differ.
   type: list
   elements: str
   returned: with O(state=restored)
 instances:
-  description: What is said above by the name of the instance.
+  description: The values above, by the name of the instance.
   type: dict
   returned: without O(instance)
 turn:
-  description: What a rollout has noted on the host in C(/var/lib/vllm/rollout.json), null where it has not.
+  description: The mark of a rollout that is updating the host, C(/var/lib/vllm/rollout.json); null without one.
   type: dict
   returned: with O(state=status)
 """
@@ -163,7 +163,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     SlotError,
     choose,
     link_of,
-    shown,
+    summarize_plan,
     utc,
 )
 
@@ -200,7 +200,7 @@ class Work:
         params = self.module.params
         state, before = self.host.state(self.name), self.slots.good
         self._refuse_unproven(state)
-        plan = shown(params["plan"]) if params["plan"] else {}
+        plan = summarize_plan(params["plan"]) if params["plan"] else {}
         arguments = (state, plan, params["record"], params["keep"])
         changed = self.slots.would_change(*arguments)
         if changed and not self.module.check_mode:
@@ -208,10 +208,10 @@ class Work:
                 with self.slots.locked():
                     self.slots.keep(*arguments)
             except OSError as exc:
-                what = "the disk is full; make room there" if is_full(exc) else "see what is wrong there"
+                what = "the disk is full; make room there" if is_full(exc) else "check that file system"
                 raise SlotError(
-                    f"{self.slots.directory}: {exc.strerror}: {what}. The slots that were there are as before, and "
-                    "what runs goes on"
+                    f"{self.slots.directory}: {exc.strerror}: {what}. The earlier slots are unchanged, and "
+                    "the instance goes on"
                 ) from exc
         after = state.digest
         return {"changed": changed, **self.status(), "diff": describe(self.slots.directory, before, after, [])}
@@ -223,17 +223,17 @@ class Work:
             return
         if missing:
             raise SlotError(
-                f"{', '.join(missing)} not there, so this is no whole instance; run site.yml on this host first. "
+                f"{', '.join(missing)} missing, so the instance is incomplete; run site.yml on this host first. "
                 "Nothing was kept"
             )
         if state.image and not state.image.id:
             raise SlotError(
-                f"the image {state.image.ref} is not in the store of {state.image.engine}, so that nobody can go back "
-                f"to it ({self.engine.trouble}). Nothing was kept"
+                f"the image {state.image.ref} is not in the store of {state.image.engine} ({self.engine.trouble}), so "
+                "going back to it would be impossible. Nothing was kept"
             )
         if not self.service.is_up:
             raise SlotError(
-                f"{self.service.unit} is {self.service.words}, expected active: only what serves is kept as good"
+                f"{self.service.unit} is {self.service.description}, expected active: only what runs is kept as good"
             )
         if stale(self.host, self.slots, state, self.service, self.engine):
             _when, path = self.host.changed(self.name, state)
@@ -249,7 +249,7 @@ class Work:
         slot = slots.whole(digest)
         missing = lacking(self.host, slot)
         if missing:
-            raise SlotError(f"the slot {digest} cannot be brought back: {'; '.join(missing)}. Nothing was changed")
+            raise SlotError(f"the slot {digest} cannot be restored: {'; '.join(missing)}. Nothing was changed")
         work = Restore(self.host, slots, slot, self.service, self.engine)
         if work.changed and not self.module.check_mode:
             with slots.locked():

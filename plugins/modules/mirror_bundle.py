@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_bundle
-short_description: Say what a carried directory holds, and check that it has arrived
+short_description: Record what a carried directory holds, and check that it has arrived
 version_added: 0.5.0
 description:
-  - V(planned) says which files a directory lacks and fails where there is too little room for them.
+  - V(planned) lists the files that a directory lacks and fails where there is too little space for them.
   - V(present) writes C(ROOT/bundle.json), which names every file with its size and sha256, by one rename. Every file
-    has to be there with its size. What an earlier fill brought stays named as long as its files are there.
+    must exist with its size. Items of an earlier fill stay named as long as their files exist.
   - V(verified) compares a directory with its C(bundle.json), and fails with the files that are missing or damaged. It
     changes nothing.
 extends_documentation_fragment:
@@ -36,13 +36,13 @@ options:
     default: present
   holds:
     description:
-      - What it is to hold, a mapping of V(weights), V(encodings), V(wheels) and V(images) to items, of items to files,
-        and of files, by their paths below O(root), to C(size) and C(sha256).
+      - What the directory is to hold, a mapping of V(weights), V(encodings), V(wheels) and V(images) to items, of items
+        to files, and of files, by their paths below O(root), to C(size) and C(sha256).
     type: dict
     default: {}
   more:
     description:
-      - Bytes that come beside O(holds) with O(state=planned), of files that have no names yet.
+      - Bytes that are needed beside O(holds) with O(state=planned), for files that have no names yet.
     type: int
     default: 0
   read:
@@ -84,12 +84,12 @@ bytes:
   type: int
   returned: success
 missing:
-  description: Files that are not there with their size.
+  description: Files that do not exist with their size.
   type: list
   elements: str
   returned: with O(state=planned)
 missing_bytes:
-  description: Bytes that come, O(more) with them.
+  description: Bytes that will be fetched, including O(more).
   type: int
   returned: with O(state=planned)
 free_bytes:
@@ -97,7 +97,7 @@ free_bytes:
   type: int
   returned: with O(state=planned)
 dropped:
-  description: Items of an earlier fill that are not whole any more and so not named any more.
+  description: Items of an earlier fill that are incomplete now and therefore no longer named.
   type: list
   elements: str
   returned: with O(state=present)
@@ -208,8 +208,8 @@ def verified(module: AnsibleModule) -> dict[str, Any]:
     holds = read_bundle(root)
     if holds is None and module.params["required"]:
         raise BundleError(
-            f"{root}/{NAME}: there is none, so it is not known what should be here; is the disk mounted, and was "
-            "playbooks/mirror.yml at its end when it was taken away?"
+            f"{root}/{NAME}: not found; check that the disk is mounted, and that playbooks/mirror.yml had finished "
+            "before the disk was removed"
         )
     expected = holds or {}
     problems = verify_bundle(root, expected, module.params["read"] == "all")
@@ -218,7 +218,7 @@ def verified(module: AnsibleModule) -> dict[str, Any]:
         module.fail_json(
             msg=f"{root}: {len(problems)} of {len(all_files(expected))} files ({format_bytes(size_of(expected))}) did "
             f"not arrive as {NAME} says: {'; '.join(problems[:SHOWN])}{more}; fill the disk again with "
-            "playbooks/mirror.yml -e bundle_check=full, which brings only those, or copy them again",
+            "playbooks/mirror.yml -e bundle_check=full, which fetches only those, or copy them again",
             problems=problems,
         )
     return {"changed": False, "problems": [], **described(expected)}

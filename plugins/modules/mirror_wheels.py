@@ -10,10 +10,10 @@ module: mirror_wheels
 short_description: Fetch exactly the wheels of a lock into a directory that can be carried
 version_added: 0.5.0
 description:
-  - Has pip fetch what C(ROOT/wheels) lacks of a lock, for the Python and machine that the lock is for. pip asks as it
-    is configured to (index, find-links, CA, proxy).
-  - Every file is checked against the lock before it gets its name. A fetch that broke off goes on with the next run.
-    Nothing is removed.
+  - Downloads with pip the wheels of a lock that C(ROOT/wheels) lacks, for the lock's Python and machine. pip uses its
+    own configuration (index, find-links, CA, proxy).
+  - Every file is checked against the lock before it gets its name. The next run continues an interrupted
+    download. Nothing is removed.
 requirements:
   - pip
 extends_documentation_fragment:
@@ -38,7 +38,7 @@ options:
     required: true
   verify:
     description:
-      - V(stamp) trusts a complete lock while its files have the size and the time that they had then.
+      - V(stamp) trusts a complete lock while the size and time of its files are unchanged.
       - V(full) reads every file.
     type: str
     choices: [stamp, full]
@@ -48,7 +48,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have the wheels of a lock on the disk
+- name: Download the wheels of a lock to the disk
   baremetal.inference.mirror_wheels:
     root: /media/disk
     locks:

@@ -10,11 +10,11 @@ module: rocm_plan
 short_description: Decide what a host needs for AMD's driver
 version_added: 0.4.0
 description:
-  - Reads the host as M(baremetal.inference.rocm_state) does and returns what is to be done there, without what is there
-    already. A host on which nothing is to be done gets a plan of empty lists.
-  - The release of vLLM decides on ROCm and with it on the driver, the chips and the release on the oldest one that will
-    do.
-  - A host that cannot get what it needs is an error that says why, before anything is changed.
+  - Reads the host as M(baremetal.inference.rocm_state) does and returns the missing steps. A host that needs no
+    change gets a plan of empty lists.
+  - The release of vLLM decides on ROCm and with it on the driver, the chips and the release on the oldest supported
+    driver.
+  - Fails with the reason if the host cannot get what it needs, before anything is changed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
@@ -39,17 +39,17 @@ options:
     default: vendor
   mirror:
     description:
-      - What stands for the addresses of the vendor's three hosts, or of Debian's archive for O(source=distro).
+      - Address that replaces those of the vendor's three hosts, or of Debian's archive for O(source=distro).
     type: str
     default: ""
   epel_mirror:
     description:
-      - What stands for the address of EPEL, where RHEL and its clones get DKMS from.
+      - Address that replaces the one of EPEL, the source of DKMS for RHEL and its clones.
     type: str
     default: ""
   userspace:
     description:
-      - How much of ROCm is installed on the host itself, V(none) where images and virtual environments bring it.
+      - How much of ROCm is installed on the host itself, V(none) if images and virtual environments have it.
     type: str
     choices: [none, runtime, full]
     default: none
@@ -61,17 +61,17 @@ options:
     default: []
   blacklist_remove:
     description:
-      - Whether lines in C(modprobe.d) that keep C(amdgpu) from loading are taken out. Otherwise they are an error.
+      - Whether to remove lines in C(modprobe.d) that keep C(amdgpu) from loading. Otherwise they are an error.
     type: bool
     default: false
   iommu_pt:
     description:
-      - Whether the kernel is told to leave the chips' memory alone (C(iommu=pt)), for which the host is rebooted.
+      - Whether to set the IOMMU to pass-through mode (C(iommu=pt)), which needs a reboot.
     type: bool
     default: false
   numa_balancing_off:
     description:
-      - Whether the kernel is told not to move memory between NUMA nodes.
+      - Whether to keep the kernel from moving memory between NUMA nodes.
     type: bool
     default: false
 author:
@@ -93,15 +93,15 @@ plan:
   type: dict
   returned: success
 changes:
-  description: Whether anything is to be done.
+  description: Whether the plan has any step.
   type: bool
   returned: success
 no_reboot:
-  description: Why a reboot that is needed must not be made, null where it may or none is needed.
+  description: Why a required reboot is not permitted, null if it is or if none is required.
   type: str
   returned: success
 mark:
-  description: The C(path) and C(content) of the file that keeps a host from being rebooted twice for the same reason.
+  description: The C(path) and C(content) of the file that prevents a second reboot for the same reason.
   type: dict
   returned: success
 manager:

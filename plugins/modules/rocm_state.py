@@ -7,15 +7,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rocm_state
-short_description: See whether AMD's driver on a host is whole
+short_description: Inspect AMD's driver on a host
 version_added: 0.4.0
 description:
   - Reads the operating system, the kernels, the packages of AMD's driver, the module that is loaded and those on disk,
     which chips C(amd-smi), C(rocm-smi) or the kernel itself lists, the device nodes, what keeps C(amdgpu) from loading,
     and the kernel's log.
-  - Says what is wrong with them, each with what to do. A host on which all is proven has no findings.
-  - Fails only where the host cannot be read; findings are for who asked to judge.
-  - Changes nothing. What it cannot see without root (the kernel's log, MOK keys) it takes for empty.
+  - Returns findings, each with what to do. A host without faults has no findings.
+  - Fails only if the host cannot be read. Findings are not an error of the module.
+  - Changes nothing. Without root, the kernel's log and MOK keys count as empty.
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.kernel_trees
@@ -28,14 +28,14 @@ attributes:
 options:
   chips:
     description:
-      - PCI addresses of the chips that have to be there for programs.
-      - By default those of all of AMD's graphics and accelerators, also of a chip that only gives the console.
+      - PCI addresses of the chips that programs need.
+      - By default those of all of AMD's graphics and accelerators, also of a chip that only drives the console.
     type: list
     elements: str
     default: []
   userspace:
     description:
-      - Whether ROCm is wanted in user space. Then it is a finding that C(amd-smi) and C(rocm-smi) are missing.
+      - Whether ROCm in user space is requested. If so, a missing C(amd-smi) and C(rocm-smi) is a finding.
     type: bool
     default: false
   users:
@@ -49,13 +49,13 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See whether the driver is whole
+- name: Inspect the driver
   baremetal.inference.rocm_state:
     minimum_driver: 6.14.14
   become: true
   register: driver
 
-- name: Stop where it is not
+- name: Stop if it has faults
   ansible.builtin.assert:
     that: driver.findings | length == 0
     fail_msg: "{{ driver.summary }}"
@@ -98,11 +98,11 @@ gpus:
   elements: dict
   returned: success
 listed_by:
-  description: Who lists them, C(amd-smi), C(rocm-smi) or the kernel.
+  description: The source of this list, C(amd-smi), C(rocm-smi) or the kernel.
   type: str
   returned: success
 shown:
-  description: What the host shows of AMD's stack beside that; the plan is made from it.
+  description: Further facts about AMD's stack, from which the plan is made.
   type: dict
   returned: success
   contains:
@@ -140,7 +140,7 @@ offered:
   type: dict
   returned: success
 contents:
-  description: Contents of each file of O(contents_of), null for one that cannot be read.
+  description: Contents of each file of O(contents_of), null for an unreadable one.
   type: dict
   returned: success
 services:
@@ -148,7 +148,7 @@ services:
   type: dict
   returned: success
 boot:
-  description: The identity that the kernel gave its boot.
+  description: The kernel's id of its boot.
   type: str
   returned: success
 ansible_facts:
@@ -169,7 +169,7 @@ ansible_facts:
       type: int
       sample: 177
 active:
-  description: Units that run on the chips and are stopped before their driver is replaced.
+  description: Running units that use the chips. They are stopped before the driver is replaced.
   type: list
   elements: str
   returned: success
@@ -180,7 +180,7 @@ holders:
   elements: dict
   returned: success
 findings:
-  description: What is wrong. Empty where all is proven.
+  description: Faults of the driver. Empty if there are none.
   type: list
   elements: dict
   returned: success
@@ -190,7 +190,7 @@ findings:
       type: str
       sample: amd-smi lists 7 of 8 chips on PCI; the driver has not taken it
     where:
-      description: On what.
+      description: The place of the fault.
       type: str
       sample: chip 0000:85:00.0
     action:
@@ -208,8 +208,8 @@ from dataclasses import asdict, replace
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import read
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, listed, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import inspect_host
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, check_driver, listed
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
     ARGUMENTS,
@@ -229,7 +229,7 @@ def main() -> None:
     options = module.params
     names = ("root", "sysfs_root", "proc_root", "chips", "users")
     try:
-        recording = read(**{name: options[name] for name in names})
+        recording = inspect_host(**{name: options[name] for name in names})
     except PciError as exc:
         module.fail_json(msg=str(exc))
     recording = replace(recording, wants_tools=options["userspace"])
@@ -240,7 +240,7 @@ def main() -> None:
         "accelerator_rocm_version": recording.shown.rocm,
         "accelerator_mec_firmware": read_drivers(options["sysfs_root"]).get("amd", {}).get("mec_firmware"),
     }
-    findings = prove(recording, options["minimum_driver"], options["hold"])
+    findings = check_driver(recording, options["minimum_driver"], options["hold"])
     module.exit_json(
         changed=False,
         ansible_facts={name: value for name, value in facts.items() if value},

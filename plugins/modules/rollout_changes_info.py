@@ -7,11 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_changes_info
-short_description: Put together what a rollout would change on a host
+short_description: Describe what a rollout would change on a host
 version_added: 0.6.0
 description:
-  - Compares the plans of a host's instances with what was kept of what they run, and says in words what changes.
-  - In a rollback, instances that C(vllm_instances) does not name are left alone. Its values are not looked at.
+  - Internal to the role P(baremetal.inference.rollout#role).
+  - Compares the plans of a host's instances with the kept states of what they run, and describes the changes.
+  - In a rollback, instances that C(vllm_instances) does not name are left alone. Its values are not rendered.
   - Runs on the controller; no connection is made.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -23,8 +24,8 @@ attributes:
 options:
   kind:
     description:
-      - V(change) brings what the inventory says, V(rollback) what was kept. V(journals) reads what O(undone) and
-        O(returned) are made of, once for all hosts.
+      - V(change) applies the inventory, V(rollback) restores kept states. V(journals) reads O(undone) and O(returned)
+        from the journals, once for all hosts.
     type: str
     choices: [change, rollback, journals]
     default: change
@@ -40,7 +41,7 @@ options:
     default: {}
   turn:
     description:
-      - What it returned as C(turn).
+      - What that module returned as C(turn).
     type: dict
     default: {}
   files:
@@ -50,7 +51,7 @@ options:
     default: {}
   others:
     description:
-      - What else changes, in words.
+      - What is installed besides the instances.
     type: list
     elements: str
     default: []
@@ -61,23 +62,23 @@ options:
     default: ""
   undo:
     description:
-      - The rollout of this controller that is undone, or V(last) for the newest that has changed a host and was no
-        rollback.
+      - The rollout of this controller to undo, or V(last) for the newest one that changed a host, rollbacks
+        excepted.
     type: str
     default: ""
   directory:
     description:
-      - Where the journals of rollouts are.
+      - Directory of the journals.
     type: path
     default: ""
   undone:
     description:
-      - What that rollout has changed on this host, of RV(undone); nothing else goes back.
+      - What that rollout changed on this host, from RV(undone); nothing else goes back.
     type: dict
     default: {}
   returned:
     description:
-      - Whether a rollback that did not come to its end has brought this host back already, by RV(returned).
+      - Whether an interrupted rollback has already finished this host, from RV(returned).
     type: bool
     default: false
   prompts:
@@ -93,7 +94,7 @@ options:
     default: record
   options:
     description:
-      - How the rollout goes about it on this host.
+      - The options of the rollout on this host.
     type: dict
     default: {}
 author:
@@ -101,7 +102,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Put it together
+- name: Describe what would change
   baremetal.inference.rollout_changes_info:
     plans: "{{ plan.plans }}"
     slots: "{{ slots.instances }}"
@@ -111,15 +112,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: By instance C(before), C(after), C(args), C(env) and C(files); in a rollback C(to), the slot of then.
+  description: By instance C(before), C(after), C(args), C(env) and C(files); in a rollback C(to), the slot.
   type: dict
   returned: success
 concerned:
-  description: Whether the host needs a turn.
+  description: Whether the host has to be updated.
   type: bool
   returned: success
 interrupted:
-  description: The rollout that was in the middle of this host, empty where none was.
+  description: The rollout that was interrupted on this host, empty where none was.
   type: str
   returned: success
 words:
@@ -132,7 +133,7 @@ instances:
   elements: str
   returned: success
 servers:
-  description: Those of them that gateways know.
+  description: Those of them that are servers at gateways.
   type: list
   elements: str
   returned: success
@@ -142,20 +143,20 @@ measures:
   elements: str
   returned: success
 unkept:
-  description: Instances that serve and of which nothing was kept that could be gone back to.
+  description: Instances that serve and have no kept state to go back to.
   type: list
   elements: str
   returned: success
 states:
-  description: By instance the state that an undo goes back to.
+  description: The state that an undo goes back to, by instance.
   type: dict
   returned: success
 undone:
-  description: What the rollout that is undone has changed, by host and instance the states C(before) and C(after).
+  description: What the rollout to undo changed: the states C(before) and C(after), by host and instance.
   type: dict
   returned: with O(kind=journals)
 returned:
-  description: Without O(undo), the hosts that a rollback which did not come to its end has brought back.
+  description: Without O(undo), the hosts that an interrupted rollback has finished.
   type: list
   elements: str
   returned: with O(kind=journals)

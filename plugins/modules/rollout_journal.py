@@ -10,10 +10,10 @@ module: rollout_journal
 short_description: Keep the journal of a rollout
 version_added: 0.6.0
 description:
-  - Adds lines to the journal of the rollout that M(baremetal.inference.rollout_plan) decided on; the play has
-    registered that
-    on localhost as C(rollout_plan). A line is on the disk before what it announces begins.
-  - Says whether a rollout goes on after a wave, and how it went at its end.
+  - Internal to the role P(baremetal.inference.rollout#role).
+  - Adds lines to the journal of the rollout that the play has planned and registered on localhost as
+    C(rollout_plan). A line is on the disk before the step that it announces begins.
+  - Decides after a wave whether the rollout goes on, and reports its result at the end.
   - Runs on the controller; no connection is made.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -25,25 +25,24 @@ attributes:
 options:
   state:
     description:
-      - V(begun) makes the journal, V(waving) begins a wave, V(waved) ends it, V(stopped) notes why no further wave
-        comes, V(ended)
-        closes it.
+      - V(begun) creates the journal, V(waving) begins a wave, V(waved) ends it, V(stopped) notes why no further wave
+        comes, V(ended) closes the journal.
     type: str
     choices: [begun, noted, waving, waved, stopped, ended]
     default: noted
   step:
     description:
-      - The step of the host's turn that begins.
+      - The step of the host's update that begins.
     type: str
     default: ""
   detail:
     description:
-      - What is to be said of it.
+      - What to note about it.
     type: str
     default: ""
   failed:
     description:
-      - The result of a task that failed, whose message is the detail.
+      - The result of a failed task, whose message becomes the detail.
     type: raw
     default: {}
   gates:
@@ -65,12 +64,12 @@ options:
     default: []
   baselines:
     description:
-      - What each instance did before, as this module has returned it.
+      - The speed of each instance before the change, as this module returned it.
     type: dict
     default: {}
   kept:
     description:
-      - Results of M(baremetal.inference.instance_slot) at the end of a turn, which tell an undo what the turn has left.
+      - Results of M(baremetal.inference.instance_slot) at the end of an update, which a later undo reads.
     type: list
     elements: dict
     default: []
@@ -91,7 +90,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: The turn begins
+- name: Note that the host is being drained
   baremetal.inference.rollout_journal:
     step: drain
 """
@@ -102,11 +101,11 @@ journal:
   type: str
   returned: success
 turn:
-  description: What the turn of this host needs to know.
+  description: The plan of this host.
   type: dict
   returned: success
 mark:
-  description: C(id), C(kind), C(user) and C(controller) of the rollout, for whoever finds the host in the middle of it.
+  description: C(id), C(kind), C(user) and C(controller) of the rollout, written to the host while it is being updated.
   type: dict
   returned: success
 detail:
@@ -114,11 +113,11 @@ detail:
   type: str
   returned: success
 baselines:
-  description: What each instance did before, by instance.
+  description: The speed before the change, by instance.
   type: dict
   returned: success
 figures:
-  description: What each instance does now, by instance.
+  description: The speed now, by instance.
   type: dict
   returned: success
 stop:
@@ -130,7 +129,7 @@ result:
   type: str
   returned: O(state=ended)
 message:
-  description: With O(state=ended), what is to be said of it.
+  description: With O(state=ended), the result in words.
   type: str
   returned: O(state=ended)
 """

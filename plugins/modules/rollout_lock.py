@@ -10,27 +10,27 @@ module: rollout_lock
 short_description: Let one rollout at a time work on a cluster
 version_added: 0.6.0
 description:
-  - Keeps a file with who rolls out on a cluster, on a host that everybody who works on the cluster can reach.
-  - A lock outlives the process that took it, as the hosts that it left in the middle do. The controller that took
-    it knows
-    whether the process is gone, and names such rollouts in O(stale).
+  - Internal to the role P(baremetal.inference.rollout#role).
+  - Keeps a file with the holder of a cluster's lock on a host that every controller of the cluster can reach.
+  - A lock outlives the process that took it. The controller that took it knows whether the process still runs, and
+    names such rollouts in O(stale).
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
   check_mode:
     support: full
-    details: In check mode a lock that is held by somebody else is an error, and none is taken.
+    details: Fails where another rollout holds the lock, and takes none.
   diff_mode:
     support: none
 options:
   cluster:
     description:
-      - Name of the cluster, empty for hosts that are in none.
+      - Name of the cluster, empty for hosts without one.
     type: str
     required: true
   state:
     description:
-      - V(taken) takes it or fails with who has it; V(free) gives back that of O(id) and no other.
+      - V(taken) takes the lock, or fails with its holder; V(free) releases the lock of O(id) and no other.
     type: str
     choices: [taken, free]
     default: taken
@@ -41,18 +41,18 @@ options:
     required: true
   holder:
     description:
-      - Who it is, as a user and a controller; told to others who want the lock.
+      - User and controller of the rollout, for the message to others who want the lock.
     type: str
     default: ""
   stale:
     description:
-      - Rollouts that are known to run no longer; their locks are taken over.
+      - Rollouts that no longer run; their locks are taken over.
     type: list
     elements: str
     default: []
   directory:
     description:
-      - Where the locks are.
+      - Directory of the locks.
     type: path
     default: /var/lib/baremetal-rollout
 author:
@@ -60,7 +60,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Be the only one who rolls out on fra1
+- name: Take the lock of fra1
   baremetal.inference.rollout_lock:
     cluster: fra1
     id: 20261122T030100Z-ab12
@@ -71,7 +71,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder:
-  description: Who had the lock before; empty where nobody had.
+  description: The holder before; empty where there was none.
   type: dict
   returned: success
 """
@@ -110,7 +110,7 @@ def main() -> None:
             holder = read(path)
             changed = take(module, path, holder) if options["state"] == "taken" else free(module, path, holder)
     except OSError as exc:
-        module.fail_json(msg=f"{exc.filename or path}: {exc.strerror}; the lock of rollouts is kept there")
+        module.fail_json(msg=f"{exc.filename or path}: {exc.strerror}; the locks of rollouts are kept there")
     module.exit_json(changed=changed, holder=holder)
 
 
@@ -123,7 +123,7 @@ def read(path: str) -> dict[str, Any]:
         return {}
     except ValueError:
         # It is written by rename, so somebody has changed it by hand.
-        return {"id": "an unreadable one", "holder": f"somebody ({path} is no JSON)", "since": ""}
+        return {"id": "an unreadable one", "holder": f"somebody ({path} is not JSON)", "since": ""}
     return holder if isinstance(holder, dict) else {}
 
 
@@ -136,7 +136,7 @@ def take(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
         cluster = f"cluster {options['cluster']}" if options["cluster"] else "the hosts without a cluster"
         module.fail_json(
             msg=f"{cluster}: {holder.get('holder')} has been rolling out here since {holder.get('since')} "
-            f"({holder.get('id')}); wait for its end. Where that is known to be dead, go on from it with "
+            f"({holder.get('id')}); wait until it has ended. If it is known to be dead, take its lock over with "
             f"-e rollout_take_over={holder.get('id')}"
         )
     if module.check_mode:
@@ -147,7 +147,7 @@ def take(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
 
 
 def free(module: AnsibleModule, path: str, holder: dict[str, Any]) -> bool:
-    """Give the lock back; return whether that changed anything."""
+    """Release the lock; return whether that changed anything."""
     if holder.get("id") != module.params["id"]:
         return False
     if not module.check_mode:

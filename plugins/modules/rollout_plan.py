@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_plan
-short_description: Decide on the waves of a rollout
+short_description: Plan the waves of a rollout
 version_added: 0.6.0
 description:
-  - Takes what P(baremetal.inference.rollout#role) has seen of each host, and says which hosts change in which
-    wave, what
-    their gateways are, and who keeps the lock of each cluster.
-  - Refuses what would leave a service with too few servers. All problems are one error.
+  - Internal to the role P(baremetal.inference.rollout#role).
+  - Plans which hosts change in which wave, from what was collected on each host, and finds their gateways and the host
+    that keeps the lock of each cluster.
+  - Refuses a plan that leaves a service with too few servers. Reports all problems in one error.
   - Runs once, on the controller; no connection is made.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -25,13 +25,13 @@ attributes:
 options:
   hosts:
     description:
-      - The hosts that were looked at.
+      - The hosts that were checked.
     type: list
     elements: str
     required: true
   kind:
     description:
-      - What is done with them.
+      - Whether the hosts change or go back.
     type: str
     choices: [change, rollback]
     default: change
@@ -40,7 +40,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Decide on the waves
+- name: Plan the waves
   baremetal.inference.rollout_plan:
     hosts: "{{ query('ansible.builtin.inventory_hostnames', 'inference') }}"
 """
@@ -51,7 +51,7 @@ id:
   type: str
   returned: success
 resumes:
-  description: Rollouts of this controller that were interrupted, and that this one goes on from.
+  description: Interrupted rollouts of this controller that this one continues.
   type: list
   elements: str
   returned: success
@@ -61,12 +61,12 @@ left:
   elements: dict
   returned: success
 stale:
-  description: Rollouts of this controller that run no longer, whose locks are taken over.
+  description: Rollouts of this controller that no longer run; their locks are taken over.
   type: list
   elements: str
   returned: success
-said:
-  description: What is about to happen, in lines for people.
+summary:
+  description: What is about to happen, a line for each wave and each different change.
   type: list
   elements: str
   returned: success
@@ -76,15 +76,15 @@ waves:
   elements: dict
   returned: success
 hosts:
-  description: What the turn of each host needs to know.
+  description: The plan of each host.
   type: dict
   returned: success
 order:
-  description: The hosts as a play takes them, each wave after the name that stands for the controller.
+  description: The hosts in the order of the play, each wave after its own host, which stands for the controller.
   type: raw
   returned: success
 serial:
-  description: The sizes of the waves, those names included.
+  description: The sizes of the waves, their own hosts included.
   type: raw
   returned: success
 """

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollout_report
-short_description: Tell of a rollout from its journal, as JSON and as a page
+short_description: Write the report of a rollout as JSON and as a page
 version_added: 0.6.0
 description:
   - Reads the journal of a rollout (role P(baremetal.inference.rollout#role)), finished, interrupted or running, and
-    says what changed where, how long each step of each host took, what the gates measured before and after, and how
+    reports what changed where, how long each step of each host took, what the gates measured before and after, and how
     many requests the gateways served and failed meanwhile.
   - Runs on the controller and touches no host, so give it C(run_once). It changes nothing but its two files; it may be
     run again at any time, and the same journal gives the same files.
-  - The page is one file that needs no network. The files may be read by their owner alone (mode 0600), since errors of
-    hosts are in them in full; one that is there keeps its mode.
+  - The page is one file that needs no network. The files may be read by their owner alone (mode 0600), because they
+    hold errors of hosts in full; an existing file keeps its mode.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -32,11 +32,11 @@ options:
     type: path
     required: true
   dest_json:
-    description: File to write the document to; its directory has to be there. Without it there is none.
+    description: File to write the document to; its directory must exist. When empty, none is written.
     type: path
     default: ""
   dest_html:
-    description: File to write the page to; its directory has to be there. Without it there is none.
+    description: File to write the page to; its directory must exist. When empty, none is written.
     type: path
     default: ""
 author:
@@ -44,7 +44,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Tell of a rollout
+- name: Write the report of a rollout
   baremetal.inference.rollout_report:
     journal: "{{ rollout_dir }}/journal.jsonl"
     dest_json: "{{ rollout_dir }}/report.json"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vllm_preflight
-short_description: Look at a host before vLLM instances are installed on it
+short_description: Check a host before vLLM instances are installed on it
 version_added: 0.1.0
 description:
-  - Checks that the ports of the instances are free or belong to the very instances, and says which instances have
-    files on the host and which shared libraries are missing.
-  - Where instances run in containers, it chooses the host's engine, docker or podman, and says what that can do. It
-    fails where the engine, a device node, a driver's file or a group is missing, with all that is missing at once.
+  - Internal to the role P(baremetal.inference.vllm#role).
+  - Checks that the ports of the instances are free or belong to these instances, and reports which instances have files
+    on the host and which shared libraries are missing.
+  - For instances in containers, it chooses the host's engine, docker or podman, and reports what it supports. It fails
+    with everything that is missing at once, such as the engine, a device node, a driver's file or a group.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -30,24 +31,24 @@ options:
     required: true
   libraries:
     description:
-      - Shared libraries that vLLM will load, by the names that the dynamic linker knows.
+      - Shared libraries that vLLM loads, by the names that the dynamic linker uses.
     type: list
     elements: str
     default: []
   config_dir:
     description:
-      - Directory in which the instances' files lie.
+      - Directory of the instances' files.
     type: path
     default: /etc/vllm
   containers:
     description:
       - What M(baremetal.inference.serve_plan) returned as C(container) for each instance that runs in one, by instance
-        name. Without any, no engine is looked for.
+        name. Without any, no engine is checked.
     type: dict
     default: {}
   engine:
     description:
-      - The engine that runs them. By default it is docker, or podman where only that is installed.
+      - The engine that runs them. When empty, docker, or podman where only that is installed.
     type: str
     choices: ["", docker, podman]
     default: ""
@@ -58,7 +59,7 @@ options:
     default: vllm
   own_paths:
     description:
-      - Directories whose contents come with the run itself, so that nothing below them can be missing yet.
+      - Directories that the same run fills, so that missing files below them are not an error.
     type: list
     elements: path
     default: []
@@ -67,7 +68,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Look whether the ports are free
+- name: Check that the ports are free
   baremetal.inference.vllm_preflight:
     ports:
       chat: 8000
@@ -76,34 +77,34 @@ EXAMPLES = r"""
 
 RETURN = r"""
 installed:
-  description: Names of the instances that have files on the host, wished for or not.
+  description: Names of the instances that have files on the host, requested or not.
   type: list
   elements: str
   returned: success
 missing_libraries:
-  description: Those of O(libraries) that the dynamic linker does not find.
+  description: Those of O(libraries) that the dynamic linker cannot find.
   type: list
   elements: str
   returned: success
 units:
   description:
-    - Of each instance that has files on the host, whether its unit is that of all (C(template)) or one of its own
-      (C(unit), C(quadlet)).
+    - The kind of unit of each instance that has files on the host, the shared one (C(template)) or its own (C(unit),
+      C(quadlet)).
   type: dict
   returned: success
 stale:
   description:
-    - Instances of O(ports) that run with other files, or another image, than are there by now.
+    - Instances of O(ports) that run with older files or an older image than those installed.
   type: list
   elements: str
   returned: success
 switched:
-  description: Instances of O(ports) that are there with a unit of another kind than they will have.
+  description: Instances of O(ports) that are installed with another kind of unit than planned.
   type: list
   elements: str
   returned: success
 container:
-  description: What the engine is and can do; empty without O(containers).
+  description: The engine and what it supports; empty without O(containers).
   type: dict
   returned: success
   contains:
@@ -117,10 +118,10 @@ container:
       description: Its version.
       type: str
     quadlet:
-      description: Whether podman makes units from quadlets here.
+      description: Whether podman generates units from quadlets here.
       type: bool
     gpus:
-      description: How devices are asked for by CDI names, C(cdi), or by docker's C(flag) --gpus.
+      description: How devices are requested, by CDI names (C(cdi)) or by docker's C(flag) --gpus.
       type: str
     uid:
       description: Number of O(user), null before it exists.
@@ -132,10 +133,10 @@ container:
       description: Numbers of the groups that the containers need, by name.
       type: dict
     init:
-      description: Whether the engine has its little init, which hands on signals.
+      description: Whether the engine has its init, which forwards signals.
       type: bool
     limits:
-      description: Whether limits can be raised, which a host that is a container itself may not.
+      description: Whether limits can be raised; a host that is itself a container may not.
       type: bool
 """
 
@@ -199,7 +200,7 @@ def main() -> None:
     )
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
-        container = look_at_engine(module) if module.params["containers"] else {}
+        container = inspect_engine(module) if module.params["containers"] else {}
     except ContainerError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     check_ports(module, container.get("command", ""))
@@ -211,14 +212,16 @@ def main() -> None:
         units=units,
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
-            name for name in module.params["ports"] if units.get(name, "") not in ("", wanted(module, container, name))
+            name
+            for name in module.params["ports"]
+            if units.get(name, "") not in ("", planned_kind(module, container, name))
         ],
         container=container,
     )
 
 
 def check_ports(module: AnsibleModule, engine: str) -> None:
-    """Fail for a port that somebody else than its instance listens on."""
+    """Fail for a port on which another process than its instance listens."""
     ports = {int(port): name for name, port in module.params["ports"].items()}
     for found in listeners(set(ports)):
         name = ports[found.port]
@@ -266,25 +269,25 @@ def installed_unit(name: str) -> str:
     return QUADLET if os.path.exists(quadlet_path(name)) else TEMPLATE
 
 
-def wanted(module: AnsibleModule, container: dict[str, Any], name: str) -> str:
+def planned_kind(module: AnsibleModule, container: dict[str, Any], name: str) -> str:
     """Return the kind of unit that an instance will have."""
     return unit_kind(
         {"instance": name, "runtime": "container" if name in module.params["containers"] else "venv"}, container
     )
 
 
-def look_at_engine(module: AnsibleModule) -> dict[str, Any]:
+def inspect_engine(module: AnsibleModule) -> dict[str, Any]:
     """Return what the engine is and can do; raises ContainerError for what is missing."""
     containers = list(module.params["containers"].values())
     found = choose_engine(module.params["engine"], [*docker(module), *podman(module)])
     problems = [
-        f"{path} is not there, and {', '.join(users)} would need it: it comes with {origin(path)}"
+        f"{path} is missing, but needed by {', '.join(users)}: it comes with {origin(path)}"
         for path, users in missing_paths(module).items()
     ]
     groups = sorted({name for entry in containers for name in entry["groups"]})
     gids = {name: number for name, number in zip(groups, map(group_number, groups)) if number is not None}
     problems += [
-        f"the group {name}, which opens the device nodes, is not there: it comes with the accelerator's driver"
+        f"the group {name}, which may open the device nodes, is missing: it comes with the accelerator's driver"
         for name in groups
         if name not in gids
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_manifest
-short_description: Pin a model: write the manifest of its weights
+short_description: Pin a model and write the manifest of its weights
 version_added: 0.5.0
 description:
   - Writes C(DEST/ORGANISATION/NAME.yml), which pins one revision of a model with the size and the sha256 of every file
@@ -203,14 +203,14 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     if written.lost_modelscope:
         module.warn(
-            f"{written.path}: said what ModelScope calls the model, and no longer does, since the files are others; "
-            "give modelscope_model to have it checked and written"
+            f"{written.path}: the name on ModelScope was removed, because the files have changed; "
+            "set modelscope_model to check it and write it again"
         )
     module.exit_json(**result(written))
 
 
 def run(module: AnsibleModule) -> Written:
-    """Look, compare, and write where something differs. Raises WeightsError, OSError."""
+    """Read the model, compare its manifest, and write it where it differs. Raises WeightsError, OSError."""
     params = dict(module.params)
     dest = params.pop("dest")
     params["token_file"] = params["token_file"] or ""
@@ -221,7 +221,7 @@ def run(module: AnsibleModule) -> Written:
 
 
 def result(written: Written) -> dict[str, object]:
-    """Return what the task tells."""
+    """Return the result of the task."""
     manifest = written.pinned.manifest
     return {
         "changed": written.changed,

@@ -159,7 +159,7 @@ def test_flipped_byte_is_never_published_and_the_next_source_helps(tmp_path, ser
     assert "model.safetensors: found sha256" in refused(tmp_path, server)
     outcome = fetch(tmp_path, server, other)
     assert published(tmp_path) == CONTENT
-    assert "it is not the file that is wanted" in outcome.skipped[0]
+    assert "the source has another file under this name" in outcome.skipped[0]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_server_that_wants_to_be_left_alone_is(tmp_path, server, form):
 @pytest.mark.parametrize("until", ["86400", "Fri, 01 Jan 2999 00:00:00 GMT"])
 def test_server_that_wants_to_be_left_alone_for_long_is_left_for_the_next(tmp_path, server, other, until):
     server.faults[LARGE] = once_in(5, status(429, Retry_After=until))
-    assert "HTTP 429 Too Many Requests: it wants to be left alone for" in refused(tmp_path, server)
+    assert "HTTP 429 Too Many Requests: the server asks to wait" in refused(tmp_path, server)
     fetch(tmp_path, server, other)
     assert published(tmp_path) == CONTENT
 

@@ -179,7 +179,7 @@ def test_an_engine_of_containers_comes_in_the_turn_of_its_host(site):
     with site.load() as load:
         run = site.rollout(**engine)
         load.wait(10)
-    assert run.code == 0 and run.said("engine of containers"), run.output
+    assert run.code == 0 and run.said("container engine"), run.output
     load.whole()
     assert all("driver" in steps(site.journal(), host) for host in HOSTS)
     assert all(site.on(host, "podman --version") for host in HOSTS)

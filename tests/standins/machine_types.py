@@ -22,7 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import flavour_of, hardware_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_fabric
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan, branch_of
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan, branch_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
@@ -30,7 +30,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import devices_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import ARGUMENTS, Look
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import StackInputs
 
 from tests.fakes.wheelhouse import run_module
 from tests.standins.build import main as build
@@ -100,7 +100,7 @@ class Row:
     accelerator: Accelerator
     catalogue: Catalogue
     manager: str
-    plan: Plan
+    plan: DriverPlan
     more: dict[str, Any]
 
 
@@ -125,15 +125,15 @@ def _row(machine: Machine, system: System, root: Path) -> Row:
     stack = detected.stack
     module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{stack}_plan")
     action = module.ActionModule.__new__(module.ActionModule)
-    options = {name: spec.get("default") for name, spec in {**ARGUMENTS, **action.arguments}.items()}
+    options = {name: spec.get("default") for name, spec in action.ARGUMENT_SPEC.items()}
     options |= {"release": system.release, **dict(system.options)}
     release = load_release(system.release, [])["stacks"][stack]
     trees = {"root": str(root), "sysfs_root": sysfs, "proc_root": procfs}
     state = _state(stack, {**trees, **{name: options[name] for name in action.state_options}})
     state["host"]["architecture"] = machine.architecture  # the tests' own is what the module has seen
-    look = Look(action.wish(options, release), state, detected.as_dict(), catalogue)
-    plan, more = action.decide(look, None), action.more(look)
-    return Row(machine, detected, accelerator, catalogue, look.host.manager, plan, more)
+    inputs = StackInputs(action.request(options, release), state, detected.as_dict(), catalogue)
+    plan, more = action.plan(inputs, None), action.further_results(inputs)
+    return Row(machine, detected, accelerator, catalogue, inputs.host.manager, plan, more)
 
 
 def _state(stack: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What npu-smi and the files of Huawei's installers say, taken apart. No I/O.
+"""Parsers for the output of npu-smi and for the files of Huawei's installers.
 
 npu-smi answers with text alone. Its forms differ by version: columns of blanks, other names of fields, units beside
 them.
@@ -42,7 +42,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Row:
+class ChipRow:
     """Two rows of the table of ``npu-smi info``: one chip, its health and its PCI address."""
 
     npu: str
@@ -104,14 +104,14 @@ def parse_mapping(text: str) -> list[Device]:
     return found
 
 
-def parse_table(text: str) -> list[Row]:
-    """Return the chips of ``npu-smi info``; nothing for what is no such table."""
+def parse_table(text: str) -> list[ChipRow]:
+    """Return the chips of ``npu-smi info``; nothing for any other text."""
     rows = []
     first: Sequence[str] = ()
     for line in text.splitlines():
         second = _SECOND_ROW.match(line)
         if second and first:
-            rows.append(Row(first[0], second.group(1), first[1], first[2], second.group(3).lower()))
+            rows.append(ChipRow(first[0], second.group(1), first[1], first[2], second.group(3).lower()))
             first = ()
             continue
         found = _FIRST_ROW.match(line)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Huawei's ``.run`` files: what their names say, which of them a host needs, and how they are run. No I/O."""
+"""Huawei's ``.run`` files: what their names say, which of them a host needs, and how they are run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NNAL = "nnal"
 # CANN itself, in the order of its installation.
 CANN = (TOOLKIT, OPS, NNAL)
 COMPONENTS = (DRIVER, FIRMWARE, *CANN)
-# The user that Huawei's installers take unless they are told another.
+# The user of Huawei's installers unless an option names another.
 USER = "HwHiAiUser"
 
 PLACE = "/var/lib/baremetal-cann"
@@ -91,10 +91,10 @@ def _read(entry: Mapping[str, Any]) -> RunFile:
             arch = (said.get("arch") or "").lower().replace("-", "_")
             return RunFile(name, url, sha256, component, chip, said["version"], arch)
     forms = ", ".join(form.format(chip="910b", version="26.0.rc1", arch="aarch64") for form in EXAMPLES.values())
-    raise StackError(f"cann_run_files: {name!r} is no name that Huawei gives a file; expected forms like {forms}")
+    raise StackError(f"cann_run_files: {name!r} is not a name of one of Huawei's files; expected forms like {forms}")
 
 
-def choose(files: Iterable[RunFile], component: str, chip: str, version: str, arch: str) -> RunFile:
+def choose_file(files: Iterable[RunFile], component: str, chip: str, version: str, arch: str) -> RunFile:
     """Return the file of a component that fits a host; ``version`` is empty for any.
 
     A fleet of several kinds of hosts names the files of all. Raises StackError with the reason where none fits.
@@ -108,7 +108,7 @@ def choose(files: Iterable[RunFile], component: str, chip: str, version: str, ar
         return fit[0]
     if fit:
         names = " and ".join(file.name for file in fit)
-        raise StackError(f"cann_run_files has several files for {component}: {names}; leave one, or set its version")
+        raise StackError(f"cann_run_files has several files for {component}: {names}; keep one, or set its version")
     why = "; ".join(f"{file.name} is for {_against(file, chip, version, arch)}" for file in offered)
     raise StackError(f"no file of cann_run_files is the {component} of this host, which needs {wanted}: {why}")
 
@@ -124,7 +124,7 @@ def _against(file: RunFile, chip: str, version: str, arch: str) -> str:
     return ""
 
 
-def installer(file: RunFile, upgrade: bool, user: str, group: str) -> Installer:
+def installer_of(file: RunFile, upgrade: bool, user: str, group: str) -> Installer:
     """Return how a file is run, unattended; ``upgrade`` is for driver and firmware that take the place of others."""
     log = CANN_LOG if file.component in CANN else LOG
     why = f"{'another' if upgrade else 'the'} {file.component}, {file.version}"

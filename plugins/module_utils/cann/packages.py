@@ -1,14 +1,14 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How Huawei's packages are called and where they are had from, for each operating system. No I/O."""
+"""How Huawei's packages are called and where they are downloaded from, for each operating system."""
 
 from __future__ import annotations
 
 import re
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import CHIPS, Chip
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import CHIPS, AscendChip
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import (
     CANN,
     DRIVER,
@@ -89,7 +89,7 @@ def build_packages(host: Host) -> list[Package]:
     return [*(Package(name) for name in ("make", "gcc", "net-tools", *more)), *header_packages(host)]
 
 
-def package(host: Host, chip: Chip, component: str, version: str) -> Package:
+def package(host: Host, chip: AscendChip, component: str, version: str) -> Package:
     """Return the package of a component at one version; the words of the two package managers differ."""
     if host.manager == APT:
         names = {DRIVER: chip.apt, FIRMWARE: chip.firmware_apt}

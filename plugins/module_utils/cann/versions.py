@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How Huawei counts versions of driver, firmware and CANN, and which driver takes which firmware. No I/O."""
+"""How Huawei counts versions of driver, firmware and CANN, and which driver takes which firmware."""
 
 from __future__ import annotations
 

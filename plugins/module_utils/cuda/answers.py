@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvidia-smi and the kernel say of NVIDIA's driver, taken apart. No I/O."""
+"""Parsers for the output of nvidia-smi and the kernel about NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def parse_query(text: str) -> list[GpuAnswer]:
 
 
 def parse_report(text: str) -> list[GpuReport]:
-    """Return the state of each chip of ``nvidia-smi -q -x``; nothing for what is no such document."""
+    """Return the state of each chip of ``nvidia-smi -q -x``; nothing for any other text."""
     try:
         root = ElementTree.fromstring(text)  # noqa: S314 - the tool's own output, on the tool's own host
     except ElementTree.ParseError:

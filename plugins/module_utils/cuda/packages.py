@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How NVIDIA's driver is called and where it is had from, for each operating system, source and branch. No I/O."""
+"""How NVIDIA's driver is called and where it is downloaded from, for each operating system, source and branch."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ WHEEL_LIMIT = 64 * 1024 * 1024
 
 
 class EncodingsError(ValueError):
-    """An encoding cannot be had; the message is the whole sentence for the user."""
+    """An encoding cannot be installed; the message is the whole sentence for the user."""
 
 
 def expected_files(names: Sequence[str]) -> dict[str, Published]:

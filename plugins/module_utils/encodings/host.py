@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The encodings of a host: look at them, and bring them from a mirror, the publisher or a wheel."""
+"""Inspect the encodings of a host, and install them from a mirror, the publisher or a wheel."""
 
 from __future__ import annotations
 

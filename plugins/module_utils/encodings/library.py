@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether the Harmony library that an instance will load accepts the encodings: who is asked what, and what it said.
 
-No I/O. The library is asked in its own place, the virtual environment or the image: which one that is, and what it
+The library is asked in its own place, the virtual environment or the image: which one that is, and what it
 accepts, is the release's matter.
 """
 
@@ -158,8 +158,8 @@ def _advice(use: Use, found: FoundFile, user: str) -> str:
     if found.sha256 != ENCODINGS[NEEDED].sha256:
         return f"run the role encodings on this host with encodings_dir {use.directory}, which puts the right one there"
     return (
-        f"the bytes are the published ones, so see that {use.user or user} may read the file and every directory above "
-        f"it, or take a release whose library accepts it"
+        f"the bytes are the published ones, so check that {use.user or user} may read the file and every directory "
+        f"above it, or take a release whose library accepts it"
     )
 
 
@@ -168,5 +168,5 @@ def describe_no_answer(use: Use, answer: Mapping[str, str], said: str) -> str:
     reason = answer.get("missing") or " ".join(said.split())[-400:] or "no answer"
     return (
         f"{use.place}: its Harmony library could not be asked whether it accepts {use.directory}/{NEEDED}: {reason}; "
-        f"gpt-oss needs that library, so see to the release {use.release} if {', '.join(use.instances)} does not start"
+        f"gpt-oss needs that library, so check the release {use.release} if {', '.join(use.instances)} does not start"
     )

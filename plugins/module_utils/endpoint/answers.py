@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what a server answered, and say what is wrong with an answer that cannot be used."""
+"""Read what a server answered, and describe what is wrong with an unusable answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance has to show before requests of others reach it again, and what to think of its figures. No I/O."""
+"""What an instance has to show before requests of others reach it again, and what to think of its figures."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def load_of(measure: Mapping[str, Any] | None) -> MeasuredLoad:
 
 
 def limits_of(options: Mapping[str, Any]) -> Limits:
-    """Return the limits of the module's options; raises GateError that names the one that cannot be."""
+    """Return the limits of the module's options; raises GateError that names an invalid one."""
     for name in ("throughput_share", "first_token_share"):
         if not 0 <= options[name] <= 1:
             raise GateError(f"{name}: found {options[name]:g}, expected a share from 0 (any figure will do) to 1")
@@ -267,7 +267,7 @@ def _first_token(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits
     return Verdict("first_token", ok, told)
 
 
-def in_words(figures: Mapping[str, Any] | None) -> str:
+def describe_figures(figures: Mapping[str, Any] | None) -> str:
     """Return figures for a message."""
     if not figures:
         return "not measured"
@@ -285,11 +285,11 @@ def message(
     bad = [verdict for verdict in verdicts if not verdict.ok]
     if not bad:
         told = f"{what} passes {len(verdicts)} gates" if verdicts else f"{what}: no gate was asked for"
-        return f"{told}: {in_words(figures)}" if figures else told
+        return f"{told}: {describe_figures(figures)}" if figures else told
     lines = [f"{what} does not pass {len(bad)} of {len(verdicts)} gates:"]
     lines += [f"- {verdict.name}: {verdict.detail}" for verdict in bad]
     if figures:
-        lines += [f"Before: {in_words(baseline)}.", f"Now: {in_words(figures)}."]
+        lines += [f"Before: {describe_figures(baseline)}.", f"Now: {describe_figures(figures)}."]
     return "\n".join(lines)
 
 

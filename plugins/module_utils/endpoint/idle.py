@@ -64,17 +64,17 @@ def read_load(reply: Reply) -> EngineLoad:
 
 
 def wait_until_idle(
-    look: Callable[[], EngineLoad],
+    read: Callable[[], EngineLoad],
     timeout: float,
     settle: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> IdleWait:
-    """Look until the engine has been idle for ``settle`` seconds, or until it has not been so for ``timeout``."""
+    """Read the load until the engine was idle for ``settle`` seconds, or still busy after ``timeout``."""
     began = clock()
     since: float | None = None
     while True:
-        load, now = look(), clock()
+        load, now = read(), clock()
         since = (now if since is None else since) if load.idle else None
         if since is not None and now - since >= settle:
             return IdleWait(True, load, now - began)

@@ -99,7 +99,7 @@ def request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] 
 
 
 def judge(name: str, question: Question, reply: Reply) -> Finding:
-    """Return what reply means for the check name; every problem is told in the finding, none is raised."""
+    """Return what reply means for the check name; a problem is part of the finding and never raised."""
     method, path, _payload = request_of(name, question)
     try:
         refuse_failure(reply)

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, trouble
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, explain_failure
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 2.0
@@ -36,10 +36,10 @@ class Watch:
         self._first = self.now = unit.state()
         self.invocation = self.now.invocation
 
-    def look(self) -> str:
+    def check(self) -> str:
         """Return why the unit will not answer, as a sentence; empty while it may still come up."""
         self.now = self.unit.state()
-        problem = trouble(self._first, self.now)
+        problem = explain_failure(self._first, self.now)
         # Where systemd has started it again meanwhile, the run that died is the one watched so far.
         again = self.now.restarts > self._first.restarts and self.now.sub != "auto-restart"
         if not (problem and again and self.invocation):
@@ -54,7 +54,7 @@ def wait_until_ready(client: TimedClient, watch: Watch | None, timeout: float) -
     while True:
         reply = client.request("GET", "/health", None, min(_PROBE_TIMEOUT, timeout))
         # Looked at after the probe: a unit that died meanwhile did not give that answer.
-        problem = watch.look() if watch else ""
+        problem = watch.check() if watch else ""
         seconds = time.monotonic() - began
         if problem:
             other = f"; something else answers at {client.url}" if reply.status else ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a carried directory holds, file by file, as its bundle.json says it. No I/O.
+"""What a carried directory holds, file by file, as its bundle.json says it.
 
 ``holds`` maps a kind (weights, encodings, wheels, images) to its items, an item to its files, a file's path below the
 directory to its bytes and sha256.

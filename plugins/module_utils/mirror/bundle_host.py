@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A carried directory: look whether there is room for what comes, note what it holds, check that it arrived."""
+"""A carried directory: check its free space, write what it holds, and check that it has arrived."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check_room(root: str, missing: int) -> Room:
     free = figures.f_bavail * figures.f_frsize
     if missing > free:
         raise BundleError(
-            f"{root}: {missing} bytes ({format_bytes(missing)}) are still to come, {free} bytes ({format_bytes(free)}) "
+            f"{root}: {missing} bytes ({format_bytes(missing)}) are missing, {free} bytes ({format_bytes(free)}) "
             f"are free at {place}; make room there or let bundle_dir name a larger disk"
         )
     return Room(missing, free)

@@ -57,8 +57,8 @@ class Hub:
         right = blob_id(content) == file.blob if file.blob else _is_right(content, file)
         if len(content) != file.size or not right:
             raise WeightsError(
-                f"{self._model}: {file.name} came with other content than the listing of the hub promises "
-                f"({len(content)} bytes, {file.size} expected); try again, and look at proxies on the way"
+                f"{self._model}: {file.name} has other content than the hub's listing says "
+                f"({len(content)} bytes, {file.size} expected); try again, and check the proxies on the way"
             )
         return content
 
@@ -116,7 +116,7 @@ class ModelScope:
         content = self._get(_hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name)).body
         if not _is_right(content, file):
             raise WeightsError(
-                f"{self._model}: {file.name} came with other content than the listing of ModelScope promises; try "
+                f"{self._model}: {file.name} has other content than ModelScope's listing says; try "
                 "again, and look at proxies on the way"
             )
         return content

@@ -46,7 +46,7 @@ class Response:
         try:
             return json.loads(self.body)
         except ValueError as exc:
-            raise WeightsError(f"{redact_url(self.url)}: found no JSON in the answer; is the address right?") from exc
+            raise WeightsError(f"{redact_url(self.url)}: found no JSON in the answer; check the address") from exc
 
 
 class RetryingClient:
@@ -134,7 +134,7 @@ class _Digest:
             self._hash.update(self._buffer[:count])
             self.length += count
         if self.size is not None and self.length != self.size:
-            raise TransferError("the connection breaks off again and again")
+            raise TransferError("the connection breaks again and again")
         return self.length, self._hash.hexdigest()
 
 
@@ -145,10 +145,10 @@ def _read_body(response: http.client.HTTPResponse, url: str) -> bytes:
     except TimeoutError as exc:
         raise TransferError("no answer in time") from exc
     except (OSError, http.client.HTTPException) as exc:
-        raise TransferError("the connection breaks off again and again") from exc
+        raise TransferError("the connection breaks again and again") from exc
     if len(body) > MAX_RESPONSE_BYTES:
         raise WeightsError(f"{redact_url(url)}: found more than {MAX_RESPONSE_BYTES} bytes, expected a small answer")
     length = response.headers.get("Content-Length", "")
     if length.isdigit() and len(body) < int(length):
-        raise TransferError("the connection breaks off again and again")
+        raise TransferError("the connection breaks again and again")
     return body

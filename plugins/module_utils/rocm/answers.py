@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What amd-smi, rocm-smi and the kernel say of AMD's chips, taken apart. No I/O."""
+"""Parsers for the output of amd-smi, rocm-smi and the kernel about AMD's chips."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def chip_address(text: str) -> str:
 
 
 def parse_amd_smi(text: str) -> list[GpuAnswer]:
-    """Return the chips that ``amd-smi static --json`` lists, each once; nothing for what is no such document.
+    """Return the chips that ``amd-smi static --json`` lists, each once; nothing for any other text.
 
     Since ROCm 7 that is an object with the list in ``gpu_data``, before it the list itself. Lines may stand before it.
     """
@@ -58,7 +58,7 @@ def parse_amd_smi(text: str) -> list[GpuAnswer]:
 
 
 def parse_rocm_smi(text: str) -> list[GpuAnswer]:
-    """Return the chips that ``rocm-smi --json`` lists, each once; nothing for what is no such document."""
+    """Return the chips that ``rocm-smi --json`` lists, each once; nothing for any other text."""
     document = _json(text)
     if not isinstance(document, dict):
         return []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How AMD's driver and ROCm are called and where they are had from, for each system, source and release. No I/O."""
+"""How AMD's driver and ROCm are called and where they are downloaded from, for each system, source and release."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases 
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DNF,
-    File,
+    ConfigFile,
     Host,
     Key,
     Package,
@@ -53,7 +53,7 @@ _DISTRO_PACKAGES = {
     },
 }
 # The distribution's packages of the same names (rocminfo) must not take their place.
-PREFERENCES = File(
+PREFERENCES = ConfigFile(
     "/etc/apt/preferences.d/baremetal-rocm", "Package: *\nPin: release o=repo.radeon.com\nPin-Priority: 600\n"
 )
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which releases of ROCm and of AMD's driver belong together, and which chips and systems each knows. No I/O."""
+"""Which releases of ROCm and of AMD's driver belong together, and which chips and systems each knows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance is made of on this host, and the slots in which its states are kept."""
+"""Read the files of an instance on this host, and keep its states in slots."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ class Host:
         return sorted({*config, *kept})
 
     def kind(self, name: str) -> str:
-        """Return the kind of unit that systemd has: an instance's own file there goes before that of all."""
+        """Return the kind of unit of an instance: its own unit takes precedence over the shared one."""
         if os.path.exists(self.at(unit_path(name))):
             return UNIT
         return QUADLET if os.path.exists(self.at(quadlet_path(name))) else TEMPLATE
 
     def is_installed(self, name: str) -> bool:
-        """Return whether the instance is there: by this file the role knows."""
+        """Return whether the instance has its configuration file, by which the role recognises it."""
         return os.path.exists(self.at(f"{CONFIG_DIR}/{name}.yaml"))
 
     def state(self, name: str) -> SlotState:
-        """Return what is installed, as far as it is there."""
+        """Return the installed state; missing files are left out."""
         kind = self.kind(name)
         found = {entry["path"]: self._read(entry["path"]) for entry in files_of_kind(name, kind)}
         texts = {path: read[1].decode(errors="replace") for path, read in found.items() if read}
@@ -94,13 +94,13 @@ class Host:
         return SlotState(kind, files, readlink(self.at(link_of(name))), image, launch.venv)
 
     def missing(self, name: str, state: SlotState) -> list[str]:
-        """Return the paths that a whole instance has and this one has not."""
+        """Return the paths of a complete instance that this one lacks."""
         there = {entry.path for entry in state.files}
         gone = [entry["path"] for entry in files_of_kind(name, state.kind) if entry["path"] not in there]
         return gone + ([] if state.model else [link_of(name)])
 
     def changed(self, name: str, state: SlotState) -> tuple[float, str]:
-        """Return when the newest file or link of an installed state was last touched, and which that is."""
+        """Return when the newest file or link of an installed state last changed, and its path."""
         newest = (0.0, "")
         for path in [*(entry.path for entry in state.files), link_of(name)]:
             with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ class Host:
         return newest
 
     def entry(self, path: str) -> Entry | None:
-        """Return what lies at a path, None where nothing does."""
+        """Return the file at a path, None where there is none."""
         read = self._read(path)
         return read[0] if read else None
 
@@ -146,19 +146,19 @@ class Slots:
         return "" if digest == self.good else digest
 
     def digests(self) -> list[str]:
-        """Return the names of all slots. What has another name is not finished."""
+        """Return the digests of all finished slots."""
         return [name for name in listed(self.directory) if DIGEST.match(name)]
 
     def read(self, digest: str) -> Slot:
-        """Return a slot. Raises SlotError where slot.json cannot be used."""
+        """Return a slot. Raises SlotError for an unusable slot.json."""
         try:
             with open(os.path.join(self.directory, digest, "slot.json"), encoding="utf-8") as file:
                 return parse(file.read(), self.name, digest)
         except FileNotFoundError as exc:
-            raise SlotError("slot.json is not there") from exc
+            raise SlotError("slot.json is missing") from exc
 
     def damage(self, slot: Slot) -> list[str]:
-        """Return what of a slot is not as it was kept."""
+        """Return what has changed in a slot since it was kept."""
         top = os.path.join(self.directory, slot.digest)
         found = []
         for entry in slot.state.files:
@@ -174,7 +174,7 @@ class Slots:
         return found
 
     def whole(self, digest: str) -> Slot:
-        """Return a slot of which everything is as it was kept. Raises SlotError that names what is not."""
+        """Return an undamaged slot. Raises SlotError that names the damage."""
         try:
             slot = self.read(digest)
             problems = self.damage(slot)
@@ -185,7 +185,7 @@ class Slots:
         return slot
 
     def all(self) -> list[tuple[str, Slot | None, list[str]]]:
-        """Return every slot by its digest with what is wrong with it; no Slot where slot.json cannot be used."""
+        """Return every slot by its digest with what is wrong with it; no Slot for an unusable slot.json."""
         found: list[tuple[str, Slot | None, list[str]]] = []
         for digest in self.digests():
             try:
@@ -207,7 +207,7 @@ class Slots:
             raise SlotError(f"another run is at work in {self.directory}; wait until it has ended") from exc
 
     def keep(self, state: SlotState, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> None:
-        """Make the installed state the good one, to be called with the lock. Raises SlotError, OSError."""
+        """Make the installed state the good one; call it with the lock. Raises SlotError, OSError."""
         digest, good = state.digest, self.good
         known = self._known(digest)
         slot = Slot(
@@ -234,7 +234,7 @@ class Slots:
             self._remove(old)
 
     def add(self, slot: Slot, contents: Mapping[str, bytes]) -> None:
-        """Have a slot of a state that is not installed, to be called with the lock; neither good nor previous changes.
+        """Create the slot of a state that is not installed; call it with the lock. The links do not change.
 
         Raises SlotError, OSError.
         """
@@ -263,7 +263,7 @@ class Slots:
         return os.path.exists(os.path.join(self.host.at(state.model), ".verified.json"))
 
     def _clear(self) -> None:
-        """Remove what a run that was killed has left."""
+        """Remove the remains of a killed run."""
         for name in listed(self.directory):
             if name.startswith("."):
                 path = os.path.join(self.directory, name)
@@ -273,7 +273,7 @@ class Slots:
                     os.unlink(path)
 
     def _build(self, slot: Slot, contents: Mapping[str, bytes] | None = None) -> None:
-        """Make the slot beside the others; it has its name when all of it is on the disk.
+        """Create a slot, which gets its name when all of it is on the disk.
 
         ``contents`` are the files of a state that is not installed, by path.
         """
@@ -285,7 +285,7 @@ class Slots:
                 os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
                 content = self._installed(entry.path) if contents is None else contents[entry.path]
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
-                    raise SlotError(f"{entry.path} has been changed by somebody meanwhile; run again")
+                    raise SlotError(f"{entry.path} has been changed by somebody meanwhile; run this again")
                 create(copy, content, 0o600)
             os.symlink(slot.state.model, f"{partial}/model")
             create(f"{partial}/slot.json", document(slot), 0o600)
@@ -296,7 +296,7 @@ class Slots:
             shutil.rmtree(partial, ignore_errors=True)
             raise
         if os.path.lexists(final):
-            # A damaged one of this name: a directory cannot be put in the place of another that is not empty.
+            # A damaged slot of this name: a directory cannot replace another that is not empty.
             os.rename(final, os.path.join(self.directory, f".{slot.digest}.damaged"))
         os.rename(partial, final)
         sync_directory(self.directory)
@@ -335,7 +335,7 @@ def listed(directory: str) -> list[str]:
 
 
 def turn_of(host: Host) -> dict[str, Any] | None:
-    """Return what a rollout has noted on this host, None where there is no note that can be read."""
+    """Return the mark of a rollout that is updating this host, None without a readable one."""
     try:
         with open(host.at(f"{STATE_DIR}/rollout.json"), encoding="utf-8") as file:
             found = json.load(file)

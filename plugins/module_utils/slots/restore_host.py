@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Going back to a kept state of an instance, with what is on this host alone."""
+"""Go back to a kept state of an instance with nothing but what is on this host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ExecMainStartTimestamp"
 
 
 class Engine:
-    """The container engines of this host, as far as slots ask them."""
+    """Ask the container engines of this host about images."""
 
     def __init__(self, run: Callable[..., CommandResult]) -> None:
         # Without this Ansible ends the module where the command is not there.
@@ -65,7 +65,7 @@ class Engine:
         return str(json.loads(out)[0]["Id"])
 
     def running(self, command: str, name: str) -> str:
-        """Return the id of the image that an instance's container was made from, empty where that cannot be told."""
+        """Return the id of the image of an instance's container, empty where the engine does not know."""
         try:
             rc, out, _err = self._run([command, "inspect", "--format", "{{.Image}}", f"vllm-{name}"])
         except OSError:
@@ -101,8 +101,8 @@ class Service:
         return self._seen.get("ActiveState") in ("active", "activating", "reloading") and not self._between()
 
     @property
-    def words(self) -> str:
-        """Its state in words."""
+    def description(self) -> str:
+        """Its state for a message."""
         return f"{self._seen.get('ActiveState') or 'unknown'} ({self._seen.get('SubState') or 'unknown'})"
 
     @property
@@ -116,15 +116,15 @@ class Service:
             self._do("stop", self.unit)
 
     def disable(self) -> None:
-        """Take it from the boot; nothing where its unit is not there."""
+        """Disable its start at boot; does nothing without its unit."""
         self._run(["systemctl", "disable", "--quiet", self.unit])
 
     def reload(self) -> None:
-        """Have systemd read its units."""
+        """Reload systemd."""
         self._do("daemon-reload")
 
     def start(self, enable: bool) -> None:
-        """Start it, now and at boot, however often it has failed before; its readiness is not waited for."""
+        """Start it, now and at boot, however often it failed before; do not wait until it is ready."""
         if enable:
             self._do("enable", "--quiet", self.unit)
         self._run(["systemctl", "reset-failed", self.unit])
@@ -143,7 +143,7 @@ class Service:
 
 
 def stale(host: Host, slots: Slots, state: SlotState, service: Service, engine: Engine) -> bool:
-    """Return whether the unit runs with something else than what is installed."""
+    """Return whether the unit runs with other files or another image than those installed."""
     kept = next((slot for digest, slot, _damage in slots.all() if slot and digest == state.digest), None)
     verified = seconds_of(kept.kept_at) if kept else None
     if is_stale(service.started, host.changed(slots.name, state)[0], verified):
@@ -155,14 +155,14 @@ def stale(host: Host, slots: Slots, state: SlotState, service: Service, engine: 
 
 
 def stale_ones(run: Callable[..., CommandResult], names: Iterable[str], root: str = "/") -> list[str]:
-    """Return the instances of this host that run with something else than what is installed. Raises SlotError."""
+    """Return the instances that run with other files or another image than those installed. Raises SlotError."""
     engine = Engine(run)
     host = Host(root, engine.image_id)
     return [name for name in names if stale(host, Slots(host, name), host.state(name), Service(name, run), engine)]
 
 
 def lacking(host: Host, slot: Slot) -> list[str]:
-    """Return what a slot needs and this host has not, each as a clause; nothing of it can be had without a download."""
+    """Return what a slot needs and the host lacks, each as a clause; all of it would need a download."""
     state = slot.state
     return [
         *_weights_trouble(host, slot),
@@ -173,7 +173,7 @@ def lacking(host: Host, slot: Slot) -> list[str]:
 
 def _weights_trouble(host: Host, slot: Slot) -> list[str]:
     directory = host.at(slot.state.model)
-    advice = "let the role weights bring that revision"
+    advice = "download that revision with the role weights"
     for name in ["config.json", *([STAMP_NAME] if slot.stamped else [])]:
         if not os.path.exists(os.path.join(directory, name)):
             return [f"weights: {os.path.join(directory, name)} is not there; {advice}"]
@@ -185,7 +185,7 @@ def _weights_trouble(host: Host, slot: Slot) -> list[str]:
     except (OSError, ValueError) as exc:
         return [f"weights: {os.path.join(directory, STAMP_NAME)} cannot be read ({exc}); {advice}"]
     wrong = [name for name, (seen, _sha256) in files.items() if _size(os.path.join(directory, name)) != seen.size]
-    return [f"weights: {', '.join(sorted(wrong))} of {directory} not there or incomplete; {advice}"] if wrong else []
+    return [f"weights: {', '.join(sorted(wrong))} of {directory} missing or incomplete; {advice}"] if wrong else []
 
 
 def _size(path: str) -> int:
@@ -217,7 +217,7 @@ def _image_trouble(host: Host, state: SlotState) -> list[str]:
 
 
 class Restore:
-    """The way back to a slot; ``plan`` says what it would change, ``run`` does it."""
+    """Go back to a slot: ``differences`` lists what that changes, ``run`` does it."""
 
     def __init__(self, host: Host, slots: Slots, slot: Slot, service: Service, engine: Engine) -> None:
         self.host, self.slots, self.slot, self.service, self.engine = host, slots, slot, service, engine
@@ -251,7 +251,7 @@ class Restore:
         self.service.start(enable=self.slot.state.kind != QUADLET)
 
     def _stage(self) -> dict[str, str]:
-        """Write what differs beside its place, so that a full disk is met before anything stops."""
+        """Write the differing files beside their places, so that a full disk fails before anything stops."""
         staged: dict[str, str] = {}
         try:
             for entry in self.slot.state.files:
@@ -271,7 +271,7 @@ class Restore:
                 os.chmod(temporary, int(entry.mode, 8))
         except OSError as exc:
             self._forget(staged)
-            what = "the disk is full; make room there" if is_full(exc) else "see what is wrong there"
+            what = "the disk is full; make room there" if is_full(exc) else "check that file system"
             raise SlotError(f"{exc.filename or ''}: {exc.strerror}: {what}. Nothing was changed") from exc
         return staged
 
@@ -299,7 +299,7 @@ class Restore:
 
 
 def describe(name: str, before: str, after: str, paths: list[str]) -> dict[str, Any]:
-    """Return a diff that names files and shows nothing of them."""
+    """Return a diff that names files and shows nothing of their contents."""
     lines = "".join(f"differs: {path}\n" for path in paths)
     return {
         "before_header": name,

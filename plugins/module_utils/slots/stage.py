@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A state that is to come, prepared on its host as a slot: to change to it takes as long as to go back to one."""
+"""Prepare a new state on its host as a slot, so that changing to it is as quick as going back to one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stage(
     model: str,
     make: bool = True,
 ) -> str:
-    """Return the digest of the slot of an instance's wanted files, which is there afterwards where ``make`` says so.
+    """Return the digest of the slot of an instance's planned files; create the slot with ``make``.
 
     ``files`` have ``path``, ``mode``, ``owner`` and ``group``, ``contents`` their texts by path; ``model`` is where the
     link to the weights is to lead. Raises SlotError, OSError.

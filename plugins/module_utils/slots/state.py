@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes up the state of an instance, what it is called when it is kept, and which states stay. No I/O."""
+"""The state of an instance, its name as a slot, and which slots are kept."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
-    QUADLET,
-    STATE_DIR,
-    TEMPLATE,
-    UNIT,
-    instance_files,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import STATE_DIR, TEMPLATE, instance_files
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 SCHEMA = 1
@@ -41,7 +35,7 @@ _BARE = {"--rm", "--init", "--replace", "--read-only"}
 
 
 class SlotError(ValueError):
-    """A state cannot be kept or brought back; the message is the whole sentence but for host and instance."""
+    """A state cannot be kept or restored; the message lacks only host and instance."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +102,8 @@ class Launch:
     engine: str = ""
 
 
-def shown(plan: PlanDocument) -> dict[str, Any]:
-    """Return of a plan what is kept with a slot and compared in reports; no secrets are in a plan."""
+def summarize_plan(plan: PlanDocument) -> dict[str, Any]:
+    """Return the part of a plan that is kept with a slot and compared in reports; a plan holds no secrets."""
     return {**{key: plan.get(key) for key in SHOWN}, "args": plan.get("args") or {}, "env": plan.get("env") or {}}
 
 
@@ -142,7 +136,7 @@ def launch_of(name: str, kind: str, texts: Mapping[str, str]) -> Launch:
         text = next((text for path, text in texts.items() if path.endswith(".container")), "")
         found = re.search(r"^Image=(.+)$", text, re.MULTILINE)
         return Launch(ref=found[1].strip() if found else "", engine="podman")
-    words = _words(texts.get(f"{STATE_DIR}/{name}/serve", ""))
+    words = _split_command(texts.get(f"{STATE_DIR}/{name}/serve", ""))
     if not words:
         return Launch()
     if kind == TEMPLATE:
@@ -153,7 +147,7 @@ def launch_of(name: str, kind: str, texts: Mapping[str, str]) -> Launch:
     return Launch(ref=words[position] if position < len(words) else "", engine=words[0])
 
 
-def _words(script: str) -> list[str]:
+def _split_command(script: str) -> list[str]:
     """Return the words after `exec` of a script that the role has written."""
     _before, found, command = script.replace("\\\n", " ").partition("\nexec ")
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""HTTP requests for parts of files over connections that stay open: proxies, redirects, tokens and TLS of the site.
+"""Request parts of files over HTTP connections that stay open, with the site's proxies, redirects, tokens and TLS.
 
 urllib closes its connection after each answer, which costs a handshake and a slow start for each part of a file.
 """
@@ -22,15 +22,15 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Callable, Mapping
 
-# What a server says when it may do better in a moment.
+# Statuses after which another attempt may succeed.
 RETRIED_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
-# Seconds for which a server may ask; another source, or another run, is better than more.
+# The longest Retry-After in seconds; beyond it another source, or another run, is better.
 MAX_RETRY_AFTER_SECONDS = 600
-# An answer whose rest is small is read to keep its connection.
+# A body with no more bytes left than this is read to the end to keep its connection.
 MAX_SKIPPED_BYTES = 64 * 1024
-# Seconds after which what has come is handed on, be it little: a fetch that is killed loses no more.
+# Seconds after which the received bytes are passed on, even if few: a killed download loses no more than these.
 READ_SLICE_SECONDS = 0.25
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
@@ -45,7 +45,7 @@ def redact_url(location: str) -> str:
 
 
 class FetchError(Exception):
-    """A file cannot be had; the message is the whole sentence for the user. ``status`` is HTTP's, 0 for none."""
+    """A file cannot be downloaded; the message is the whole sentence for the user. ``status`` is HTTP's, 0 for none."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ class TransferError(Exception):
 
 @dataclass(frozen=True)
 class HttpSettings:
-    """How servers are spoken to: TLS (made when it is needed), seconds without a byte, headers for the first server.
+    """Settings of requests: TLS (created when needed), seconds without a byte, headers for the first server.
 
     ``headers`` (a token) go to the host of the address and to no other that it redirects to.
     """
@@ -79,9 +79,9 @@ class HttpSettings:
 
 @dataclass
 class RangeResponse:
-    """An answer whose body is to be read: where in the file it begins, the file's whole size, and its version.
+    """A response whose body is to be read: its offset in the file, the file's full size, and its version.
 
-    ``size`` is None where the server does not say, ``version`` its ETag or date, empty for none. ``patience``
+    ``size`` is None where the server does not give it, ``version`` its ETag or date, empty for none. ``patience``
     is how many seconds may pass without a byte.
     """
 
@@ -172,7 +172,7 @@ class RangeConnections:
                 # A hub knows what lies where it redirects to, for some minutes, and for GET alone.
                 return response, url
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
-                found = redact_url(target) or "what is no address"
+                found = redact_url(target) or "an invalid address"
                 raise FetchError(f"{begun}: it redirects to {found}, which is neither http nor https")
             url = target
         raise FetchError(f"{begun}: more than {MAX_REDIRECTS} redirects, the last one to {redact_url(url)}")
@@ -198,7 +198,7 @@ class RangeConnections:
                 break
         self.close_connection(url)
         # Not from that error: its text may quote a token or the password of a proxy.
-        raise FetchError(f"{redact_url(url)}: it, its proxy or its token has characters or a port that cannot be")
+        raise FetchError(f"{redact_url(url)}: invalid characters or port in the address, its proxy or its token")
 
     def _send(
         self, method: str, parts: urllib.parse.SplitResult, headers: Mapping[str, str]
@@ -257,7 +257,9 @@ class RangeConnections:
             wait = _retry_after_seconds(response)
             if wait > MAX_RETRY_AFTER_SECONDS:
                 raise FetchError(
-                    f"{redact_url(url)}: {said}: it wants to be left alone for {wait:g} s", response.status
+                    f"{redact_url(url)}: {said}: the server asks to wait {wait:g} s; the limit is "
+                    f"{MAX_RETRY_AFTER_SECONDS} s",
+                    response.status,
                 )
             raise TransferError(said, wait, is_answer=True)
         there = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", "").strip())
@@ -278,7 +280,7 @@ class RangeConnections:
             connection.close()
 
     def skip_body(self, url: str, response: http.client.HTTPResponse) -> None:
-        """Get rid of a body that nobody wants; its connection stays where that is cheap."""
+        """Discard a body; keep the connection where few bytes are left."""
         if response.length is None or response.length > MAX_SKIPPED_BYTES:
             self.close_connection(url)
             return
@@ -289,7 +291,7 @@ class RangeConnections:
 
 
 def _redirect_target(url: str, location: str) -> str:
-    """Return the address that a redirect means, empty for what is none; letters beyond ASCII are spelled out."""
+    """Return the address of a redirect, empty for an invalid one; characters beyond ASCII are percent-encoded."""
     try:
         target = urllib.parse.urljoin(url, urllib.parse.quote(location, safe=string.punctuation, encoding="iso-8859-1"))
         urllib.parse.urlsplit(target)
@@ -299,7 +301,7 @@ def _redirect_target(url: str, location: str) -> str:
 
 
 def _retry_after_seconds(response: http.client.HTTPResponse) -> float:
-    """Return how many seconds a server wants to be left alone; a date is compared with the server's own clock."""
+    """Return the seconds that a server asks to wait; a date is compared with the server's own clock."""
     text = response.headers.get("Retry-After", "").strip()
     if text.isdigit():
         return float(text)
@@ -311,13 +313,13 @@ def _retry_after_seconds(response: http.client.HTTPResponse) -> float:
 
 
 def _connection_error(reason: BaseException, url: str, timeout: float) -> Exception:
-    """Return what to raise where no answer came."""
+    """Return the error for a request without a response."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return FetchError(
             f"{redact_url(url)}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
         )
     if isinstance(reason, http.client.InvalidURL):
-        return FetchError(f"{redact_url(url)}: it has characters that an address cannot have")
+        return FetchError(f"{redact_url(url)}: invalid characters in the address")
     if isinstance(reason, socket.timeout):
         return TransferError(f"no answer within {timeout:g} s", stalled=True)
     return TransferError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether another connection is worth its thread: as long as the processors have time.
+"""Decide whether the processors have time for another connection.
 
 A further thread speeds up a link of which one connection takes only a part. Where hashing and copying keep the
 processors busy it is in the way of the others, and of what else runs on the host.
@@ -51,13 +51,13 @@ def has_headroom(before: Ticks, now: Ticks) -> bool:
 
 
 class CpuLoad:
-    """The host's load, from one step to the next. Where it cannot be read there is always time."""
+    """The host's load between two measurements. Where it cannot be read there is always headroom."""
 
     def __init__(self) -> None:
         self._seen, self._since = _read_ticks(), time.monotonic()
 
     def has_headroom(self) -> bool:
-        """Whether the processors could have done more since the last step; never before a step is over."""
+        """Return whether the processors had time left since the last measurement; False within MEASURE_SECONDS."""
         if time.monotonic() - self._since < MEASURE_SECONDS:
             return False
         before, self._seen, self._since = self._seen, _read_ticks(), time.monotonic()

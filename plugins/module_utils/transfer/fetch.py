@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring one file from http(s)://, file:// or a path, verified while it is written and published by rename."""
+"""Download files from http(s)://, file:// or a path, verified while they are written and published by rename."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def check_location(location: str) -> None:
         url = urllib.parse.urlsplit(location)
         _port = url.port
     except ValueError:
-        raise FetchError(f"{redact_url(location)}: its host or port cannot be") from None
+        raise FetchError(f"{redact_url(location)}: invalid host or port") from None
     if url.username or url.password:
         # Not repeated whole: the message stands in logs.
         raise FetchError(f"{url.scheme}://...@{url.hostname}: a source with a user or password would show them in logs")
@@ -209,7 +209,7 @@ def read_small_file(location: str, limit: int, settings: Settings) -> bytes:
 
 def _check_length(location: str, content: bytes, limit: int) -> bytes:
     if len(content) > limit:
-        raise FetchError(f"{redact_url(location)}: it is larger than {limit} bytes, so it is not what is expected here")
+        raise FetchError(f"{redact_url(location)}: found more than {limit} bytes, expected a small file")
     return content
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file on its way: the partial file beside it, hashed while it grows and published by rename once it is right."""
+"""A download: the partial file, hashed while it is written and published by rename once its hash is right."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DownloadRequest(NamedTuple):
 
 
 class Download:
-    """A file on its way: its partial file, opened when its turn comes and published as soon as it is right."""
+    """The download of one file: its partial file opens with the first bytes and published when its hash is right."""
 
     def __init__(self, file: DownloadRequest) -> None:
         self.file = file
@@ -85,7 +85,7 @@ class Download:
             partial.discard()
             raise FetchError(
                 f"{redact_url(self.file.location)}: found sha256 {found}, expected {expected}: "
-                "it is not the file that is wanted"
+                "the source has another file under this name"
             )
 
     def discard_stale(self) -> bool:
@@ -212,10 +212,10 @@ class PartialFile:
 
     def _error(self, exc: OSError) -> TargetError:
         if exc.errno == errno.EWOULDBLOCK:
-            return TargetError(f"{self.path}: another process is writing it; wait for that one, then run again")
+            return TargetError(f"{self.path}: another process is writing it; wait until it ends, then run again")
         if exc.errno in (errno.ELOOP, errno.EISDIR):
             return TargetError(
-                f"{self.path}: it is not a regular file with one name; see who put it there and remove it"
+                f"{self.path}: it is not a regular file with one name; find out who created it and remove it"
             )
         return TargetError(f"{self.path}: cannot be written: {exc.strerror or exc}")
 
@@ -236,6 +236,6 @@ def make_directory(path: str, top: str) -> None:
             os.mkdir(place)
         except FileExistsError:
             if not stat.S_ISDIR(os.lstat(place).st_mode):
-                raise TargetError(f"{place}: it is not a directory; see who put it there and remove it") from None
+                raise TargetError(f"{place}: it is not a directory; find out who created it and remove it") from None
         except OSError as exc:
-            raise TargetError(f"{place}: cannot be made: {exc.strerror}") from exc
+            raise TargetError(f"{place}: cannot be created: {exc.strerror}") from exc

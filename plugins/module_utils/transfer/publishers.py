@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Threads that wait for the disk, so that the connections need not: one for each file that is being ended."""
+"""Threads that publish finished files: they wait for the disk, so that the connections need not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Callable
 
 
 class Publishers:
-    """Does what it is given, ``most`` things at once, in threads that are begun when they are needed."""
+    """Run tasks in up to ``most`` threads, which start when they are needed."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -22,7 +22,7 @@ class Publishers:
         self._closed = False
 
     def add(self, work: Callable[[], None]) -> None:
-        """Have something done, which has to look after its errors itself."""
+        """Run a task in a thread; the task has to handle its errors itself."""
         with self._lock:
             self._todo.append(work)
             if self._free < len(self._todo) and len(self._threads) < self._most:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What commands answer that all vendors' drivers have in common: modinfo and DKMS, taken apart. No I/O."""
+"""Parsers for the output of modinfo and DKMS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """What a command answered; ``rc`` is 127 where it is not installed and 124 where it did not come to an end."""
 
     rc: int
@@ -27,7 +27,7 @@ class Answer:
     err: str = ""
 
 
-NOT_INSTALLED = Answer(NOT_FOUND)
+NOT_INSTALLED = CommandResult(NOT_FOUND)
 
 
 @dataclass(frozen=True)

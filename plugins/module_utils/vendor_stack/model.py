@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the vendor stacks share: what is known of a host, what is to be done there, and by which policy. No I/O."""
+"""The data that the vendor stacks share: facts about a host, the plan for it, sources and policies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DNF = "dnf"
 
 
 class StackError(ValueError):
-    """A host cannot get what was asked for; the message is the whole sentence for the user."""
+    """A host cannot get what was requested; the message is the complete sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Key:
-    """A signing key: where it is had from, the file that keeps it, the end of its fingerprint.
+    """A signing key: where it is downloaded from, the file that keeps it, the end of its fingerprint.
 
     A ``url`` that ends in .deb is that of a package which has the file in it.
     """
@@ -144,17 +144,17 @@ class Repository:
     suites: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
 
-    def file(self, manager: str) -> File:
+    def file(self, manager: str) -> ConfigFile:
         """Return the file that names the repository to a package manager; no package of it is taken unsigned."""
         if manager == DNF:
             signed = f"gpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file://{self.key.path}\n"
             text = f"[{self.name}]\nname={self.name}\nbaseurl={self.url}\nenabled=1\n{signed}"
-            return File(f"/etc/yum.repos.d/{self.name}.repo", text)
+            return ConfigFile(f"/etc/yum.repos.d/{self.name}.repo", text)
         words = {"Types": "deb", "URIs": self.url, "Suites": " ".join(self.suites)}
         if self.components:
             words["Components"] = " ".join(self.components)
         text = "".join(f"{key}: {value}\n" for key, value in {**words, "Signed-By": self.key.path}.items())
-        return File(f"/etc/apt/sources.list.d/{self.name}.sources", text)
+        return ConfigFile(f"/etc/apt/sources.list.d/{self.name}.sources", text)
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,10 @@ class Package:
 
 
 @dataclass(frozen=True)
-class File:
+class ConfigFile:
     """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any.
 
-    One that is ``in_initramfs`` counts before the root file system is there, so that its initial ones are made anew.
+    One that is ``in_initramfs`` counts before the root file system is there, so that the initramfs is rebuilt.
     """
 
     path: str
@@ -217,7 +217,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DriverPlan:
     """What is to be done on a host, in the order of the fields.
 
     ``replaces`` is the version of the loaded driver that another one replaces: what uses the chips is stopped first, in
@@ -242,7 +242,7 @@ class Plan:
     installers: tuple[Installer, ...] = ()
     remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
-    files: tuple[File, ...] = ()
+    files: tuple[ConfigFile, ...] = ()
     finish: tuple[Command, ...] = ()
     services: tuple[str, ...] = ()
     reboot: tuple[str, ...] = ()

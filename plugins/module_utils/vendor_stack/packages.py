@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packages and repositories that all vendors' drivers need: headers, DKMS, the distributions' own archives. No I/O."""
+"""Packages and repositories that all vendors' drivers need: headers, DKMS, the distributions' own archives."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def is_installed(host: Host, package: Package) -> bool:
 
 
 def check_secure_boot(host: Host) -> None:
-    """Raise StackError where the kernel would refuse the modules that DKMS builds."""
+    """Raise StackError if the kernel would refuse the modules that DKMS builds."""
     if host.secure_boot and not host.signing_key_enrolled:
         key = "/var/lib/shim-signed/mok/MOK.der" if host.distribution == "ubuntu" else "/var/lib/dkms/mok.pub"
         raise StackError(
@@ -95,7 +95,7 @@ def check_secure_boot(host: Host) -> None:
 
 
 def rebuild_initramfs(host: Host, why: str) -> Command:
-    """Return what makes the initial file systems of all kernels anew."""
+    """Return the command that rebuilds the initramfs of all kernels."""
     argv = ("update-initramfs", "-u", "-k", "all") if host.manager == APT else ("dracut", "--force", "--regenerate-all")
     return Command(argv, why)
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs on a host's chips, and what is stopped, in which order, before their driver is replaced. No I/O."""
+"""The units and processes on a host's chips, and the order in which units are stopped before a driver is replaced."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Holder:
         return f"process {self.pid} ({self.command}{unit}) has {self.path} open"
 
 
-def to_stop(active: Sequence[str]) -> tuple[str, ...]:
+def units_to_stop(active: Sequence[str]) -> tuple[str, ...]:
     """Return which of the units that run are stopped for a new driver, in order. The reverse starts them again."""
     serving = sorted(unit for unit in active if _SERVING.match(unit))
     return (*serving, *(unit for unit in (*EXPORTERS, *DAEMONS) if unit in active))
 
 
-def foreign(holders: Sequence[Holder], stopping: Sequence[str]) -> list[Holder]:
-    """Return the processes on the chips that are nobody's to stop.
+def foreign_holders(holders: Sequence[Holder], stopping: Sequence[str]) -> list[Holder]:
+    """Return the processes on the chips that the role must not stop.
 
     Containers count as instances' as long as instances run; once these are stopped, none may be left.
     """

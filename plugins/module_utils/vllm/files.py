@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which files make up an instance on its host, and which template of the role vllm writes each. No I/O.
+"""Which files make up an instance on its host, and which template of the role vllm writes each.
 
 The role installs them and playbooks/render.yml writes the very same, so both ask here.
 """

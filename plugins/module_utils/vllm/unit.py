@@ -113,7 +113,7 @@ def is_up(state: UnitState) -> bool:
     return state.active in ("active", "activating", "reloading") and state.sub != "auto-restart"
 
 
-def trouble(first: UnitState, now: UnitState) -> str:
+def explain_failure(first: UnitState, now: UnitState) -> str:
     """Return why the unit will not answer, as a clause that follows its name; empty while it may still come up.
 
     first is the state when the wait began: restarts from before it are history, a new one means that it died meanwhile.
@@ -152,7 +152,7 @@ def _manner(state: UnitState) -> str:
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-# "(EngineCore pid=123) ERROR 11-21 08:00:00 [core.py:900] " in front of what was said, as a whole or in part.
+# "(EngineCore pid=123) ERROR 11-21 08:00:00 [core.py:900] " in front of the message, complete or in part.
 _PREFIX = re.compile(r"(?:\([A-Za-z]\w*(?: pid=\d+)?\) ?)?(?:(?P<level>[A-Z]+) [\d-]+ [\d:.]+ \[[^\]]*\] ?)?")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Refused|Failure)(?:: \S.*)?\Z")
 _FAULT = re.compile(
@@ -224,7 +224,7 @@ def mask(text: str, secrets: Sequence[str]) -> str:
     return text
 
 
-def shown(lines: Sequence[str], secrets: Sequence[str], most: int | None = None) -> list[str]:
+def redact_lines(lines: Sequence[str], secrets: Sequence[str], most: int | None = None) -> list[str]:
     """Return the last lines (all without most): masked, without colours, none longer than a message can take."""
     last = lines if most is None else lines[len(lines) - min(most, len(lines)) :]
     masked = [mask(_ANSI.sub("", line), secrets) for line in last]

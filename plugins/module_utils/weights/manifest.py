@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The manifest of a model: one revision of a repository, each of its files pinned by size and sha256. No I/O."""
+"""The manifest of a model: one revision of a repository, each of its files pinned by size and sha256."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODELSCOPE_REVISION = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 class WeightsError(ValueError):
-    """Weights cannot be had or a manifest is wrong; the message is the whole sentence for the user."""
+    """Weights cannot be downloaded or a manifest is wrong; the message is the whole sentence for the user."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pinned manifest x what lies on a host -> what has to be fetched. No I/O."""
+"""Plan a download: a pinned manifest and the files of a host give the files to fetch."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def format_progress(progress: Progress) -> str:
     if progress.waits_for:
         return f"{progress.model}: waits for {progress.waits_for}, which fetches it"
     if not progress.files:
-        return f"{progress.model or 'weights'}: looking at what is there, and at the sources"
+        return f"{progress.model or 'weights'}: checking the files on the host and the sources"
     share = 100 * progress.done // progress.total if progress.total else 0
     words = [
         f"{progress.model}: {format_bytes(progress.done)} of {format_bytes(progress.total)} ({share} %)",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which old revisions and abandoned fetches of a model go, and how: nothing that anybody may still use."""
+"""Find and remove old revisions and abandoned downloads of a model; nothing that may still be in use is removed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Found:
 
 
 def find_superfluous(found: Iterable[Found], wanted: set[str], used: set[str], keep: int) -> dict[str, str]:
-    """Return the names of a repository that may go, each with why. No I/O.
+    """Return the names of a repository that may go, each with why.
 
     ``wanted`` and ``used`` are revisions. The ``keep`` newest others stay, those in use counted first; what has no
     stamp was not published by the collection and stays; an unfinished fetch stays while its revision is wanted.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where weights come from, as people write it, and the address of each file there. No I/O."""
+"""Where weights come from, as people write it, and the address of each file there."""
 
 from __future__ import annotations
 

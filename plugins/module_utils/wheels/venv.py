@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hash-locked requirements text -> what a virtual environment is called, made of and made with. No I/O."""
+"""A hash-locked requirements text -> what a virtual environment is called, made of and made with."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 """Fill a directory with exactly the wheels of a lock, by the pip of a machine that reaches a wheel index.
 
 pip asks as it is configured to (its index, find-links, CA, proxy). Every file is checked against the lock before it
-gets its name. Nothing is removed; what an earlier run has brought is not asked for again.
+gets its name. Nothing is removed; files of an earlier run are not downloaded again.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ VARIABLES = {
 
 def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path | None:
     """Return the file of ``name`` in the first directory that has it, None where none has."""
-    # A name that leads out of the directories is none; recipes name models by paths too, and those have no manifest.
+    # A name that leads out of the directories is invalid. Recipes may name models by path, which have no manifest.
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return None
     for place in _places(kind, directories):
@@ -159,4 +159,4 @@ def lock_text(path: Path) -> tuple[str, str]:
     try:
         return str(path), path.read_text(encoding="utf-8")
     except OSError as exc:
-        raise PlanError(f"{path}: the release names this lock of requirements, but it cannot be read: {exc}") from exc
+        raise PlanError(f"{path}: cannot read this requirements lock, which the release names: {exc}") from exc

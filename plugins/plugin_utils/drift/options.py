@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a release's table of options says of a flag or of a key inside it, and how two tables differ. No I/O."""
+"""What a release's table of options says of a flag or of a key inside it, and how two tables differ."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why an instance is started with what: plans of a fleet, grouped and laid out for people. No I/O."""
+"""Where each setting of an instance comes from: plans of a fleet, grouped and laid out as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH = 120
 WHOLE = 44
 HEADERS = ("key", "value", "from", "instead of")
 
-# What is told of a plan beside its settings, in this order.
+# What is shown of a plan beside its settings, in this order.
 FACTS = (
     "instance", "replica_of", "accelerator", "stack", "generation", "runtime", "release", "vllm_version", "image",
     "recipe", "variant", "preset", "strategy", "features", "model", "listen", "chips", "memory_required_gib",
@@ -28,7 +28,7 @@ Group = Dict[str, Any]
 
 
 class ExplainError(ValueError):
-    """What was asked for is not there; the message is the whole sentence for the user."""
+    """The requested instance does not exist; the message is the whole sentence for the user."""
 
 
 def group(plans: Iterable[Plan]) -> list[Group]:
@@ -45,7 +45,7 @@ def group(plans: Iterable[Plan]) -> list[Group]:
     return list(groups.values())
 
 
-def narrowed(groups: Sequence[Group], instance: str) -> list[Group]:
+def select_instance(groups: Sequence[Group], instance: str) -> list[Group]:
     """Return the groups of one instance and of its replicas. Raises ExplainError where no host has it."""
     found = [entry for entry in groups if instance in (entry["instance"], entry.get("replica_of"))]
     if not found:
@@ -54,7 +54,7 @@ def narrowed(groups: Sequence[Group], instance: str) -> list[Group]:
     return found
 
 
-def explained(groups: Sequence[Group]) -> list[dict[str, Any]]:
+def as_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return the groups as a document for programs: hosts, what was chosen, and each setting with its origin."""
     return [{"hosts": entry["hosts"], **{key: entry[key] for key in FACTS if key in entry}} for entry in groups]
 
@@ -62,10 +62,10 @@ def explained(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
     """Return what each distinct plan sets and where every setting came from, in at most ``width`` columns.
 
-    Of a replica only that is told in which it differs from the instance that it is a replica of.
+    Of a replica only the differences from its instance are shown.
     """
     groups = group(plans)
-    return "\n\n".join(_told(entry, _base(entry, groups), width) for entry in groups)
+    return "\n\n".join(_describe_group(entry, _base(entry, groups), width) for entry in groups)
 
 
 def _base(entry: Group, groups: Sequence[Group]) -> Group | None:
@@ -76,7 +76,7 @@ def _base(entry: Group, groups: Sequence[Group]) -> Group | None:
     return None
 
 
-def _told(entry: Group, base: Group | None, width: int) -> str:
+def _describe_group(entry: Group, base: Group | None, width: int) -> str:
     rows = entry.get("explain") or []
     if base is not None:
         rows = [row for row in rows if row not in (base.get("explain") or [])]
@@ -127,7 +127,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as people write it: a text as it is, what is no text as JSON, and in words that it is not set."""
+    """Return a value as people write it: a text as it is, what is no text as JSON, and (not set) for None."""
     if value is None:
         return "(not set)"
     if isinstance(value, str):

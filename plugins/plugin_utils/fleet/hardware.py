@@ -42,9 +42,9 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
     model = variables.get("accelerator") or _model_of_groups(variables, catalogue, detected.get("model"))
     if not model:
         raise FleetError(
-            "its accelerator is not known: set accelerator and accelerator_count for it in the inventory, put it into "
-            f"a group {GROUP}<model> such as {GROUP}h200, or let the role accelerator find it once with a cache of "
-            "facts (accelerator_detected)"
+            "the accelerator is unknown: set accelerator and accelerator_count for the host in the inventory, put the "
+            f"host into a group {GROUP}<model> such as {GROUP}h200, or run the role accelerator once with a fact cache "
+            "(accelerator_detected)"
         )
     seen = detected if detected.get("model") == model else {}
     count = _number("accelerator_count", variables.get("accelerator_count", seen.get("count", 1)), int)
@@ -59,13 +59,13 @@ def _model_of_groups(variables: Variables, catalogue: Catalogue, detected: str |
     """Return the model that a host's groups name, else the detected one, which also leads among several."""
     models = models_of_groups(variables.get("group_names") or [], catalogue.models)
     if models == [UNKNOWN]:
-        raise FleetError(f"it is in the group {GROUP}{UNKNOWN}: set accelerator for it in the inventory")
+        raise FleetError(f"the host is in the group {GROUP}{UNKNOWN}: set accelerator for it in the inventory")
     if detected in models or not models:
         return detected
     if len(models) > 1:
         raise FleetError(
-            f"it is in several groups that name a model: {', '.join(GROUP + name for name in models)}; "
-            "leave it in one of them, or set accelerator for it in the inventory"
+            f"the host is in several groups that name a model: {', '.join(GROUP + name for name in models)}; "
+            "keep it in one of them, or set accelerator for it in the inventory"
         )
     return models[0]
 

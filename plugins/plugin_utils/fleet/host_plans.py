@@ -68,7 +68,7 @@ def _table(version: str, strict: bool) -> OptionTable:
         return load_table(version)
     except OptionTableError as exc:
         if strict:
-            raise PlanError(f"{exc}; or set vllm_strict: false to go by the newest table") from exc
+            raise PlanError(f"{exc}; or set vllm_strict: false to use the newest table") from exc
         return load_table(releases()[-1])
 
 

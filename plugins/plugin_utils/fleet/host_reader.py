@@ -55,7 +55,7 @@ class HostReader:
         self._templated: dict[Any, str] = {}
 
     def read(self, host: str) -> tuple[tuple[str, str], ...]:
-        """Return pairs of name and JSON text; equal for hosts that are served alike. Raises FleetError."""
+        """Return pairs of name and JSON text; equal for hosts with the same plans. Raises FleetError."""
         own = dict(self._hostvars.raw_get(host))
         # A cached fact is a variable of its own only where Ansible is told to make it one.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
@@ -113,7 +113,7 @@ class HostReader:
         return texts, tuple(inputs)
 
     def _secret_names(self, secrets: Any, templar: Any) -> dict[str, list[str]]:
-        """Return which secrets each instance has; a secret itself is not looked at where that can be helped."""
+        """Return which secrets each instance has; a secret itself is not read where possible."""
         try:
             secrets = templar.template(secrets) if isinstance(secrets, str) else secrets
             found = {}
@@ -177,7 +177,7 @@ def _names_in(text: str) -> tuple[str, ...]:
     try:
         parsed = jinja2.Environment(autoescape=True).parse(text)
     except jinja2.TemplateSyntaxError:
-        return ()  # whoever renders it says what is wrong
+        return ()  # rendering it reports the fault
     return tuple(sorted({node.name for node in parsed.find_all(jinja2.nodes.Name)}))
 
 
@@ -209,13 +209,13 @@ def _read(path: Path) -> Any:
 
 
 def as_template(text: str) -> Any:
-    """Return a text that Ansible takes for a template; from ansible-core 2.19 on it has to be told."""
+    """Return a text that Ansible treats as a template; from ansible-core 2.19 on it must be marked as trusted."""
     trust = getattr(ansible_template, "trust_as_template", None)
     return text if trust is None else trust(text)
 
 
 def _trusted(value: Any) -> Any:
-    """Return a value of the role's own files with every text taken for a template."""
+    """Return a value of the role's own files with every text treated as a template."""
     if isinstance(value, str):
         return as_template(value)
     if isinstance(value, dict):

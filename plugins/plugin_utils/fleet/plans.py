@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plans of a whole fleet, made on the controller: no host is asked, and equal hosts cost one plan.
 
-What a host would be served with follows from its variables as Ansible has them, below them the role's own defaults.
+The plans follow from each host's variables as Ansible has them, with the role's own defaults below them.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Fleet:
         ]
 
     def notes(self) -> list[str]:
-        """Return what is to be said of hosts without instances, and the warnings of the plans."""
+        """Return a note on hosts without instances, and the warnings of the plans."""
         about: dict[str, list[str]] = {}
         for group in self.groups:
             for plan in group.plans.values():
                 for text in plan.get("warnings") or []:
                     known = about.setdefault(text, [])
                     known += [host for host in group.hosts if host not in known]
-        skipped = [f"skipped, for there are no vllm_instances: {hosts_in_words(self.skipped)}"] if self.skipped else []
+        skipped = [f"skipped because vllm_instances is empty: {hosts_in_words(self.skipped)}"] if self.skipped else []
         return skipped + [f"{hosts_in_words(hosts)}: {text}" for text, hosts in about.items()]
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write what a fleet would be served with: DIR/<host>/<instance>/plan.json and, below files/, the role's own files."""
+"""Write the plans and files of a fleet: DIR/<host>/<instance>/plan.json and, below files/, the role's own files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RoleTemplates:
         return str(render(text, **options))
 
     def container(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the role knows of a host's container engine where no host was looked at."""
+        """Return what the role knows of a host's container engine without asking the host."""
         templar = Templar(loader=self._loader, variables={**constants(), **variables})
         return dict(templar.template(constants()["__vllm_container"]))
 
@@ -133,7 +133,7 @@ class Tree:
             return
         directory, name = os.path.split(path)
         self._make(directory)
-        # By rename, so that whoever reads along never sees half a file.
+        # By rename, so that a concurrent reader never sees a partial file.
         beside = f"{directory}/.{name}.{os.getpid()}"
         try:
             with open(beside, "w", encoding="utf-8") as file:
@@ -158,7 +158,7 @@ class Tree:
             os.mkdir(directory)
             os.chmod(directory, 0o755)  # noqa: S103 (nothing secret lies in it)
         elif not os.path.isdir(directory) or (inside and os.path.islink(directory)):
-            raise RenderError(f"render_dir: {directory} is in the way: expected a directory, and no link to one")
+            raise RenderError(f"render_dir: {directory} expected a directory that is not a link")
         self._directories.add(directory)
 
     def _sweep(self, top: str, stale: Sequence[str]) -> None:

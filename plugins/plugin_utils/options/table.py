@@ -37,7 +37,7 @@ class OptionTableError(ValueError):
 
 
 class Unknown(str):
-    """A problem that only says that a name is in no table; a nightly may know better."""
+    """A problem of a name that is in no table; a nightly may have it."""
 
 
 class Doubt(str):
@@ -164,7 +164,11 @@ class OptionTable:
                 continue
             if name.startswith("VLLM_"):
                 history = _history(self.version, [table for table in others if name in table.env])
-                hint = nearest(name, self.env) if misspelt(name, self.env) else "nothing here replaces it by name"
+                hint = (
+                    nearest(name, self.env)
+                    if misspelt(name, self.env)
+                    else "no variable of this release has a similar name"
+                )
                 hint = _instead(name, self.version, replaced or {}) or hint
                 problems.append(Unknown(f"{name}: vLLM {self.version} does not read this variable{history}; {hint}"))
             else:
@@ -185,7 +189,7 @@ class OptionTable:
             if short
             else nearest(name, [text[2:] for text in self.spellings if text[1] == "-"])
         )
-        hint = hint if hint.startswith("nearest") else "no flag has a name like it"
+        hint = hint if hint.startswith("nearest") else "no flag has a similar name"
         hint = _instead(name, self.version, replaced) or hint
         return f"{_shown(spelling)}: vLLM {self.version} has no such flag{history}; {hint}"
 

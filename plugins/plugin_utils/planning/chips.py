@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which chips of a host each instance gets, and whether what it serves fits into them. No I/O."""
+"""Which chips of a host each instance gets, and whether what it serves fits into them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SUFFIXES = {
 
 @dataclass(frozen=True)
 class Demand:
-    """What one entry of ``vllm_instances`` asks for.
+    """What one entry of ``vllm_instances`` requests.
 
     ``chips`` is the number for one replica, ``replicas`` None where it may fill the host, ``pinned`` the very chips.
     """
@@ -41,7 +41,7 @@ class Demand:
 def allot(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, list[tuple[int, ...]]]:
     """Return for each instance the chips of each of its replicas; an empty tuple stands for a host without chips.
 
-    Pinned instances come first, then one replica (or as many as were asked for) of each, by name; those that may fill
+    Pinned instances come first, then one replica (or the requested number) of each, by name; those that may fill
     the host then get a replica each in turn while there are chips. Raises PlanError when there are too few.
     """
     if accelerator.stack == "cpu":
@@ -78,7 +78,8 @@ def _check_pins(demands: Sequence[Demand], accelerator: Accelerator) -> None:
             )
         if demand.pinned is not None and demand.chips > len(demand.pinned):
             raise PlanError(
-                f"vllm_instances.{demand.name}.chips: {len(demand.pinned)} given, its parallelism takes {demand.chips}"
+                f"vllm_instances.{demand.name}.chips: found "
+                f"{len(demand.pinned)} chips, expected {demand.chips} for its parallelism"
             )
 
 
@@ -94,8 +95,8 @@ def _counts(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, in
         kept = f" beside {len(pinned)} that are pinned" if pinned else ""
         key = f"vllm_instances.{open_demands[0].name}" if len(open_demands) == 1 else "vllm_instances"
         raise PlanError(
-            f"{key}: more chips asked for than there are: {parts} make {wanted}, the host has "
-            f"{accelerator.count} x {accelerator.model}{kept}; lower tensor-parallel-size or replicas, or take "
+            f"{key}: more chips requested than the host has: {parts} make {wanted}, the host has "
+            f"{accelerator.count} x {accelerator.model}{kept}; lower tensor-parallel-size or replicas, or use "
             "another host"
         )
     free -= wanted
@@ -125,7 +126,7 @@ def required_gib(
     weights_bytes: int | None,
     args: Mapping[str, Any],
 ) -> tuple[float | None, str]:
-    """Return the GiB that an instance needs in all its chips, None where nobody knows, and the sum in words.
+    """Return the GiB that an instance needs in all its chips, None where unknown, and the sum as text.
 
     Weights by their manifest and the KV cache of one request of full length; else what the recipe says.
     """
@@ -196,7 +197,7 @@ def check_shares(users: Mapping[str, tuple[Sequence[int], float]]) -> None:
             parts = ", ".join(f"{name} {share:g}" for name, share in sorted(shares.items()))
             raise PlanError(
                 f"vllm_instances: chip {chip} is shared, and the gpu-memory-utilization of its instances is above 1: "
-                f"{parts}; lower them, or give each chips of its own"
+                f"{parts}; lower the shares, or give each instance its own chips"
             )
 
 

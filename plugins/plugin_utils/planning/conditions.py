@@ -14,7 +14,7 @@ VERSIONS = ("vllm", "driver", "cuda")
 NUMBERS = ("tensor_parallel_size", "count", "memory_gib", "mec_firmware")
 NAMES = ("accelerator", "generation", "stack", "runtime", "preset", "variant", "strategy")
 LISTS = ("features",)
-# Looked at when all layers are laid: only guards and known issues may ask for them.
+# Known only when all layers are combined: only guards and known issues may use them.
 RESULTS = ("args", "env", "secrets")
 CONDITIONS = (*VERSIONS, *NUMBERS, *NAMES, *LISTS)
 
@@ -48,7 +48,7 @@ def holds(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
 def applies(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     """Return whether a rule is in force: all of ``when`` hold, and ``unless`` does not hold as a whole.
 
-    A condition on a fact that nobody knows does not hold, so ``unless`` states the exception to the safe side.
+    A condition on an unknown fact does not hold, so ``unless`` errs on the safe side.
     """
     if not all(holds(name, wanted, facts) for name, wanted in (rule.get("when") or {}).items()):
         return False

@@ -1,20 +1,20 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The accelerators of one host, and the words by which recipes and releases mean them."""
+"""The accelerators of one host, and the names that recipes and releases use for them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping
 
-# What upstream's recipes call the generation, where they have one word for a whole vendor.
+# Upstream's name of the generation, where its recipes have one name for a whole vendor.
 UPSTREAM_GENERATIONS = {"amd": "amd", "ascend": "npu", "intel": "xpu", "cpu": "cpu"}
 # What upstream calls the vendor, where it is another word than the catalogue's.
 BRANDS = {"ascend": "huawei", "cpu": "intel"}
 # Upstream's names of systems that the catalogue knows by their chip.
 UPSTREAM_IDS = {"ascend_a3": "ascend_910c", "gb10": "dgx_spark_gb10"}
-# Upstream tells processors apart, the catalogue does not.
+# Upstream distinguishes processors, the catalogue does not.
 UPSTREAM_PROCESSORS = ("xeon6", "xeon5")
 # A host with one of these is a system of its own for upstream.
 UPSTREAM_SINGLE = {"gb300": "dgx_station_gb300"}
@@ -29,7 +29,7 @@ class Accelerator:
 
     ``memory_mib`` is one chip's (cpu: the host's, None where it is not known). ``devices`` may hold ``{index}``.
     ``lacks`` are the number formats of weights that cannot be served on it, each with the reason.
-    The versions are what was read on the host or declared, None where nobody knows.
+    The versions were read on the host or declared, None where unknown.
     """
 
     model: str

@@ -162,7 +162,9 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         Layer(
             "collection", _release_args(entry.release, site), {}, "requests finish before a stop; nothing is ignored"
         ),
-        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
+        Layer(
+            entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set in vllm_instances"
+        ),
     ]
     composed = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}")
     # Where it listens and what it serves is the instance's own; a recipe's word would be that of all its replicas.
@@ -372,7 +374,7 @@ def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> Non
     for plan in plans:
         if names.count(plan.instance) > 1:
             raise PlanError(
-                f"vllm_instances.{plan.instance}: a replica of another instance has this name too; rename one of them"
+                f"vllm_instances.{plan.instance}: a replica of another instance has the same name; rename one of them"
             )
     check_ports({plan.instance: (plan.replica_of, plan.listen["port"]) for plan in plans})
     shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}

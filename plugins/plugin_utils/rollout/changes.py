@@ -12,7 +12,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     GOOD,
     PREVIOUS,
     SHOWN,
-    shown,
+    summarize_plan,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
@@ -33,7 +33,7 @@ def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -
         if not files.get(name) and not slot.get("stale"):
             continue
         before = (slot.get(GOOD) or {}).get("plan")
-        found[name] = _change(before, shown(plan), files.get(name) or [])
+        found[name] = _change(before, summarize_plan(plan), files.get(name) or [])
     return found
 
 
@@ -148,7 +148,7 @@ def _differences(before: Any, after: Any) -> dict[str, list[Any]]:
 
 
 def describe_changes(changes: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what changes in one line; the same text for the same change, so that equal hosts are told together."""
+    """Return what changes in one line; the same text for the same change, so that equal hosts are reported together."""
     return "; ".join(f"{name}: {_describe_change(change)}" for name, change in changes.items())
 
 
@@ -163,7 +163,7 @@ def _describe_change(change: Mapping[str, Any]) -> str:
     for kind in ("args", "env"):
         texts += [f"{key} {_short(old)} -> {_short(new)}" for key, (old, new) in (change.get(kind) or {}).items()]
     # The same plan in other files: the user, a limit of the unit, a secret.
-    return ", ".join(texts) or f"{', '.join(change.get('files') or []) or 'started anew'}"
+    return ", ".join(texts) or f"{', '.join(change.get('files') or []) or 'started again'}"
 
 
 def _short(value: Any) -> str:

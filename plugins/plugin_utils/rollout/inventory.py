@@ -66,8 +66,8 @@ def by_cluster(seen: Seen) -> dict[str, dict[str, Mapping[str, Any]]]:
 def serving_of(clusters: Collection[str], kind: str, groups: Any, hostvars: Any, loader: Any) -> list[Serving]:
     """Return all hosts of these clusters with their services.
 
-    Raises FleetError for hosts that cannot be planned; a rollback takes the names of their instances then, since what
-    the inventory says may be the very thing that it is to undo.
+    Raises FleetError where the planning of a host fails. A rollback takes the names of its instances instead,
+    because the inventory may be the very thing that is wrong.
     """
     hosts = clusters_of(groups.get(INFERENCE, []), hostvars)
     wanted = [host for host, cluster in hosts.items() if cluster in clusters]
@@ -145,7 +145,7 @@ def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, hostvars: An
     return found
 
 
-def said_of(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]], kind: str) -> list[str]:
+def describe_plan(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]], kind: str) -> list[str]:
     """Return what is about to happen, a line for each wave and each different change."""
     words: dict[str, list[str]] = {}
     for host, turn in turns.items():

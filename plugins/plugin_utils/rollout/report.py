@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rollout's journal tells, as one document: what changed where, how long it took, what was served. No I/O.
+"""Turn the journal of a rollout into one document: what changed where, how long it took, what was served.
 
-An event that lacks something is told as far as it goes: a report is wanted most of all where something went wrong.
+An incomplete event is reported as far as it goes: a report matters most where something went wrong.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _hosts(events: Sequence[Event], sessions: Sequence[_Session]) -> list[_Host]
             host = hosts.setdefault(name, _Host(name))
             host.cluster = str(event.get("cluster") or host.cluster)
             host.wave = event.get("wave") if host.wave is None and isinstance(event.get("wave"), int) else host.wave
-            # A run that goes on looks anew, and finds nothing to change on a host that is done.
+            # A rollout that continues checks again, and finds nothing to change on a host that is done.
             found = _changes_of(_mapping(event.get("changes")))
             host.changes = found or host.changes
         elif kind == "step" and name:
@@ -187,7 +187,7 @@ def _close(host: _Host, at: float, broke_off: bool) -> None:
 
 def _host_row(host: _Host) -> dict[str, Any]:
     state = host.state()
-    # What went wrong is told by the step that ends the turn, or by the one before it.
+    # The step that ends the update, or the one before it, holds the reason of a failure.
     details = [step["detail"] for step in host.steps if step["detail"]]
     return {
         "host": host.name,

@@ -78,7 +78,7 @@ def _change(change: Mapping[str, Any], numbers: Mapping[str, int]) -> list[Any]:
 def _gate(row: Mapping[str, Any], numbers: Mapping[str, int], texts: SharedTexts) -> list[Any]:
     figures = [[(row[when] or {}).get(key) for key in FIGURES] if row[when] else 0 for when in ("before", "after")]
     verdicts = [[verdict["name"], int(verdict["ok"]), texts.number(verdict["detail"])] for verdict in row["verdicts"]]
-    # A host that no other event names is told by its name.
+    # A host that no other event names stands here by its name.
     return [numbers.get(row["host"], row["host"]), texts.number(row["instance"]), *figures, verdicts]
 
 

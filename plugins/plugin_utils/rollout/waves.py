@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hosts a rollout takes, and in which waves. No I/O."""
+"""Which hosts a rollout takes, and in which waves."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _pace_problems(cluster: str, pace: Pace, peers: Sequence[Serving]) -> list[s
 
 
 def _gaps(cluster: str, waves: Sequence[Wave], peers: Sequence[Serving], min_available: int) -> list[str]:
-    """Return what is said of services that a wave would leave with too few servers."""
+    """Return a problem for each service that a wave would leave with too few servers."""
     servers = Counter(service for peer in peers for service in peer.services)
     services = {peer.host: peer.services for peer in peers}
     problems = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a module in the background of a host and tell meanwhile how far it is."""
+"""Run a module in the background of a host and report its progress."""
 
 from __future__ import annotations
 
@@ -147,6 +147,6 @@ def _finish_job(
 def _lost_message(report: Progress | None, path: str) -> str:
     process = f"process {report.pid}" if report and report.pid else "its process"
     return (
-        f"the fetch on the host ended without a result or hangs ({process}, {path}); look there at journalctl and "
+        f"the fetch on the host ended without a result or hangs ({process}, {path}); on the host, check journalctl and "
         "dmesg (killed, out of memory?), then run again: what has come is kept"
     )

@@ -46,7 +46,7 @@ def _push_all(action: ActionBase, source: Source, models: Sequence[Mapping[str, 
         # Every instance's user reads the weights, whatever the connection's umask is.
         made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model['partial'])}")
         if made["rc"]:
-            raise WeightsError(f"{source.text}: {model['partial']} cannot be made: {made['stderr'].strip()}")
+            raise WeightsError(f"{source.text}: {model['partial']} cannot be created: {made['stderr'].strip()}")
         target = f"{login}{model['partial']}"
         words = rsync_command(os.path.join(source.base, model["path"]), target, ssh, sudo, bandwidth)
         run_rsync(words, list(model["files"]), source.text)

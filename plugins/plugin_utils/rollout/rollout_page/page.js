@@ -19,7 +19,7 @@
   };
   // Long tables show so many rows at first.
   const FEW = 50;
-  // Of hosts that failed, so many are told of at the top.
+  // So many failed hosts are listed at the top.
   const TOLD = 5;
   const brief = (text) => (text.length > 200 ? `${text.slice(0, 200)}...` : text).replace(/\s*\n-?\s*/g, " ");
 

@@ -272,7 +272,7 @@ def test_switches_bring_the_fabric_manager_of_the_loaded_driver(fleet):
         (
             "training",
             f"training: driver {VERSION} is to be replaced, and process 5000 (python3 of user@1000.service) has "
-            "/dev/nvidia0 open; end what is not an instance of vLLM, then run again",
+            "/dev/nvidia0 open; stop every program that is not a vLLM instance, then run again",
         ),
         (
             "left_behind",

@@ -257,7 +257,7 @@ def test_a_connection_that_takes_no_input_gets_the_script_as_a_word(site, takes_
     action = ActionModule.__new__(ActionModule)
     action._connection = SimpleNamespace(has_pipelining=takes_input)
     action._low_level_execute_command = execute
-    said = action._ask(probe_script(load_catalogue(), str(site.top / "hgx/sys"), str(site.top / "hgx/proc")))
+    said = action._run_script(probe_script(load_catalogue(), str(site.top / "hgx/sys"), str(site.top / "hgx/proc")))
     assert len(parse_probe(said["stdout"]).functions) == 12
     ((command, in_data, options),) = asked
     assert (in_data is not None, options["sudoable"]) == (takes_input, False)

@@ -101,7 +101,7 @@ def test_waves_locks_and_gateways_follow_from_the_inventory(site):
     assert plan["locks"] == {"fra": "gw-a", "ber": "ber-1"}
     assert plan["hosts"]["fra-2"]["gateways"] == ["gw-b", "gw-a"]
     assert plan["hosts"]["fra-2"]["servers"] == ["fra-2--chat"]
-    said = "\n".join(plan["said"])
+    said = "\n".join(plan["summary"])
     assert "wave 1 of 5 (canary): fra-1" in said
     assert "behind no gateway, so that only requests that run already are waited for: ber-1, ber-2" in said
 
@@ -111,7 +111,7 @@ def test_hosts_that_are_as_they_should_be_are_left_alone(site):
     plan, _output = site(hosts=same)
     assert set(plan["hosts"]) == {"fra-3", "fra-4"}
     nothing, _output = site(hosts={name: {"files": {}} for name in ("fra-3", "fra-4")} | same)
-    assert nothing["said"] == ["Nothing to do: all of 6 hosts are as the inventory says"]
+    assert nothing["summary"] == ["Nothing to do: all of 6 hosts are as the inventory says"]
     assert nothing["order"] == "localhost:!localhost"
 
 

@@ -73,7 +73,7 @@ def test_of_many_at_once_one_gets_it(lock):
 def test_a_file_that_somebody_has_written_by_hand_is_not_taken_over(lock, tmp_path):
     lock("one")
     (tmp_path / "locks" / "fra1.json").write_text("mine")
-    assert "is no JSON" in lock("one")["msg"]
+    assert "is not JSON" in lock("one")["msg"]
 
 
 def test_a_name_cannot_lead_out_of_the_directory(lock, tmp_path):

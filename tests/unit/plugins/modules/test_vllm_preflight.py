@@ -84,9 +84,9 @@ def test_all_that_is_missing_is_said_at_once(config, commands):
         "mounts": ["/usr/local/dcmi99:/x:ro", "/srv/models/new:/srv/models/new:ro"],
     }
     message = look(config, {"chat": container, "more": container}, own_paths=["/srv/models"])["msg"]
-    assert "/dev/davinci99 is not there, and chat, more would need it: it comes with Huawei's driver" in message
-    assert "/usr/local/dcmi99 is not there" in message and "/srv/models" not in message
-    assert "the group nobody-has-this-group, which opens the device nodes, is not there" in message
+    assert "/dev/davinci99 is missing, but needed by chat, more: it comes with Huawei's driver" in message
+    assert "/usr/local/dcmi99 is missing" in message and "/srv/models" not in message
+    assert "the group nobody-has-this-group, which may open the device nodes, is missing" in message
 
 
 def test_nvidia_chips_without_a_way_to_give_them(config, commands):

@@ -415,7 +415,7 @@ def test_progress_is_told_while_sources_are_asked(weights, server, root, tmp_pat
     server.faults[f"/weights/{MODEL}/config.json"] = look
     assert weights(progress_file=str(path))["changed"]
     found = parse_progress(seen[0])
-    assert format_progress(found).endswith(": looking at what is there, and at the sources")
+    assert format_progress(found).endswith(": checking the files on the host and the sources")
     assert not path.exists()
 
 

@@ -113,7 +113,7 @@ def test_answer_is_the_last_line(output, answer):
         (FoundFile(RIGHT.path, -1, ""), f"found no such file, expected {SIZE} bytes; run the role encodings"),
         (FoundFile(RIGHT.path, 7, "ab"), f"found 7 bytes, expected {SIZE}; run the role encodings on this host"),
         (FoundFile(RIGHT.path, SIZE, "ab"), f"found sha256 ab, expected {SHA256}; run the role encodings on this host"),
-        (RIGHT, "it said: Permission denied (os error 13); the bytes are the published ones, so see that vllm may"),
+        (RIGHT, "it said: Permission denied (os error 13); the bytes are the published ones, so check that vllm may"),
     ],
 )
 def test_refusal_names_file_release_reason_and_what_to_do(found, reason):
@@ -129,5 +129,5 @@ def test_refusal_names_file_release_reason_and_what_to_do(found, reason):
 def test_library_that_is_not_there_is_named():
     text = describe_no_answer(IMAGE, {"missing": "No module named 'openai_harmony'"}, "noise")
     assert text.startswith("quay.io/ascend/vllm-ascend:v0.23.0: its Harmony library could not be asked")
-    assert "No module named 'openai_harmony'; gpt-oss needs that library, so see to the release 0.23.0" in text
+    assert "No module named 'openai_harmony'; gpt-oss needs that library, so check the release 0.23.0" in text
     assert "exit status 126" in describe_no_answer(IMAGE, {}, "exit status 126")

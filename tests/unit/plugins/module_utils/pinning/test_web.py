@@ -63,7 +63,7 @@ def test_only_what_may_pass_is_asked_again(server, status, asked):
 
 def test_half_an_answer_is_none(server):
     server.faults["/x"], server.cut_after = "cut", 10
-    with pytest.raises(WeightsError, match="/x: the connection breaks off again and again"):
+    with pytest.raises(WeightsError, match="/x: the connection breaks again and again"):
         web(server).get(f"{server.url}/x")
 
 

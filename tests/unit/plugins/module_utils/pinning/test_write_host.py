@@ -76,7 +76,7 @@ def test_a_moved_branch(hubs):
 @pytest.mark.parametrize("altered", [b"x" * len(FILES["sub/vocab.txt"]), b"", b"longer than it was"])
 def test_small_files_are_those_of_the_listing(hubs, altered):
     hubs.altered["sub/vocab.txt"] = altered
-    with pytest.raises(WeightsError, match=r"org/name: sub/vocab\.txt came with other content than the listing"):
+    with pytest.raises(WeightsError, match=r"org/name: sub/vocab\.txt has other content than the hub's listing"):
         look(hubs)
 
 

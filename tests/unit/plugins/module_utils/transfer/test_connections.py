@@ -104,7 +104,7 @@ def test_server_says_how_long_it_wants_to_be_left_alone(answering, text, seconds
 
 def test_server_that_wants_to_be_left_alone_for_long_is_given_up(answering):
     url, _accepted = answering(f"HTTP/1.1 503 Slow\r\n{DATE}Retry-After: 3600\r\nContent-Length: 0\r\n\r\n")
-    with pytest.raises(FetchError, match="HTTP 503 Slow: it wants to be left alone for 3600 s"):
+    with pytest.raises(FetchError, match="HTTP 503 Slow: the server asks to wait 3600 s"):
         ask(url)
 
 

@@ -307,7 +307,7 @@ def test_file_that_comes_in_one_piece_only_comes_so(server, dest):
 def test_file_that_fails_keeps_the_others_beginning_and_names_itself(server, dest):
     files = wanted(server, dest, 6)
     server.files["/5.bin"] = bytes(files[5].size)
-    with pytest.raises(FetchError, match=r"/5.bin: found sha256 .* it is not the file that is wanted"):
+    with pytest.raises(FetchError, match=r"/5.bin: found sha256 .* the source has another file under this name"):
         fetch_files(files, PARTS)
     assert not Path(files[5].dest).exists()
     server.files["/5.bin"] = b"short"
@@ -325,7 +325,7 @@ def test_no_more_comes_in_a_second_than_allowed(server, dest):
 
 def test_small_page_is_read_up_to_its_limit(server):
     assert read_small_file(f"{server.url}/a.bin", 6000, QUICK) == CONTENT
-    with pytest.raises(FetchError, match="larger than 5000 bytes"):
+    with pytest.raises(FetchError, match="more than 5000 bytes"):
         read_small_file(f"{server.url}/a.bin", 5000, QUICK)
     server.faults["/a.bin"] = "cut"
     with pytest.raises(FetchError, match="broke off after 1000 of 5120 bytes"):
@@ -377,9 +377,9 @@ def test_proxy_that_wants_a_password_gets_it(server, dest, monkeypatch):
 @pytest.mark.parametrize(
     ("location", "message"),
     [
-        ("http://[bad/x", r"/a.bin: it redirects to what is no address, which is neither http nor https"),
-        ("http://127.0.0.1:99999/x", r"http://127.0.0.1:99999/x: it, its proxy or its token has"),
-        ("http://a..b/x", r"http://a..b/x: it, its proxy or its token has"),
+        ("http://[bad/x", r"/a.bin: it redirects to an invalid address, which is neither http nor https"),
+        ("http://127.0.0.1:99999/x", r"http://127.0.0.1:99999/x: invalid characters or port in the address"),
+        ("http://a..b/x", r"http://a..b/x: invalid characters or port in the address"),
     ],
 )
 def test_redirect_to_what_cannot_be_is_an_error_of_that_source(server, dest, location, message):
@@ -395,7 +395,7 @@ def test_redirect_with_letters_beyond_ascii_is_followed(server, dest):
 
 
 def test_token_that_cannot_be_sent_is_not_shown(server, dest):
-    with pytest.raises(FetchError, match=r"/a.bin: it, its proxy or its token has") as error:
+    with pytest.raises(FetchError, match=r"/a.bin: invalid characters or port in the address") as error:
         get(f"{server.url}/a.bin", dest, Settings(headers={"Authorization": "Bearer canary\nsecond"}))
     assert "canary" not in str(error.value) and error.value.__context__ is None
 
@@ -404,9 +404,9 @@ def test_token_that_cannot_be_sent_is_not_shown(server, dest):
     ("location", "message"),
     [
         ("models", "found a relative path, expected a URL or an absolute path"),
-        ("http://mirror:abc/models", "http://mirror:abc/models: its host or port cannot be"),
-        ("http://mirror:99999/models", "its host or port cannot be"),
-        ("http://[::1/models", "its host or port cannot be"),
+        ("http://mirror:abc/models", "http://mirror:abc/models: invalid host or port"),
+        ("http://mirror:99999/models", "invalid host or port"),
+        ("http://[::1/models", "invalid host or port"),
         ("ftp://mirror/models", "scheme 'ftp' is not known; expected http, https, file"),
         ("https://me:hush@mirror/models", "a source with a user or password would show them in logs"),
     ],

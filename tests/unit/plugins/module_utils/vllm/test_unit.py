@@ -11,12 +11,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
     Unit,
     UnitError,
     advice,
+    explain_failure,
     is_up,
     mask,
     parse_show,
     reasons,
-    shown,
-    trouble,
+    redact_lines,
 )
 
 JOURNALS = Path(__file__).resolve().parents[4] / "fixtures" / "journal"
@@ -78,7 +78,7 @@ RESTARTED = {**STARTING, "active": "deactivating", "sub": "stop-sigterm", "resul
 
 @pytest.mark.parametrize("values", [RUNNING, STARTING, {**IDLE, "job": 831}, RESTARTED])
 def test_what_may_still_come_up(values):
-    assert trouble(state(values), state(values)) == ""
+    assert explain_failure(state(values), state(values)) == ""
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_what_may_still_come_up(values):
     ],
 )
 def test_why_a_unit_will_not_answer(values, said):
-    assert said in trouble(state(RUNNING), state(values))
+    assert said in explain_failure(state(RUNNING), state(values))
 
 
 def test_restarts_from_before_are_history():
-    assert trouble(state({**RUNNING, "restarts": 3}), state({**RUNNING, "restarts": 3})) == ""
+    assert explain_failure(state({**RUNNING, "restarts": 3}), state({**RUNNING, "restarts": 3})) == ""
 
 
 def test_a_unit_that_waits_for_its_restart_is_not_up():
@@ -166,11 +166,11 @@ def test_systemds_own_reasons(line):
 
 def test_lines_are_masked_before_they_are_cut():
     line = "\x1b[31mx\x1b[0m" * 3 + "a" * 490 + "sk-planted-0123456789"
-    assert shown([line, "sk-planted"], ["sk-planted", "sk-planted-0123456789"]) == [
+    assert redact_lines([line, "sk-planted"], ["sk-planted", "sk-planted-0123456789"]) == [
         "xxx" + "a" * 490 + "*******...",
         "********",
     ]
-    assert shown(["a", "b", "c"], [], 2) == ["b", "c"] and shown(["a"], [], 0) == []
+    assert redact_lines(["a", "b", "c"], [], 2) == ["b", "c"] and redact_lines(["a"], [], 0) == []
     assert mask("no secret", ["", "x"]) == "no secret"
 
 

@@ -117,7 +117,7 @@ def test_a_manifest_may_be_missing():
 
 def test_release_whose_lock_is_missing(tmp_path):
     (tmp_path / "x.yml").write_text("vllm: x\nstacks: {cpu: {runtime: venv, requirements: none.txt}}\n")
-    with pytest.raises(PlanError, match=r"requirements/none.txt: the release names this lock"):
+    with pytest.raises(PlanError, match=r"requirements/none.txt: cannot read this requirements lock"):
         load_release("x", [str(tmp_path)])
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
     ExplainError,
-    explained,
+    as_documents,
     group,
-    narrowed,
     plan_table,
+    select_instance,
     shown,
 )
 
@@ -93,16 +93,16 @@ def test_warnings_stand_with_their_plan():
 
 def test_one_instance_comes_with_its_replicas():
     groups = group([plan(), plan(instance="chat-2", replica_of="chat"), plan(instance="quick")])
-    assert [entry["instance"] for entry in narrowed(groups, "chat")] == ["chat", "chat-2"]
+    assert [entry["instance"] for entry in select_instance(groups, "chat")] == ["chat", "chat-2"]
 
 
 def test_an_unknown_instance_is_refused_with_the_nearest():
     with pytest.raises(ExplainError, match="explain_instance: no host has an instance 'chta'; nearest: 'chat'"):
-        narrowed(group([plan()]), "chta")
+        select_instance(group([plan()]), "chta")
 
 
 def test_the_document_has_hosts_choice_and_settings():
-    (entry,) = explained(group([plan("gpu-1"), plan("gpu-2")]))
+    (entry,) = as_documents(group([plan("gpu-1"), plan("gpu-2")]))
     assert entry["hosts"] == ["gpu-1", "gpu-2"] and entry["preset"] == "balanced"
     assert entry["explain"][0]["overrides"] == [{"layer": "variants.default", "value": 1}]
 

@@ -172,7 +172,7 @@ def test_the_problems_of_all_hosts_are_one_error_each_sentence_once():
         found.check("nothing was written")
     lines = str(error.value).splitlines()
     assert lines[0] == "nothing was written: 3 of 4 hosts cannot be planned."
-    assert lines[1].startswith("a, c: accelerator 'h20o'") and lines[2].startswith("d: its accelerator is not known")
+    assert lines[1].startswith("a, c: accelerator 'h20o'") and lines[2].startswith("d: the accelerator is unknown")
 
 
 def test_the_same_problem_is_found_once_for_equal_hosts():
@@ -183,7 +183,7 @@ def test_the_same_problem_is_found_once_for_equal_hosts():
 def test_a_host_without_instances_is_named_and_skipped():
     found, _planner = fleet_of({"mirror": {}, "a": HOST})
     assert found.skipped == ["mirror"]
-    assert found.notes() == ["skipped, for there are no vllm_instances: mirror"]
+    assert found.notes() == ["skipped because vllm_instances is empty: mirror"]
 
 
 def test_warnings_of_plans_are_told_once_with_all_hosts():

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import shown
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import summarize_plan
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.changes import (
     changes_of,
     describe_changes,
@@ -32,7 +32,7 @@ PLAN = {
 
 
 def slot(digest="one", **plan):
-    return {"digest": digest, "plan": shown({**PLAN, **plan}), "record": {}}
+    return {"digest": digest, "plan": summarize_plan({**PLAN, **plan}), "record": {}}
 
 
 def test_an_instance_whose_files_are_as_wanted_does_not_change():
@@ -58,7 +58,7 @@ def test_the_same_plan_in_other_files_is_told_by_the_files():
 
 def test_an_instance_that_runs_with_older_files_is_started_anew():
     found = changes_of({"chat": PLAN}, {"chat": {"good": slot(), "stale": True}}, {})
-    assert describe_changes(found) == "chat: started anew"
+    assert describe_changes(found) == "chat: started again"
 
 
 def test_an_instance_of_which_nothing_was_kept_says_what_it_will_be():
