@@ -106,8 +106,8 @@ def docker_settings(request: Request, version: Sequence[int], before: str) -> di
         if driver not in ("", "cgroupfs"):
             raise RuntimePlanError(
                 f"{DAEMON_JSON}: exec-opts: found {CGROUP_DRIVER}={driver}, with which docker "
-                f"{format_version(version)} loses its GPUs at every systemctl daemon-reload; remove it, or install docker 25 or later "
-                "(container_runtime_source: vendor)"
+                f"{format_version(version)} loses its GPUs at every systemctl daemon-reload; remove it, or install docker 25 "
+                "or later (container_runtime_source: vendor)"
             )
         settings["exec-opts"] = [f"{CGROUP_DRIVER}=cgroupfs"]
     if request.stack == "rocm" and request.toolkit == "vendor":
