@@ -13,7 +13,13 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import STATE_DIR, TEMPLATE, instance_files
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
+    QUADLET,
+    STATE_DIR,
+    TEMPLATE,
+    UNIT,
+    instance_files,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 SCHEMA = 1
