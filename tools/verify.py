@@ -6,7 +6,7 @@
 
     tools/verify.py -i inventories/SITE [-l HOSTS] [any other option of ansible-playbook]
 
-docs/operate/verify.md describes the document. Warnings and errors of Ansible go to the error output.
+docs/reference/verify-document.md describes the document. Warnings and errors of Ansible go to the error output.
 """
 
 from __future__ import annotations

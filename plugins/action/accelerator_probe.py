@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     END,
     DiscoveryError,
@@ -29,42 +29,41 @@ ARGUMENT_SPEC = {
 }
 
 
-class ActionModule(ActionBase):
-    """Asks a host with one command what it has, and looks that up in the catalogue, which is on the controller."""
+class ActionModule(ControllerAction):
+    """Ask a host with one command for its hardware and look it up in the catalogue, which is on the controller."""
 
-    TRANSFERS_FILES = False
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = ARGUMENT_SPEC
+    _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        host = (task_vars or {}).get("inventory_hostname", "")
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host = variables.get("inventory_hostname", "")
         try:
             catalogue = load_catalogue(options["catalog_path"])
-            observation = _observation(self._ask(probe_script(catalogue, options["sysfs_root"], options["proc_root"])))
+            script = probe_script(catalogue, options["sysfs_root"], options["proc_root"])
+            observation = _observation(self._run_script(script))
         except (AcceleratorError, DiscoveryError) as exc:
             raise AnsibleActionFail(f"{host}: {exc}") from exc
-        short = summary(detected(observation, catalogue))
-        return {**result, "changed": False, "observation": observation.as_dict(), "accelerator": short}
+        return {"observation": observation.as_dict(), "accelerator": summary(detected(observation, catalogue))}
 
-    def _ask(self, script: str) -> Mapping[str, Any]:
+    def _run_script(self, script: str) -> Mapping[str, Any]:
         """Run a script on the host with one command, as the user who logs in; nothing is copied there before."""
         if self._connection.has_pipelining:
             command, data = "/bin/sh -s", script.encode()
         else:  # it takes no input
             command, data = f"/bin/sh -c {shlex.quote(script)}", None
         # Without an executable the command is wrapped in another shell.
-        said: Mapping[str, Any] = self._low_level_execute_command(
+        answer: Mapping[str, Any] = self._low_level_execute_command(
             command, in_data=data, sudoable=False, executable=False, encoding_errors="replace"
         )
-        return said
+        return answer
 
 
-def _observation(said: Mapping[str, Any]) -> Observation:
-    """Return the answer of the probe; what the host complained about is told where there is none."""
+def _observation(answer: Mapping[str, Any]) -> Observation:
+    """Return the answer of the probe. Raises DiscoveryError with the host's last error line if there is none."""
     try:
-        return parse_probe(said["stdout"])
+        return parse_probe(answer["stdout"])
     except DiscoveryError as exc:
-        complaint = next((line.strip() for line in reversed(said["stderr"].splitlines()) if line.strip()), "")
-        if END in said["stdout"] or not complaint:
+        complaint = next((line.strip() for line in reversed(answer["stderr"].splitlines()) if line.strip()), "")
+        if END in answer["stdout"] or not complaint:
             raise
-        raise DiscoveryError(f"{exc} (status {said['rc']}: {complaint[:200]})") from exc
+        raise DiscoveryError(f"{exc} (status {answer['rc']}: {complaint[:200]})") from exc

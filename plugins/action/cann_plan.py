@@ -4,16 +4,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, ClassVar, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import STACK, Hardware, hardware_of
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import STACK, CannHardware, hardware_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import USER, read_files
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import is_ours
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import AUTO, FORMATS, Row, Wish, plan
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import (
+    AUTO,
+    FORMATS,
+    CannRequest,
+    MatrixRow,
+    plan_driver,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import Look, StackAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
+    ARGUMENTS,
+    StackAction,
+    StackInputs,
+)
 
 RUN_FILE = {
     "name": {"type": "str", "default": ""},
@@ -26,7 +36,8 @@ class ActionModule(StackAction):
     """Decides what Huawei's driver, firmware and CANN need."""
 
     stack = STACK
-    arguments: Mapping[str, Mapping[str, Any]] = {
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        **ARGUMENTS,
         "driver_version": {"type": "str", "default": ""},
         "firmware_version": {"type": "str", "default": ""},
         "repository_key": {"type": "str", "default": ""},
@@ -39,8 +50,8 @@ class ActionModule(StackAction):
     }
     state_options = ("user", "group")
 
-    def wish(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Wish:
-        return Wish(
+    def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> CannRequest:
+        return CannRequest(
             release=options["release"],
             row=_row(options, release),
             asked=bool(options["driver_version"]),
@@ -57,27 +68,29 @@ class ActionModule(StackAction):
             hold=options["hold"],
         )
 
-    def decide(self, look: Look, offered: Mapping[str, Sequence[str]] | None) -> Plan:
-        return plan(look.host, _hardware(look), Installed(**look.state["installed"]), look.wish, offered)
+    def plan(self, inputs: StackInputs, offered: Mapping[str, Sequence[str]] | None) -> DriverPlan:
+        return plan_driver(
+            inputs.host, _hardware(inputs), Installed(**inputs.state["installed"]), inputs.request, offered
+        )
 
-    def chosen(self, plan: Plan) -> list[str]:
+    def version_packages(self, plan: DriverPlan) -> list[str]:
         return [package.name for package in plan.packages if is_ours(package.name)]
 
-    def more(self, look: Look) -> dict[str, Any]:
-        row = look.wish.row
+    def further_results(self, inputs: StackInputs) -> dict[str, Any]:
+        row = inputs.request.row
         return {
             "minimum_driver": row.driver,
             "cann_version": row.cann,
-            "nodes": list(_hardware(look).nodes),
-            "driver": look.state["driver"],
+            "nodes": list(_hardware(inputs).nodes),
+            "driver": inputs.state["driver"],
         }
 
 
-def _hardware(look: Look) -> Hardware:
-    return hardware_of(look.detected, look.catalogue)
+def _hardware(inputs: StackInputs) -> CannHardware:
+    return hardware_of(inputs.detected, inputs.catalogue)
 
 
-def _row(options: Mapping[str, Any], release: Mapping[str, Any]) -> Row:
+def _row(options: Mapping[str, Any], release: Mapping[str, Any]) -> MatrixRow:
     """Return what belongs together, by the release and what the site sets itself. Raises PlanError where unknown."""
     cann = options["version"] or release.get("cann", "")
     driver = options["driver_version"] or release.get("hdk", "")
@@ -86,4 +99,4 @@ def _row(options: Mapping[str, Any], release: Mapping[str, Any]) -> Row:
         raise PlanError(f"release {options['release']!r} names for cann {lacking} or another cann_release")
     # Firmware of the release belongs to its driver, not to another.
     firmware = "" if options["driver_version"] else release.get("firmware", "")
-    return Row(cann, driver, options["firmware_version"] or firmware)
+    return MatrixRow(cann, driver, options["firmware_version"] or firmware)

@@ -4,36 +4,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, ClassVar, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import (
     NVLINK5,
     STACK,
-    Hardware,
+    CudaHardware,
     hardware_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_kernel
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import FILES, Wish, plan
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import FILES, CudaRequest, plan_driver
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import Look, StackAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
+    ARGUMENTS,
+    StackAction,
+    StackInputs,
+)
 
 
 class ActionModule(StackAction):
     """Decides what NVIDIA's driver needs."""
 
     stack = STACK
-    arguments: Mapping[str, Mapping[str, Any]] = {"epel_mirror": {"type": "str", "default": ""}}
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {**ARGUMENTS, "epel_mirror": {"type": "str", "default": ""}}
     paths = tuple(file.path for file in FILES)
 
-    def wish(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Wish:
+    def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> CudaRequest:
         minimum = release.get("minimum_driver") or options["version"]
         if not minimum:
             name = options["release"]
             raise PlanError(
                 f"release {name!r} names no minimum_driver for cuda; set cuda_version or another cuda_release"
             )
-        return Wish(
+        return CudaRequest(
             options["release"],
             minimum,
             options["version"],
@@ -44,21 +48,21 @@ class ActionModule(StackAction):
             options["hold"],
         )
 
-    def decide(self, look: Look, offered: Mapping[str, Sequence[str]] | None) -> Plan:
+    def plan(self, inputs: StackInputs, offered: Mapping[str, Sequence[str]] | None) -> DriverPlan:
         # The module's package decides on the version of all.
         versions = next(iter(offered.values())) if offered else None
-        return plan(look.host, _hardware(look), look.wish, versions)
+        return plan_driver(inputs.host, _hardware(inputs), inputs.request, versions)
 
-    def chosen(self, plan: Plan) -> list[str]:
+    def version_packages(self, plan: DriverPlan) -> list[str]:
         return [package.name for package in plan.packages if is_kernel(package.name)]
 
-    def more(self, look: Look) -> dict[str, Any]:
+    def further_results(self, inputs: StackInputs) -> dict[str, Any]:
         return {
-            "minimum_driver": look.wish.minimum,
-            "fabric": _hardware(look).fabric or "none",
-            "driver": look.state["driver"],
+            "minimum_driver": inputs.request.minimum,
+            "fabric": _hardware(inputs).fabric or "none",
+            "driver": inputs.state["driver"],
         }
 
 
-def _hardware(look: Look) -> Hardware:
-    return hardware_of(look.detected, look.catalogue, look.state["fabric"] == NVLINK5)
+def _hardware(inputs: StackInputs) -> CudaHardware:
+    return hardware_of(inputs.detected, inputs.catalogue, inputs.state["fabric"] == NVLINK5)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
     address_of,
     backends_of,

@@ -10,7 +10,6 @@ from typing import Any, Mapping
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
@@ -23,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option
     load_replaced,
     load_table,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.report import (
     Side,
@@ -58,22 +58,19 @@ ARGUMENT_SPEC = {
 VARIABLES = {"older": "drift_from", "newer": "drift_to"}
 
 
-class ActionModule(ActionBase):
-    """Compares two releases on the controller; no connection is made."""
+class ActionModule(ControllerAction):
+    """Compares two releases."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (AcceleratorError, DriftError, OptionTableError, PlanError)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         for option, variable in VARIABLES.items():
             if not options[option]:
-                raise AnsibleActionFail(f"{variable} is missing: name a release of vLLM, -e {variable}=0.33.0")
-        try:
-            rows = report(options)
-        except (AcceleratorError, DriftError, OptionTableError, PlanError) as exc:
-            raise AnsibleActionFail(str(exc)) from exc
+                raise AnsibleActionFail(
+                    f"{variable} is missing: set it to a vLLM release, for example -e {variable}=0.33.0"
+                )
+        rows = report(options)
         files = [Path(options[key]).name for key in ("command", "config") if options[key]]
         what = " and ".join([*([options["recipe"]] if options["recipe"] else []), *files])
         text = drift_table(rows, options["older"], options["newer"], what)
@@ -82,9 +79,10 @@ class ActionModule(ActionBase):
         names = [row["setting"] for row in lost(rows)]
         if options["fail"] and names:
             raise AnsibleActionFail(
-                f"of no use any more in vLLM {options['newer']}: {', '.join(names)}; drift_fail is set"
+                f"no longer works in vLLM {options['newer']}: {', '.join(names)}; the play fails because "
+                "drift_fail is set"
             )
-        return {**result, "changed": False, "settings": rows, "lost": names}
+        return {"settings": rows, "lost": names}
 
 
 def report(options: Mapping[str, Any]) -> list[dict[str, Any]]:

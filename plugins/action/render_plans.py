@@ -7,40 +7,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError, HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RenderError, Tree, write_fleet
 
 ARGUMENT_SPEC = {"dest": {"type": "path", "required": True}}
 
 
-class ActionModule(ActionBase):
-    """Renders all hosts of the play at once on the controller; no connection is made."""
+class ActionModule(ControllerAction):
+    """Renders the plans of all hosts of the play at once."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (FleetError, RenderError)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if not options["dest"]:
-            raise AnsibleActionFail("render_dir is missing: name the directory to write into, -e render_dir=DIR")
-        variables = task_vars or {}
-        tree = Tree(Path(options["dest"]).absolute(), self._task.check_mode, self._task.diff)
-        try:
-            fleet = plan_fleet(
-                variables["ansible_play_hosts_all"], HostReader(variables["hostvars"], self._loader), plan_host
+            raise RenderError(
+                "render_dir is missing: set it to the directory to write into, for example -e render_dir=DIR"
             )
-            fleet.check("nothing was written")
-            write_fleet(fleet, tree, self._loader)
-        except (FleetError, RenderError) as exc:
-            raise AnsibleActionFail(str(exc)) from exc
+        tree = Tree(Path(options["dest"]).absolute(), self._task.check_mode, self._task.diff)
+        reader = HostReader(variables["hostvars"], self._loader)
+        fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
+        fleet.check("nothing was written")
+        write_fleet(fleet, tree, self._loader)
         hosts = sum(len(group.hosts) for group in fleet.groups)
         instances = sum(len(group.hosts) * len(group.plans) for group in fleet.groups)
         return {
-            **result,
             "changed": bool(tree.written or tree.removed),
             "warnings": fleet.notes(),
             "hosts": hosts,

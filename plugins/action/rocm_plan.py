@@ -4,9 +4,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, ClassVar, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import STACK, Chip, Shown, chips_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import (
+    STACK,
+    RocmChip,
+    RocmHostState,
+    chips_of,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     NO_USERSPACE,
     PREFERENCES,
@@ -15,9 +20,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import GRUB_FILE, NUMA, Settings
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import Wish, minimum_of, plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import Look, StackAction
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import (
+    RocmRequest,
+    minimum_of,
+    plan_driver,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import (
+    ARGUMENTS,
+    StackAction,
+    StackInputs,
+)
 
 SWITCH = {"type": "bool", "default": False}
 
@@ -26,7 +39,8 @@ class ActionModule(StackAction):
     """Decides what AMD's driver needs."""
 
     stack = STACK
-    arguments: Mapping[str, Mapping[str, Any]] = {
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        **ARGUMENTS,
         "epel_mirror": {"type": "str", "default": ""},
         "userspace": {"type": "str", "choices": list(USERSPACES), "default": NO_USERSPACE},
         "users": {"type": "list", "elements": "str", "default": []},
@@ -37,7 +51,7 @@ class ActionModule(StackAction):
     state_options = ("users",)
     paths = (GRUB_FILE, NUMA.path, PREFERENCES.path)
 
-    def wish(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Wish:
+    def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> RocmRequest:
         asked = options["version"]
         named = asked or release.get("rocm", "")
         # The driver of the release file belongs to the ROCm that stands beside it there.
@@ -52,7 +66,7 @@ class ActionModule(StackAction):
             options["numa_balancing_off"],
             tuple(options["users"]),
         )
-        return Wish(
+        return RocmRequest(
             options["release"],
             rocm,
             bool(asked),
@@ -66,20 +80,22 @@ class ActionModule(StackAction):
             settings,
         )
 
-    def decide(self, look: Look, offered: Mapping[str, Sequence[str]] | None) -> Plan:
-        return plan(look.host, _chips(look), Shown.from_dict(look.state["shown"]), look.wish, offered)
+    def plan(self, inputs: StackInputs, offered: Mapping[str, Sequence[str]] | None) -> DriverPlan:
+        return plan_driver(
+            inputs.host, _chips(inputs), RocmHostState.from_dict(inputs.state["shown"]), inputs.request, offered
+        )
 
-    def chosen(self, plan: Plan) -> list[str]:
+    def version_packages(self, plan: DriverPlan) -> list[str]:
         return [package.name for package in plan.packages if is_driver(package.name)]
 
-    def more(self, look: Look) -> dict[str, Any]:
-        chips = _chips(look)
+    def further_results(self, inputs: StackInputs) -> dict[str, Any]:
+        chips = _chips(inputs)
         return {
-            "minimum_driver": minimum_of(chips, look.wish)[0],
+            "minimum_driver": minimum_of(chips, inputs.request)[0],
             "chips": [chip.address for chip in chips],
-            "driver": look.state["driver"],
+            "driver": inputs.state["driver"],
         }
 
 
-def _chips(look: Look) -> tuple[Chip, ...]:
-    return chips_of(look.detected, look.catalogue)
+def _chips(inputs: StackInputs) -> tuple[RocmChip, ...]:
+    return chips_of(inputs.detected, inputs.catalogue)

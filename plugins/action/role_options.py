@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import CATALOG, read
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import read
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 
 # What else has a role's prefix: facts, what people declare of a host for the plans, what the inventory plugin sets, and
 # what roles offer to other roles (their READMEs: "What other roles may read and set").
@@ -31,17 +32,13 @@ RENAMED = {
 REMOVED_IN = "0.9.0"
 
 
-class ActionModule(ActionBase):
-    """Compares the host's variables with the role's argument spec; no connection is made."""
+class ActionModule(ControllerAction):
+    """Compares the host's variables with the role's argument spec."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {"role": {"type": "str", "required": True}}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, args = self.validate_argument_spec(argument_spec={"role": {"type": "str", "required": True}})
-        variables, role = task_vars or {}, args["role"]
-        host = variables.get("inventory_hostname", "")
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        role, host = options["role"], variables.get("inventory_hostname", "")
         known = options_of(role)
         owned = sorted(name for name in variables if name.startswith(f"{role}_") and name not in {*known, *FACTS})
         unknown = [name for name in owned if name not in RENAMED]
@@ -56,12 +53,10 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(f"{host}: {name} is no option of the role {role}; nearest: {meant!r}")
         if unknown:
             warnings.append(f"{host}: the role {role} has no option called {', '.join(unknown)}; nothing reads it")
-        if warnings:
-            result["warnings"] = warnings
-        return {**result, "changed": False, "unknown": unknown}
+        return {"unknown": unknown, **({"warnings": warnings} if warnings else {})}
 
 
 def options_of(role: str) -> set[str]:
     """Return the names of the options of all entry points of a role."""
-    specs = read(CATALOG.parent / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
+    specs = read(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
     return {name for entry in specs.values() for name in entry.get("options") or {}}

@@ -9,7 +9,7 @@ import platform
 from typing import Any, ClassVar, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
     Seen,

@@ -6,27 +6,22 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import uses_of
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import list_uses
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
-    declared_accelerator,
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import REQUIRED, SETTINGS, PlanError
 
-SITE = {
-    "weights_root": {"type": "path", "required": True},
-    "encodings_dir": {"type": "path", "required": True},
-    "cache_root": {"type": "path", "required": True},
-    "venv_root": {"type": "path", "required": True},
-    "drain_timeout": {"type": "int", "required": True},
-}
-PATHS = {"type": "list", "elements": "path", "default": []}
+# Directories, and one time in seconds.
+SITE = {name: {"type": "int" if name == "drain_timeout" else "path", "required": True} for name in REQUIRED}
+DIRECTORIES = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {
     # Any type: a list in its place gets a sentence of its own.
     "instances": {"type": "raw", "required": True},
@@ -39,47 +34,38 @@ ARGUMENT_SPEC = {
     "registry": {"type": "str", "default": ""},
     "secret_names": {"type": "dict", "default": {}},
     "site": {"type": "dict", "required": True, "options": SITE},
-    "recipe_path": PATHS,
-    "release_path": PATHS,
-    "weights_manifest_path": PATHS,
-    "accelerator_catalog_path": PATHS,
+    **dict.fromkeys((*PATHS, "accelerator_catalog_path"), DIRECTORIES),
 }
-# Facts of a host that conditions of recipes ask about, where they are known.
-FACTS = ("driver_version", "cuda_version", "mec_firmware")
 
 
-class ActionModule(ActionBase):
-    """Plans the instances of a host on the controller; no connection is made."""
+class ActionModule(ControllerAction):
+    """Plans the instances of a host."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (AcceleratorError, PlanError)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
-        host = (task_vars or {}).get("inventory_hostname", "")
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host = variables.get("inventory_hostname", "")
         try:
-            plans = plan_host(host, accelerator_of(options), settings_of(options))
+            plans = plan_host(host, accelerator(options), settings_of(options))
             check_pinned(plans, options["weights_manifest_path"])
-        except (AcceleratorError, PlanError) as exc:
-            raise AnsibleActionFail(f"{host}: {exc}") from exc
+        except self.ERRORS as exc:
+            raise PlanError(f"{host}: {exc}") from exc
         venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
         images = sorted({entry["image"] for entry in plans.values() if entry["image"]})
         warnings = dict.fromkeys(f"{host}: {text}" for entry in plans.values() for text in entry["warnings"])
         return {
-            **result,
-            "changed": False,
             "asked": options["instances"],
             "plans": plans,
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
             "images": images,
-            "encodings": uses_of(plans),
+            "encodings": list_uses(plans),
             "warnings": list(warnings),
         }
 
 
-def check_pinned(plans: Mapping[str, Mapping[str, Any]], directories: Sequence[str]) -> None:
+def check_pinned(plans: Mapping[str, PlanDocument], directories: Sequence[str]) -> None:
     """Raise PlanError for weights that no manifest pins: they can be planned, but no host can fetch them."""
     for plan in plans.values():
         for model in plan["models"]:
@@ -88,25 +74,12 @@ def check_pinned(plans: Mapping[str, Mapping[str, Any]], directories: Sequence[s
 
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's options as plans take them."""
-    same = ("instances", "release", "runtime", "strict", "image", "registry")
-    paths = ("recipe_path", "release_path", "weights_manifest_path")
-    return {
-        **{key: options[key] for key in (*same, *paths)},
-        **options["site"],
-        "secrets": options["secret_names"],
-    }
+    """Return the module's options as plan_host takes them."""
+    given = {**options, **options["site"], "secrets": options["secret_names"]}
+    return {name: given[name] for name in ("instances", *SETTINGS, *PATHS) if name in given}
 
 
-def accelerator_of(options: Mapping[str, Any]) -> Accelerator:
-    """Return the detected accelerators with what the catalogue and the host's facts know of them."""
-    detected = options["accelerator"]
-    known = {key: options["facts"].get(key, detected.get(key)) for key in FACTS}
-    memory_mib = detected.get("memory_mib")
-    return declared_accelerator(
-        load_catalogue(options["accelerator_catalog_path"]),
-        detected["model"],
-        int(detected["count"]),
-        None if memory_mib is None else memory_mib / 1024,
-        known,
-    )
+def accelerator(options: Mapping[str, Any]) -> Accelerator:
+    """Return the detected accelerators; the facts that a task hands over replace the detected ones."""
+    catalogue = load_catalogue(options["accelerator_catalog_path"])
+    return accelerator_of({**options["accelerator"], **options["facts"]}, catalogue)

@@ -11,17 +11,20 @@ from typing import Any, Iterator, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import line, summary
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import (
+    format_progress,
+    format_summary,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source, parse_sources
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, read
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.background import (
-    hand_over,
+    remove_access_file,
     run_in_background,
-    take_back,
+    write_access_file,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.push import push_to
+from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.push import push_models
 from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.source_access import access_of
 
 MODULE = "baremetal.inference.weights"
@@ -30,8 +33,6 @@ INTERVAL = 15
 
 class ActionModule(ActionBase):
     """Reads manifests, tokens and keys on the controller and pushes what only that has; the module does the rest."""
-
-    TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -55,7 +56,7 @@ class ActionModule(ActionBase):
     def _bring(self, args: dict[str, Any], given: Sequence[Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Try the sources in order; those of the controller are pushed where those before them do not do."""
         sources = parse_sources(given)
-        manifests = [parse(model) for model in args["models"]]
+        manifests = [parse_manifest(model) for model in args["models"]]
         pushed = ""
         failed: list[str] = []
         on_controller: set[str] = set()
@@ -63,7 +64,7 @@ class ActionModule(ActionBase):
             more: dict[str, Any] = {"sources": [given[number] for number in numbers], "pushed": pushed}
             access = access_of([sources[number] for number in numbers], manifests, os.environ)
             if access:
-                more["access_file"] = hand_over(self, json.dumps(access))
+                more["access_file"] = write_access_file(self, json.dumps(access))
             result = self._attempt({**args, **more}, on_controller, task_vars)
             if failed and result.get("failed"):
                 result["msg"] = "; ".join([result["msg"], *failed])
@@ -71,7 +72,7 @@ class ActionModule(ActionBase):
             if unsourced is None or of_controller is None:
                 return result
             try:
-                paths, reasons = push_to(self, of_controller, unsourced, number(args.get("bandwidth"), 0))
+                paths, reasons = push_models(self, of_controller, unsourced, number(args.get("bandwidth"), 0))
             except WeightsError as exc:
                 paths, reasons = [], [str(exc)]
             on_controller.update(paths)
@@ -86,7 +87,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = {"failed": True}
         try:
             if self._task.check_mode and on_controller:
-                rest = [model for model in args["models"] if parse(model).path not in on_controller]
+                rest = [model for model in args["models"] if parse_manifest(model).path not in on_controller]
                 result = self._run({**args, "models": rest}, task_vars) if rest else {}
                 if not result.get("failed"):
                     everything = {key: value for key, value in args.items() if key != "access_file"}
@@ -95,7 +96,7 @@ class ActionModule(ActionBase):
                 result = self._run(args, task_vars)
         finally:
             if result.get("failed") and "access_file" in args:
-                take_back(self, args["access_file"])
+                remove_access_file(self, args["access_file"])
         return result
 
     def _run(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +107,7 @@ class ActionModule(ActionBase):
             return result
         tell = Display().display
         result = run_in_background(
-            self, MODULE, args, task_vars, lambda report: tell(f"{host}: {line(report)}"), interval
+            self, MODULE, args, task_vars, lambda report: tell(f"{host}: {format_progress(report)}"), interval
         )
         fetched = [model for model in result.get("models", ()) if model["bytes"]]
         if fetched and interval:
@@ -137,7 +138,9 @@ def told(models: Sequence[Mapping[str, Any]]) -> str:
     """Return the summary of what was fetched."""
     files = sum(len(model["files_fetched"]) for model in models)
     sources = sorted({model["source"] for model in models})
-    return summary(sum(model["bytes"] for model in models), sum(model["seconds"] for model in models), files, sources)
+    return format_summary(
+        sum(model["bytes"] for model in models), sum(model["seconds"] for model in models), files, sources
+    )
 
 
 def host_of(task_vars: Mapping[str, Any]) -> str:
@@ -155,7 +158,7 @@ def load(name: str, directories: Sequence[str]) -> Mapping[str, Any]:
     path = find("weights", name, (".yml", ".yaml"), directories)
     manifest = read(path)
     try:
-        parse(manifest)
+        parse_manifest(manifest)
     except WeightsError as exc:
         raise WeightsError(f"{path}: {exc}") from exc
     return manifest

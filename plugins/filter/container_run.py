@@ -14,14 +14,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.run
     run_words,
     unset_names,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 
-def container_run(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the templates of a container's unit write, decided."""
+def container_run(plan: PlanDocument, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the templates of a container's unit write."""
     return {
         "command": command_of(settings),
         "name": container_name(plan["instance"]),
-        "owner": owner_of(plan["container"], settings),
+        "owner": owner_of(plan["container"] or {}, settings),
         "words": run_words(plan, settings),
         "quadlet": quadlet_lines(plan, settings),
         "unset": unset_names(plan),

@@ -11,7 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import
 
 
 def gateway_instances(results: Mapping[str, Mapping[str, Any]], host: str) -> list[str]:
-    """Return the instances of a host that gateways have servers of."""
+    """Return the instances of a host that are servers of the gateways."""
     try:
         return _gateway_table.gateway_instances(dict(results), host)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
@@ -19,7 +19,7 @@ def gateway_instances(results: Mapping[str, Mapping[str, Any]], host: str) -> li
 
 
 class FilterModule:
-    """Filters of what gateways say."""
+    """Filters for results of gateway_server."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"gateway_instances": gateway_instances}

@@ -11,7 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import
 
 
 def gateway_table(results: Mapping[str, Mapping[str, Any]], width: int = _gateway_table.WIDTH) -> str:
-    """Return who is in service at which gateway, and who took out the others, as a table of text."""
+    """Return a text table of the servers of each gateway and who drained them."""
     try:
         return _gateway_table.gateway_table(dict(results), width)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
@@ -19,7 +19,7 @@ def gateway_table(results: Mapping[str, Mapping[str, Any]], width: int = _gatewa
 
 
 class FilterModule:
-    """Filters of what gateways say."""
+    """Filters for results of gateway_server."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"gateway_table": gateway_table}

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm import files as _files
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 
-def instance_files(plans: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the files of all instances of a host in the order in which they are written; a shared one comes once.
 
     ``key`` and ``value`` are an instance's name and plan, as the templates want them. ``restarts`` names the instances

@@ -11,14 +11,14 @@ version_added: 0.3.0
 description:
   - Puts hosts into groups by stack (C(accel_cuda)), generation (C(accel_hopper)) and model (C(accel_h200)) of their
     accelerators, each below the one before, and by C(cluster) and C(site).
-  - Sorts the hosts that earlier inventory sources brought (INI, YAML, NetBox, clouds), and brings hosts itself from
-    fleet files (YAML, JSON, CSV).
-  - What a host has is declared in its variables (C(accelerator) and C(accelerator_count), or C(accelerators) for
-    several kinds), was found by C(playbooks/discover.yml), is in Ansible's fact cache (C(accelerator_detected)), or is
-    asked of its BMC over Redfish. The first of these decides. One that disagrees is shown by a warning, by the variable
-    C(accelerator_conflict) and by the group of that name.
-  - The file must be named C(accelerators.yml) or C(accelerators.yaml), or end so.
-  - Hosts with a chip that the catalogue does not know are in C(accel_unknown). Hosts of which nothing is known are in
+  - Sorts the hosts of earlier inventory sources (INI, YAML, NetBox, clouds), and adds hosts from fleet files (YAML,
+    JSON, CSV).
+  - A host's accelerators are declared in its variables (C(accelerator) and C(accelerator_count), or C(accelerators) for
+    several kinds), were found by C(playbooks/discover.yml), are in Ansible's fact cache (C(accelerator_detected)), or
+    are read from its BMC over Redfish. The first of these decides. A source that disagrees is reported by a warning, by
+    the variable C(accelerator_conflict) and by the group of that name.
+  - The name of the file must be or end with C(accelerators.yml) or C(accelerators.yaml).
+  - Hosts with a chip that is not in the catalogue are in C(accel_unknown). Hosts about which nothing is known are in
     none of these groups.
 author:
   - the baremetal.inference authors (@baremetal-inference)
@@ -49,19 +49,19 @@ options:
     default: []
   discovery_cache:
     description:
-      - The file that C(playbooks/discover.yml) keeps its answers in, relative to this file.
-      - If not set, a file of the user's own in C(~/.ansible/accelerators), named after the directory of this file.
+      - The file in which C(playbooks/discover.yml) stores its answers, relative to this file.
+      - If not set, a file of the user in C(~/.ansible/accelerators), named after the directory of this file.
     type: str
     env:
       - name: ACCELERATORS_DISCOVERY_CACHE
   use_vars_plugins:
-    description: Read C(group_vars) and C(host_vars), and ask other vars plugins that are enabled.
+    description: Read C(group_vars) and C(host_vars), and use other enabled vars plugins.
     type: bool
     default: true
   use_fact_cache:
     description:
       - Read C(accelerator_detected) from Ansible's fact cache.
-      - Takes long where all facts of many hosts are kept.
+      - Slow if the cache holds all facts of many hosts.
     type: bool
     default: true
   redfish:
@@ -69,12 +69,12 @@ options:
     type: bool
     default: false
   redfish_username:
-    description: User of the BMCs; the variable C(accelerator_bmc_username) of a host comes first.
+    description: User of the BMCs; the variable C(accelerator_bmc_username) of a host takes precedence.
     type: str
     env:
       - name: REDFISH_USERNAME
   redfish_password:
-    description: Password of the BMCs; the variable C(accelerator_bmc_password) of a host comes first.
+    description: Password of the BMCs; the variable C(accelerator_bmc_password) of a host takes precedence.
     type: str
     env:
       - name: REDFISH_PASSWORD
@@ -83,24 +83,24 @@ options:
     type: bool
     default: true
   redfish_ca_file:
-    description: Certificates to verify those of the BMCs with, relative to this file.
+    description: CA certificates to verify the BMCs' certificates with, relative to this file.
     type: str
   redfish_parallel:
-    description: How many BMCs are asked at once.
+    description: Number of BMCs to query at the same time.
     type: int
     default: 50
   redfish_timeout:
-    description: Seconds to wait for one answer of a BMC.
+    description: Seconds to wait for one response of a BMC.
     type: float
     default: 4
   redfish_deadline:
-    description: Seconds that one BMC may take in all.
+    description: Seconds that one BMC may take in total.
     type: float
     default: 8
 """
 
 EXAMPLES = r"""
-# The hosts are in a table.
+# The hosts are listed in a table.
 plugin: baremetal.inference.accelerators
 fleet_files:
   - fleet/*.csv
@@ -114,7 +114,7 @@ keyed_groups:
   - key: rack
     prefix: rack
 ---
-# Nothing runs on the hosts yet, but their BMCs answer.
+# Nothing runs on the hosts yet, but their BMCs respond.
 plugin: baremetal.inference.accelerators
 fleet_files: [bmcs.csv]
 redfish: true
@@ -152,7 +152,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.cand
     Candidate,
     Seen,
     bmc_of,
-    hear,
+    collect_statements,
     kept_chips,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_files import (
@@ -181,7 +181,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sort
     SortingError,
     region_name,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_cache import Kept
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_cache import SourceCache
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Limits, ask_bmcs
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, RedfishError
 
@@ -199,11 +199,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return bool(super().verify_file(path)) and path.endswith(("accelerators.yml", "accelerators.yaml"))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
-        """Sort the hosts of the inventory and those that this source brings."""
+        """Sort the hosts of the inventory and those of this source."""
         super().parse(inventory, loader, path, cache)
         self._read_config_data(path)
         self._path = os.path.abspath(path)
-        self._kept = Kept(self, path, cache, self.display.warning)
+        self._source_cache = SourceCache(self, path, cache, self.display.warning)
         # Of a directory Ansible notes the files, and then nothing.
         sources = [source for source in (*inventory.processed_sources, path) if source]
         self._variables = HostVariables(loader, inventory, sources, self.get_option("use_vars_plugins"))
@@ -225,7 +225,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     # Reading: nothing is changed here.
 
     def _candidates(self, catalogue: Catalogue) -> list[Candidate]:
-        """Return all hosts with all that is said of them."""
+        """Return all hosts with all statements about them."""
         fleet = {host.name: host for host in self._fleet()}
         earlier = [host for name, host in self.inventory.hosts.items() if name not in fleet]
         candidates = [self._earlier(host) for host in earlier]
@@ -239,7 +239,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for candidate in candidates:
             bmc = seen.by_bmc(shown[candidate.name]) if candidate.name in shown else {}
             try:
-                hear(candidate, self._facts.of(candidate.name), bmc, catalogue)
+                collect_statements(candidate, self._facts.of(candidate.name), bmc, catalogue)
             except SortingError as exc:
                 raise SortingError(candidate.problem(exc)) from exc
         for warning in seen.warnings:
@@ -253,12 +253,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         files = [name for name in files if name != self._path]
         refuse_inventories(files)
         texts = [load_text(name) for name in files]
-        key = self._kept.key("fleet", [text.digest for text in texts])
-        hosts, doubts = self._kept.load(key, kept_fleet) or ([], [])
+        key = self._source_cache.key("fleet", [text.digest for text in texts])
+        hosts, doubts = self._source_cache.load(key, kept_fleet) or ([], [])
         if not hosts:
             hosts, doubts = read_fleet(texts)
-            if self._kept.wanted:
-                self._kept.save(key, [[(host.name, host.variables, host.file, host.line) for host in hosts], doubts])
+            if self._source_cache.is_enabled:
+                self._source_cache.save(
+                    key, [[(host.name, host.variables, host.file, host.line) for host in hosts], doubts]
+                )
         for warning in [*warnings, *doubts]:
             self.display.warning(warning)
         if not TEXT_IS_TEXT:
@@ -271,7 +273,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             return read_discovery(self._discovery_cache)
         except DiscoveryError as exc:
-            self.display.warning(f"{exc}; not read, playbooks/discover.yml makes it anew")
+            self.display.warning(f"{exc}; not read, playbooks/discover.yml rebuilds it")
             return {}
 
     def _users_own(self) -> str:
@@ -283,7 +285,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _earlier(self, host: Any) -> Candidate:
         """Return a host that an earlier source brought."""
         groups = tuple(group.name for group in host.get_groups())
-        variables = self._variables.some(self._wanted, host.name, host.vars, groups)
+        variables = self._variables.read_named(self._wanted, host.name, host.vars, groups)
         return Candidate(host.name, host.vars.get("inventory_file") or self._path, variables, groups, host.vars)
 
     def _from_fleet(self, entry: FleetHost) -> Candidate:
@@ -301,7 +303,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     raise SortingError(
                         f"{entry}: host {entry.name!r}: {name}: found {ours!r}, but {place} says {theirs!r}"
                     )
-        variables = self._variables.some(self._wanted, entry.name, own, groups)
+        variables = self._variables.read_named(self._wanted, entry.name, own, groups)
         return Candidate(entry.name, entry, variables, groups, own, dict(entry.variables))
 
     def _regional(self, entry: FleetHost) -> Iterable[str]:
@@ -316,7 +318,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _compose_variables(self, candidate: Candidate) -> None:
         """Add the variables of compose, which other sources' names are turned into ours with."""
         own = {**candidate.own, **candidate.new}
-        everything = self._variables.everything(candidate.name, own, candidate.groups)
+        everything = self._variables.read_all(candidate.name, own, candidate.groups)
         everything.update(self._facts.of(candidate.name))
         for name, expression in self.get_option("compose").items():
             try:
@@ -342,8 +344,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             verify=self.get_option("redfish_verify"),
             ca_file=self._resolved(self.get_option("redfish_ca_file")) if self.get_option("redfish_ca_file") else None,
         )
-        key = self._kept.key("redfish", sorted(f"{bmc.host} {bmc.address}" for bmc in bmcs))
-        known = self._kept.load(key, kept_chips) or {}
+        key = self._source_cache.key("redfish", sorted(f"{bmc.host} {bmc.address}" for bmc in bmcs))
+        known = self._source_cache.load(key, kept_chips) or {}
         silent: dict[str, list[str]] = {}
         # Only what was answered is kept: a password that was put right, or a BMC that is back, shows at once.
         wanted = [bmc for bmc in bmcs if bmc.host not in known]
@@ -353,7 +355,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             else:
                 silent.setdefault(answer.reason or "", []).append(answer.host)
         if wanted:
-            self._kept.save(key, {host: chips.as_dict() for host, chips in known.items()})
+            self._source_cache.save(key, {host: chips.as_dict() for host, chips in known.items()})
         for reason, hosts in silent.items():
             self.display.warning(f"Redfish: {hosts_in_words(hosts)}: {reason}")
         return known
@@ -389,7 +391,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for candidate in candidates:
             host = self.inventory.hosts[candidate.name]
             groups = [group.name for group in host.get_groups()]
-            variables = self._variables.everything(host.name, host.vars, groups)
+            variables = self._variables.read_all(host.name, host.vars, groups)
             variables.update(self._facts.of(host.name))
             self._add_host_to_composed_groups(composed, variables, host.name, strict=strict, fetch_hostvars=False)
             self._add_host_to_keyed_groups(keyed, variables, host.name, strict=strict, fetch_hostvars=False)

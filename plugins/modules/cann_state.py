@@ -65,7 +65,7 @@ EXAMPLES = r"""
 - name: Stop where they are not
   ansible.builtin.assert:
     that: driver.findings | length == 0
-    fail_msg: "{{ driver.findings | map(attribute='what') | join('; ') }}"
+    fail_msg: "{{ driver.summary }}"
 """
 
 RETURN = r"""
@@ -191,6 +191,10 @@ findings:
     action:
       description: What to do about it.
       type: str
+summary:
+  description: The findings as sentences for an error message. Empty if there are none.
+  type: str
+  returned: success
 """
 
 import re
@@ -199,9 +203,14 @@ from dataclasses import asdict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import read
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import inspect_host
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import USER
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import KIND, Expected, Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import (
+    KIND,
+    CannRecording,
+    Expected,
+    check_driver,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
     ARGUMENTS,
     common_state,
@@ -225,7 +234,7 @@ def main() -> None:
     options = module.params
     user, group = options["user"], options["group"]
     try:
-        recording = read(options["root"], options["sysfs_root"], options["proc_root"], user, group)
+        recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"], user, group)
     except PciError as exc:
         module.fail_json(msg=str(exc))
     expected = Expected(
@@ -237,7 +246,7 @@ def main() -> None:
         options["hold"],
         tuple(options["nodes"]),
     )
-    findings = prove(recording, expected)
+    findings = check_driver(recording, expected)
     module.exit_json(
         changed=False,
         ansible_facts=facts(recording),
@@ -250,13 +259,13 @@ def main() -> None:
     )
 
 
-def running_driver(recording: Recording) -> str:
+def running_driver(recording: CannRecording) -> str:
     """Return the version of the driver that runs, empty where none does; npu-smi may be silent about it."""
     installed = recording.installed
     return installed.running or (installed.driver if KIND.module in recording.host.modules else "")
 
 
-def facts(recording: Recording) -> dict[str, str]:
+def facts(recording: CannRecording) -> dict[str, str]:
     """Return the facts of a host; what is not there has none."""
     installed = recording.installed
     found = {

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_image
-short_description: Have a container image in a host's store
+short_description: Pull or load a container image into a host's store
 version_added: 0.2.0
 description:
   - Pulls an image with docker or podman, or loads it from an archive, unless the store has it.
-  - It goes by the engine's own command and configuration. How a registry is reached (plain HTTP, a certificate
-    authority of the site's own, mirrors, proxies) is the engine's own to know, in C(/etc/docker) or C(/etc/containers).
+  - Uses the engine's own command and configuration. The engine's files in C(/etc/docker) or C(/etc/containers) define
+    how a registry is reached (plain HTTP, the site's certificate authority, mirrors, proxies).
 author:
   - the baremetal.inference authors (@baremetal-inference)
 extends_documentation_fragment:
@@ -21,30 +21,30 @@ attributes:
   check_mode:
     support: full
     details:
-      - The store is asked. With O(check_registry) the registry is asked too whether it has what would be pulled.
+      - Queries the store. With O(check_registry) it also asks the registry whether it has the image to pull.
   diff_mode:
     support: full
 options:
   engine:
     description:
-      - The engine whose store it is, by name or by the path of its command.
+      - The engine, by name or by the path of its command.
     type: str
     required: true
   image:
     description:
-      - Reference of the image, C(name:tag) or C(name@sha256:...). Without a registry in it, that is C(docker.io).
+      - Reference of the image, C(name:tag) or C(name@sha256:...). The default registry is C(docker.io).
     type: str
     required: true
   archive:
     description:
       - File on the host to load the image from, as C(docker save) or C(podman save) writes it, instead of pulling it.
-      - An archive of docker's own format holds no digest of a registry. An image that is named by a digest comes from
-        an OCI archive only, and only into a store that keeps digests.
+      - An archive in docker's own format holds no registry digest. An image named by a digest can only be loaded from
+        an OCI archive, and only into a store that keeps digests.
     type: path
   pull:
     description:
-      - V(missing) leaves an image alone that is there. V(always) asks the registry, or loads the archive, every time,
-        for a tag may mean another image by now.
+      - V(missing) does nothing if the store has the image. V(always) asks the registry, or loads the archive, every
+        time, because a tag may refer to another image by now.
     type: str
     choices: [missing, always]
     default: missing
@@ -60,12 +60,12 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Have the image of vLLM
+- name: Pull the image of vLLM
   baremetal.inference.container_image:
     engine: docker
     image: mirror.example:5000/vllm/vllm-openai:v0.33.0
 
-- name: Have it from a file that was carried here
+- name: Load the image from a file on the host
   baremetal.inference.container_image:
     engine: podman
     image: docker.io/vllm/vllm-openai:v0.33.0
@@ -74,19 +74,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image:
-  description: The reference in full.
+  description: The full reference.
   type: str
   returned: always
 id:
-  description: The image's identity in the store; empty where it is not there (in check mode).
+  description: The image's ID in the store; empty if the store does not have it (in check mode).
   type: str
   returned: success
 digest:
-  description: Digest by which a registry knows the image; empty where the store knows none.
+  description: The image's digest in a registry; empty if the store has none.
   type: str
   returned: success
 repo_digests:
-  description: The references with a digest that the store has for it.
+  description: The store's references to the image by digest.
   type: list
   elements: str
   returned: success
@@ -109,10 +109,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.ima
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.registry_host import manifest_status
 
-# What docker's daemon would say of a registry that only --insecure reaches.
+# What docker's daemon would report about a registry that only --insecure reaches.
 INSECURE_ONLY = "server gave HTTP response to HTTPS client, or one with a certificate that is not trusted"
 
-# How docker 20.10 and podman 5.4 speak of an image that is no list.
+# What docker 20.10 and podman 5.4 report about an image that is not a manifest list.
 ONLY_LISTS = re.compile(r"no such manifest|single images as manifest lists", re.IGNORECASE)
 
 
@@ -132,13 +132,13 @@ class Store:
         self._auth_file = module.params["auth_file"]
 
     def find(self, image: str) -> dict[str, Any]:
-        """Return what the store knows of an image, nothing where it has none; raises ContainerError with no answer."""
+        """Return what the store knows about an image, empty if it has none. Raises ContainerError without an answer."""
         rc, out, err = self._run("image", "inspect", image)
         if rc == 0:
             found: dict[str, Any] = json.loads(out)[0]
             return found
         if unanswered(err):
-            raise ContainerError(f"{self.engine} does not answer: {_last(err)}")
+            raise ContainerError(f"{self.engine} does not answer: {_last_output(err)}")
         return {}
 
     def pull(self, image: str) -> None:
@@ -147,37 +147,39 @@ class Store:
             raise ContainerError(trouble_with(self.engine, image, err or out))
 
     def load(self, archive: str) -> str:
-        """Load an archive and return what the engine says is in it."""
+        """Load an archive and return the names that the engine found in it."""
         rc, out, err = self._run("load", "--input", archive)
         if rc:
-            raise ContainerError(f"archive {archive} cannot be loaded: {self.engine} said: {_last(err or out)}")
+            raise ContainerError(
+                f"archive {archive} cannot be loaded: {self.engine} reported: {_last_output(err or out)}"
+            )
         lines = [line.partition(": ")[2].strip() for line in out.splitlines() if line.startswith("Loaded image")]
         return ", ".join(lines) or "no named image"
 
     def ask_registry(self, image: str) -> None:
-        """Raise ContainerError when the registry does not have an image, or cannot be asked."""
-        said = self._refusal(image)
-        if not said:
+        """Raise ContainerError if the registry does not have an image, or cannot be asked."""
+        reason = self._refusal(image)
+        if not reason:
             return
-        if ONLY_LISTS.search(said):
-            # This command of both engines is made for lists of manifests; an image alone is there all the same.
+        if ONLY_LISTS.search(reason):
+            # This command of both engines accepts only manifest lists; a single image may exist all the same.
             scheme, status = manifest_status(image) or ("", 0)
             if status == 200 and not (scheme == "http" and self.engine == "docker" and not self._is_insecure(image)):
                 return
             if status == 200:
-                said = INSECURE_ONLY
+                reason = INSECURE_ONLY
             elif status != 404:
-                said += f" (HTTP status {status or 'none'}; where it is there, set vllm_check_registry: false)"
-        raise ContainerError(trouble_with(self.engine, image, said))
+                reason += f" (HTTP status {status or 'none'}; if it is there, set vllm_check_registry: false)"
+        raise ContainerError(trouble_with(self.engine, image, reason))
 
     def _refusal(self, image: str) -> str:
-        """Return what the engine says of an image that it would not have, empty where it would."""
+        """Return the engine's reason for refusing an image, empty if it accepts it."""
         rc, out, err = self._with_login("manifest", "inspect", image)
         if rc == 0:
             return ""
         if self.engine != "docker":
             return err or out or "no reason"
-        # This command does not read the daemon's configuration, and calls every trouble a missing image.
+        # This command ignores the daemon's configuration and reports every problem as a missing image.
         rc, out, err = self._with_login("manifest", "inspect", "--insecure", image)
         if rc:
             return err or out or "no reason"
@@ -199,7 +201,7 @@ class Store:
         if self.engine == "podman":
             at = 2 if words[0] == "manifest" else 1
             return self._run(*words[:at], "--authfile", self._auth_file, *words[at:])
-        # docker wants a directory, and the file in it by one name.
+        # docker requires a directory that contains a file of this name.
         directory = tempfile.mkdtemp(dir=self._module.tmpdir)
         shutil.copyfile(self._auth_file, os.path.join(directory, "config.json"))
         try:
@@ -212,35 +214,37 @@ class Store:
         return result
 
 
-def ensure(module: AnsibleModule, store: Store) -> dict[str, Any]:
-    """Have the image in the store, and return the module's result."""
+def ensure_image(module: AnsibleModule, store: Store) -> dict[str, Any]:
+    """Pull or load the image where needed, and return the module's result."""
     image, archive = reference(module.params["image"]), module.params["archive"]
     before = store.find(image)
     if before and module.params["pull"] == "missing":
-        return {"changed": False, **described(image, before)}
+        return {"changed": False, **describe_image(image, before)}
     if archive and not os.path.isfile(archive):
-        raise ContainerError(
-            f"archive {archive} is not on this host; carry it there, or leave out archive to pull {image}"
-        )
+        raise ContainerError(f"archive {archive} is not on this host; copy it there, or omit archive to pull {image}")
     if module.check_mode:
         if not archive and module.params["check_registry"]:
             store.ask_registry(image)
-        return {"changed": not before, **described(image, before), "diff": diff(image, before, {"Id": "(to be had)"})}
+        return {
+            "changed": not before,
+            **describe_image(image, before),
+            "diff": diff_of(image, before, {"Id": "(to be pulled)"}),
+        }
     if archive:
         holds = store.load(archive)
         where = f"archive {archive} holds {holds}, which is not"
     else:
         store.pull(image)
-        where = "after it was pulled the store has no"
+        where = "after the pull the store has no"
     after = store.find(image)
     if not after:
         raise ContainerError(f"{where} {image}{_about_digest(image, archive)}")
     changed = before.get("Id") != after["Id"]
-    return {"changed": changed, **described(image, after), "diff": diff(image, before, after)}
+    return {"changed": changed, **describe_image(image, after), "diff": diff_of(image, before, after)}
 
 
-def described(image: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Return what the result says of an image in the store."""
+def describe_image(image: str, found: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of the result about an image in the store."""
     digests = sorted(found.get("RepoDigests") or [])
     name = image.partition("@")[0].rpartition(":")[0] if "@" not in image else image.partition("@")[0]
     short = name[len("docker.io/") :].replace("library/", "", 1) if name.startswith("docker.io/") else name
@@ -253,8 +257,8 @@ def described(image: str, found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def diff(image: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
-    """Return the difference between two looks into the store."""
+def diff_of(image: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str, str]:
+    """Return the diff between two states of the store."""
     lines = [f"{image} {found['Id']}\n" if found else "" for found in (before, after)]
     return {"before": lines[0], "after": lines[1], "before_header": image, "after_header": image}
 
@@ -262,10 +266,10 @@ def diff(image: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str,
 def _about_digest(image: str, archive: str | None) -> str:
     if not archive or "@" not in image:
         return ""
-    return "; its digest is another, or the archive holds none: use an OCI archive, or name the image by a tag"
+    return "; its digest differs, or the archive has none: use an OCI archive, or name the image by a tag"
 
 
-def _last(text: str) -> str:
+def _last_output(text: str) -> str:
     return " ".join(text.split())[-400:]
 
 
@@ -284,7 +288,7 @@ def main() -> None:
     )
     module.run_command_environ_update = {"LC_ALL": "C"}
     try:
-        result = ensure(module, Store(module))
+        result = ensure_image(module, Store(module))
     except (ContainerError, OSError) as exc:
         module.fail_json(msg=str(exc), image=reference(module.params["image"]))
     module.exit_json(**result)

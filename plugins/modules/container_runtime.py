@@ -10,11 +10,11 @@ module: container_runtime
 short_description: Decide what a host's container engine needs
 version_added: 0.3.0
 description:
-  - Looks at a host's container engines, packages, package sources and files, and returns what has to be done so that
-    the engine is as wanted and gives the host's accelerators to containers.
-  - Fails with one sentence, before anything is changed, where that cannot be had, or where it would stop running
-    containers without leave.
-  - Changes nothing. The role P(baremetal.inference.container_runtime#role) carries out what it returns.
+  - Reads a host's container engines, packages, package sources and files, and returns the steps that make the engine
+    match the request and give the host's accelerators to containers.
+  - Fails before anything is changed where the request cannot be met, or where it would stop running containers without
+    permission.
+  - Changes nothing. The role P(baremetal.inference.container_runtime#role) carries out the returned steps.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -25,30 +25,30 @@ attributes:
 options:
   system:
     description:
-      - What is known of the operating system, as in the files of C(roles/container_runtime/vars/).
+      - The description of the operating system, as in the files of C(roles/container_runtime/vars/).
     type: dict
     required: true
   engine:
     description:
-      - The engine that is wanted.
+      - The requested engine.
     type: str
     choices: [docker, podman]
     default: docker
   source:
     description:
-      - Where its packages come from. Those of podman are the distribution's with each but V(none).
+      - Where the engine's packages come from. podman comes from the distribution with each source but V(none).
     type: str
     choices: [vendor, distro, mirror, none]
     default: vendor
   version:
     description:
-      - Version of the engine. The newest that the source has when empty.
+      - Version of the engine. The newest of the source when empty.
     type: str
     default: ""
   policy:
     description:
-      - What is done with an engine that is there and is another than the wanted one; V(retain) leaves it alone,
-        V(install) replaces it, V(halt) fails.
+      - What to do with an installed engine that differs from the requested one; V(retain) keeps it, V(install) replaces
+        it, V(halt) fails.
     type: str
     choices: [retain, install, halt]
     default: retain
@@ -59,7 +59,7 @@ options:
     default: true
   toolkit:
     description:
-      - How accelerators reach containers. V(auto) is NVIDIA's container toolkit on C(cuda) and the plain devices on
+      - How containers reach the accelerators. V(auto) is NVIDIA's container toolkit on C(cuda) and the plain devices on
         other stacks; V(vendor) is AMD's container toolkit on C(rocm) and the Ascend Docker Runtime on C(cann).
     type: str
     choices: [auto, vendor, none]
@@ -77,32 +77,31 @@ options:
     suboptions:
       url:
         description:
-          - Its address, C(http), C(https) or C(file) of the host, that ends with the vendor's name of the file.
+          - Its URL, C(http), C(https) or C(file) on the host, which ends with the vendor's file name.
         type: str
       sha256:
         description:
-          - Its SHA-256. A file with another one is not run.
+          - Its SHA-256. A file with another checksum is not run.
         type: str
   ascend_licence_accepted:
     description:
-      - Whether Huawei's licence of it is accepted, without which it is not run.
+      - Whether Huawei's licence is accepted. Without it the installer is not run.
     type: bool
     default: false
   mirror_url:
     description:
-      - With O(source=mirror), the address below which the vendors' hosts are mirrored by their names.
+      - With O(source=mirror), the address below which it mirrors the vendors' hosts by their names.
     type: str
     default: ""
   mirror_fingerprints:
     description:
-      - With O(source=mirror), fingerprints of the keys that its repositories are signed with, where that are not the
-        vendors' own.
+      - With O(source=mirror), fingerprints of the keys that sign its repositories, if these are not the vendors' keys.
     type: list
     elements: str
     default: []
   storage:
     description:
-      - Directory of the engine's images and containers. Left as it is when empty.
+      - Directory of the engine's images and containers. Unchanged when empty.
     type: str
     default: ""
   registry_mirrors:
@@ -113,7 +112,7 @@ options:
     default: []
   insecure_registries:
     description:
-      - Registries that speak HTTP, or have a certificate that nobody has signed.
+      - Registries that use plain HTTP or an untrusted certificate.
     type: list
     elements: str
     default: []
@@ -127,7 +126,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Say what docker needs on this host
+- name: Plan docker on this host
   baremetal.inference.container_runtime:
     system: "{{ __container_runtime_system }}"
     engine: docker
@@ -139,7 +138,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: Whether anything is to be done.
+  description: Whether there is anything to do.
   type: bool
   returned: success
 installs:
@@ -147,7 +146,7 @@ installs:
   type: bool
   returned: success
 plan:
-  description: What is to be done, in parts that may be empty.
+  description: The steps; each part may be empty.
   type: dict
   returned: success
   contains:
@@ -155,13 +154,13 @@ plan:
       description: The engine.
       type: str
     unit:
-      description: Its unit; empty for podman, which is no daemon.
+      description: Its systemd unit; empty for podman, which has no daemon.
       type: str
     recover:
-      description: Whether an installation was cut off and has to be ended first.
+      description: Whether an interrupted installation must be completed first.
       type: bool
     mend:
-      description: What ends it, each with C(argv), and C(may_fail) where the next one can do what it cannot.
+      description: Commands that complete it, each with C(argv), and C(may_fail) where the next one repairs the rest.
       type: list
       elements: dict
     repositories:
@@ -169,20 +168,20 @@ plan:
       type: list
       elements: dict
     enable:
-      description: Repositories that are off between runs.
+      description: Repositories that stay disabled between runs.
       type: list
       elements: str
     remove:
-      description: Packages that must go.
+      description: Packages to remove.
       type: list
       elements: str
     release:
-      description: Those of them that are held.
+      description: Packages to remove that are held.
       type: list
       elements: str
     installers:
       description:
-        - Files of a vendor's that are run, with C(name), C(url), C(path), C(sha256), C(argv), C(why),
+        - Vendor installers to run, with C(name), C(url), C(path), C(sha256), C(argv), C(why),
           C(log), C(stdin) and C(scratch).
       type: list
       elements: dict
@@ -203,7 +202,7 @@ plan:
       type: list
       elements: dict
     absent:
-      description: Files that have to go.
+      description: Files to remove.
       type: list
       elements: str
     units:
@@ -211,7 +210,7 @@ plan:
       type: list
       elements: str
     commands:
-      description: Commands to run, each a list of words.
+      description: Commands to run, each a list of arguments.
       type: list
       elements: list
     restart:
@@ -219,11 +218,11 @@ plan:
       type: list
       elements: str
     reload:
-      description: Reasons for the engine to read its file again, which no container notices.
+      description: Reasons to reload the engine, which does not affect containers.
       type: list
       elements: str
     notes:
-      description: What a person may want to know.
+      description: Notes for a person.
       type: list
       elements: str
 """
@@ -274,7 +273,7 @@ def main() -> None:
     module.run_command_environ_update = {"LC_ALL": "C"}
 
     def run(words: Any) -> tuple[int, str, str]:
-        # The managers of packages are read only; a program that is not there is no error of ours.
+        # Package managers are only queried; a missing program is not an error here.
         result: tuple[int, str, str] = module.run_command(list(words), handle_exceptions=True)
         return result
 

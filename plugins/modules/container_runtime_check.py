@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime_check
-short_description: Prove that a container engine works and sees the accelerators
+short_description: Check that a container engine works and can reach the accelerators
 version_added: 0.3.0
 description:
-  - Asks the engine for its version and looks whether it can give the host's accelerators to containers.
-  - Fails with what to do where it cannot. Changes nothing and starts no container.
+  - Asks the engine for its version and checks that it can give the host's accelerators to containers.
+  - Fails with advice where it cannot. Changes nothing and starts no container.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -22,13 +22,13 @@ attributes:
 options:
   engine:
     description:
-      - The engine that is to work.
+      - The engine to check.
     type: str
     choices: [docker, podman]
     required: true
   packager:
     description:
-      - What manages the packages of this system.
+      - The package format of this system.
     type: str
     choices: [deb, rpm]
     required: true
@@ -39,13 +39,13 @@ options:
     default: cpu
   count:
     description:
-      - Number of accelerators that containers must be able to have.
+      - Number of accelerators that containers must be able to use.
     type: int
     default: 0
   toolkit:
     description:
-      - How accelerators reach containers, as for M(baremetal.inference.container_runtime). With V(vendor) on C(cann)
-        docker must know the Ascend Docker Runtime.
+      - How containers reach the accelerators, as for M(baremetal.inference.container_runtime). With V(vendor) on
+        C(cann) docker must have the Ascend Docker Runtime.
     type: str
     choices: [auto, vendor, none]
     default: auto
@@ -54,7 +54,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See that docker works and has eight chips to give
+- name: Check that docker works and can give eight chips to containers
   baremetal.inference.container_runtime_check:
     engine: docker
     packager: deb
@@ -70,7 +70,7 @@ ansible_facts:
   returned: success
   contains:
     accelerator_container_runtime:
-      description: What runs containers, and what it can do.
+      description: The container engine and its abilities.
       type: dict
       contains:
         engine:
@@ -83,10 +83,10 @@ ansible_facts:
           description: Version of the vendor's container toolkit; empty without one.
           type: str
         gpus:
-          description: How NVIDIA's devices are asked for, C(cdi) or docker's C(flag) --gpus; empty on other stacks.
+          description: How to request NVIDIA's devices, C(cdi) or docker's C(flag) --gpus; empty on other stacks.
           type: str
         quadlet:
-          description: Whether podman makes units from quadlets.
+          description: Whether podman generates units from quadlets.
           type: bool
         storage:
           description: Directory of its images.

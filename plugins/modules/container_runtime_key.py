@@ -7,35 +7,35 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container_runtime_key
-short_description: Have the key of a package repository, and no other
+short_description: Install the key of a package repository
 version_added: 0.3.0
 description:
-  - Fetches the OpenPGP key of a package repository and installs it as a keyring file, if it is the key that is known
-    by its fingerprint. With another key in it, nothing is written.
-  - A keyring file that has the key already is left alone, and nothing is fetched.
+  - Downloads the OpenPGP key of a package repository and installs it as a keyring file, if its fingerprint is among the
+    given ones. If the download holds any other key, nothing is written.
+  - A keyring file that already holds the key stays unchanged, and nothing is downloaded.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
   check_mode:
     support: full
     details:
-      - The key is fetched and looked at.
+      - The key is downloaded and checked.
   diff_mode:
     support: full
 options:
   url:
     description:
-      - Where the key is, with or without ASCII armour.
+      - URL of the key, with or without ASCII armour.
     type: str
     required: true
   path:
     description:
-      - The keyring file. Its directory is made where it is not there.
+      - The keyring file. Its directory is created if it is missing.
     type: path
     required: true
   fingerprints:
     description:
-      - Fingerprints of the primary keys that it has to hold, in capitals and without blanks.
+      - Fingerprints of the primary keys that it must hold, in capitals and without spaces.
     type: list
     elements: str
     required: true
@@ -49,7 +49,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have Docker's key
+- name: Install Docker's key
   baremetal.inference.container_runtime_key:
     url: https://download.docker.com/linux/debian/gpg
     path: /etc/apt/keyrings/docker.asc
@@ -76,7 +76,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     fingerprints,
 )
 
-# Far more than any vendor's key; what is longer is some other page.
+# Far more than any vendor's key; a longer answer is some other page.
 LARGEST = 1 << 20
 
 
@@ -91,22 +91,22 @@ def main() -> None:
         supports_check_mode=True,
     )
     path, wanted = module.params["path"], sorted(module.params["fingerprints"])
-    there = present(path)
-    if there != wanted:
-        data = fetched(module)
+    found = read_fingerprints(path)
+    if found != wanted:
+        data = download_key(module)
         if not module.check_mode:
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
             publish(path, armoured(data))
-    lines = ["".join(f"{name}\n" for name in names) for names in (there, wanted)]
+    lines = ["".join(f"{name}\n" for name in names) for names in (found, wanted)]
     module.exit_json(
-        changed=there != wanted,
+        changed=found != wanted,
         fingerprints=wanted,
         diff={"before": lines[0], "after": lines[1], "before_header": path, "after_header": path},
     )
 
 
-def present(path: str) -> list[str]:
-    """Return the fingerprints of a keyring file, none for a file that is not there or holds no keys."""
+def read_fingerprints(path: str) -> list[str]:
+    """Return the fingerprints of a keyring file, none for a file that is missing or holds no keys."""
     try:
         with open(path, "rb") as file:
             return fingerprints(file.read())
@@ -114,13 +114,13 @@ def present(path: str) -> list[str]:
         return []
 
 
-def fetched(module: AnsibleModule) -> bytes:
-    """Return the key; fails for one that is not the wanted one."""
+def download_key(module: AnsibleModule) -> bytes:
+    """Return the downloaded key. Fails for any other key than the requested one."""
     url, wanted = module.params["url"], sorted(module.params["fingerprints"])
     response, info = fetch_url(module, url, timeout=module.params["timeout"])
     if response is None or info["status"] != 200:
         module.fail_json(
-            msg=f"the key at {url} cannot be had: {info['msg']}; see that this host reaches it, or name a "
+            msg=f"the key at {url} cannot be downloaded: {info['msg']}; check that this host reaches it, or name a "
             "mirror of the site (container_runtime_source: mirror)"
         )
     data: bytes = response.read(LARGEST)
@@ -131,7 +131,7 @@ def fetched(module: AnsibleModule) -> bytes:
     if found != wanted:
         module.fail_json(
             msg=f"{url}: found the key {', '.join(found)}, expected {', '.join(wanted)}; nothing was installed. Ask "
-            "the vendor before a new key is trusted"
+            "the vendor before you trust a new key"
         )
     return data
 

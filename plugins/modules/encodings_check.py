@@ -7,23 +7,23 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: encodings_check
-short_description: Have the Harmony library of each release load the encodings of a host
+short_description: Check that the Harmony library of each release loads the encodings of a host
 version_added: 0.5.0
 description:
   - Asks the library that vLLM will load, in its virtual environment or its image, to load C(HarmonyGptOss) from the
     directory that E(TIKTOKEN_ENCODINGS_BASE) will name. It is asked as the user that vLLM runs as, in an image without
     a network.
-  - Fails where the library refuses, and says which file, which release and what to do. A library that is not there or
-    does not answer is a warning.
+  - Fails where the library refuses, and names the file, the release and what to do. A library that is missing or does
+    not answer is a warning.
   - A library that has accepted the files is not asked again until one of the files, the environment, the image or the
-    user is another. That this is remembered is not reported as a change.
+    user changes. Remembering the answer is not reported as a change.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
   check_mode:
     support: partial
     details:
-      - Says in RV(due) which libraries would be asked, and asks none.
+      - Returns in RV(due) the libraries that would be asked, and asks none.
   diff_mode:
     support: none
 options:
@@ -72,7 +72,7 @@ options:
     default: vllm
   state_file:
     description:
-      - Where it is remembered what was accepted.
+      - File that remembers what was accepted.
     type: path
     default: /var/lib/baremetal-inference/encodings-check.json
 seealso:
@@ -82,7 +82,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See that vLLM will accept the encodings
+- name: Check that vLLM accepts the encodings
   baremetal.inference.encodings_check:
     uses:
       - directory: /srv/encodings
@@ -110,10 +110,10 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import RefusedError, Use
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import (
-    ask,
-    read_good,
-    state_of,
-    write_good,
+    ask_library,
+    read_accepted,
+    read_state,
+    write_accepted,
 )
 
 USE = {
@@ -153,20 +153,20 @@ def main() -> None:
 def run(module: AnsibleModule, uses: list[Use]) -> dict[str, Any]:
     """Ask every library whose answer is not known; what has been accepted is remembered. Raises RefusedError."""
     engine, user, state_file = (module.params[name] for name in ("engine", "user", "state_file"))
-    before = read_good(state_file)
-    states = {use: state_of(use, engine, user) for use in uses}
+    before = read_accepted(state_file)
+    states = {use: read_state(use, engine, user) for use in uses}
     due = [use for use in uses if before.get(use.key) != states[use]]
     accepted: dict[str, str] = {}
     good = {use.key: states[use] for use in uses if use not in due}
     for use in [] if module.check_mode else due:
-        library, warning = ask(use, engine, user)
+        library, warning = ask_library(use, engine, user)
         if warning:
             module.warn(warning)
             continue
         accepted[use.place] = library
         good[use.key] = states[use]
     if not module.check_mode and good != before:
-        write_good(state_file, good)
+        write_accepted(state_file, good)
     return {"due": [use.place for use in due], "accepted": accepted}
 
 

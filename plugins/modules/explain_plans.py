@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: explain_plans
-short_description: Say where every setting of the instances of a play comes from
+short_description: Show where every setting of the instances of a play comes from
 version_added: 0.2.0
 description:
   - Shows for each distinct plan every argument and variable with its value, the layer that it comes from, the reason
-    and what it took the place of. Hosts whose plans differ in nothing but the host are told of once.
-  - Runs on the controller over all hosts of the play at once and touches no host, so give it C(run_once).
+    and what it overrides. Hosts whose plans differ only in the host name are shown once.
+  - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -23,7 +23,7 @@ attributes:
 options:
   instance:
     description:
-      - Only this instance and its replicas; all of them when empty.
+      - Only this instance and its replicas; all instances when empty.
     type: str
     default: ""
   format:
@@ -37,7 +37,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Tell why the instance chat is started so
+- name: Show why the instance chat runs with these settings
   baremetal.inference.explain_plans:
     instance: chat
   run_once: true

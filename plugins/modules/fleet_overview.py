@@ -10,16 +10,16 @@ module: fleet_overview
 short_description: Show a fleet at a glance, as a table and as a page
 version_added: 0.3.0
 description:
-  - Tells of all hosts of the play which accelerators they have, how sure that is and which of them need attention. The
-    table has at most 60 lines, however many hosts there are; the page shows every host.
-  - Runs on the controller over all hosts of the play at once and touches no host, so give it C(run_once). What is told
-    is what the inventory, the caches of facts and of discovery and group names say.
-  - A host is in the first state that is true of it. C(conflict) is that what was declared is not what was found,
-    C(unknown) that it has a chip that no file of the catalogue lists, C(stale) that the last probe got no answer,
-    C(declared) that it was never seen, C(seen) that it was, C(nothing) that nothing is known of it.
+  - Shows for all hosts of the play which accelerators they have, how certain that is and which hosts need attention.
+    The table has at most 60 lines, however many hosts there are; the page shows every host.
+  - Runs on the controller for all hosts of the play at once and connects to no host, so use C(run_once). Its sources
+    are the inventory, the caches of facts and of discovery, and group names.
+  - A host has the first state that applies. C(conflict) - the declared and the found chips differ. C(unknown) - it has
+    a chip that no file of the catalogue lists. C(stale) - the last probe got no answer. C(declared) - it was never
+    probed. C(seen) - it was. C(nothing) - nothing is known about it.
   - The page is one file that needs no network. The same fleet gives the same page, so a second run changes nothing. It
-    holds names, hardware, instances and their recipes and no secrets, so a new one may be read by everybody (mode
-    0644); one that is there keeps its mode.
+    holds names, hardware, instances and their recipes and no secrets, so a new file is readable by everybody (mode
+    0644); an existing file keeps its mode.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -30,7 +30,7 @@ attributes:
 options:
   page:
     description:
-      - File on the controller to write the page to; its directory has to be there. Without it there is no page.
+      - File on the controller to write the page to; its directory must exist. No page is written when empty.
     type: path
     default: ""
   title:

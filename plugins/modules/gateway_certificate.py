@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_certificate
-short_description: Have a certificate for a gateway
+short_description: Check or issue the certificate of a gateway
 version_added: 0.5.0
 description:
-  - Looks at a certificate and its key that the site brings, or has both made by a small CA of the site's own.
-  - A certificate that has run out, or a key that is another one's, is refused with the dates.
-  - The CA and its key lie in O(ca_dir) and go nowhere else; give C(ca.crt) to the clients. Certificates are renewed as
-    long before they run out as O(renew_days) says, and when their names change.
-  - Runs where these files are, on the controller, with the program openssl.
+  - Checks a certificate and a key of the site, or issues both from a small CA that the module creates for the site.
+  - Fails with the dates for an expired certificate, and for a key that does not belong to the certificate.
+  - The CA and its key stay in O(ca_dir); give C(ca.crt) to the clients. Certificates are renewed O(renew_days) before
+    they expire, and when their names change.
+  - Runs on the controller, where these files are, and needs the program openssl.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -25,7 +25,7 @@ attributes:
 options:
   source:
     description:
-      - V(own) for the site's own CA, V(files) for what O(certificate) and O(key) name.
+      - V(own) issues from the CA in O(ca_dir), V(files) checks O(certificate) and O(key).
     type: str
     choices: ["own", "files"]
     default: own
@@ -35,31 +35,31 @@ options:
     type: path
   host:
     description:
-      - Name of the gateway, which its files in O(ca_dir) get.
+      - Name of the gateway, and of its files in O(ca_dir).
     type: str
     required: true
   names:
     description:
-      - Names and addresses that clients ask for.
+      - Names and addresses that clients use for the gateway.
     type: list
     elements: str
     required: true
   certificate:
     description:
-      - A certificate in PEM, followed by those between it and its CA.
+      - A certificate in PEM, followed by its intermediate certificates.
     type: path
   key:
     description:
-      - Its private key in PEM, not encrypted.
+      - The private key in PEM, not encrypted.
     type: path
   days:
     description:
-      - Days that a new certificate lasts, 825 at most.
+      - Validity of a new certificate in days, 825 at most.
     type: int
     default: 825
   renew_days:
     description:
-      - Days before its end at which a certificate is renewed, or warned of.
+      - Days before expiry when a certificate of the CA is renewed, or when the module warns about one of the site.
     type: int
     default: 30
 author:
@@ -67,7 +67,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have a certificate from the site's own CA
+- name: Issue a certificate from the site's own CA
   baremetal.inference.gateway_certificate:
     ca_dir: /home/admin/site-ca
     host: gw1
@@ -85,11 +85,11 @@ key:
   type: str
   returned: success
 not_after:
-  description: The day on which it runs out; empty where it would only be made.
+  description: The day on which it expires; empty in check mode when there is no certificate yet.
   type: str
   returned: success
 reason:
-  description: Why a new one was made.
+  description: Why a new certificate was issued; empty without a new one.
   type: str
   returned: success
 """
@@ -114,7 +114,7 @@ def main() -> None:
             "host": {"type": "str", "required": True},
             "names": {"type": "list", "elements": "str", "required": True},
             "certificate": {"type": "path"},
-            # A path; the key itself is read by openssl alone.
+            # A path; only openssl reads the key itself.
             "key": {"type": "path", "no_log": False},
             "days": {"type": "int", "default": 825},
             "renew_days": {"type": "int", "default": 30},

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_keys
-short_description: Give a gateway the keys and limits of its clients
+short_description: Set the keys and limits of a gateway's clients
 version_added: 0.5.0
 description:
-  - Writes the maps that HAProxy looks up keys, rates and numbers of requests in, each by rename.
-  - Tells a HAProxy that runs with these maps the difference over its admin socket, so that keys change without a reload
-    and without cutting an answer.
-  - Knows keys by their sha256 alone. Differences name clients, never what belongs to a key.
+  - Writes the maps where HAProxy looks up keys, rates and limits, each in one step.
+  - Sends the changes to a running HAProxy over its admin socket, so that keys change without a reload and without
+    aborting an answer.
+  - Handles keys only as sha256. Diffs name clients, never a hash of a key.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -24,30 +24,30 @@ attributes:
 options:
   clients:
     description:
-      - All clients; one that is not named loses its access.
+      - All clients; a client that is not listed loses its access.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
         description:
-          - The name that the access log has.
+          - Name of the client, also in the access log.
         type: str
         required: true
       sha256:
         description:
-          - The sha256 of each of its keys, in hexadecimal digits.
+          - The sha256 of each of its keys in hexadecimal digits.
         type: list
         elements: str
         required: true
       rate:
         description:
-          - Requests that it may make in a minute; V(0) for any number.
+          - Allowed requests per minute; V(0) for no limit.
         type: int
         default: 0
       concurrent:
         description:
-          - Requests that it may have running at once; V(0) for any number.
+          - Allowed concurrent requests; V(0) for no limit.
         type: int
         default: 0
   directory:
@@ -57,7 +57,7 @@ options:
     default: /etc/haproxy/maps
   socket:
     description:
-      - Admin socket of HAProxy; one that is not there is passed over.
+      - Admin socket of HAProxy; ignored when it does not exist.
     type: path
     default: /run/haproxy/admin.sock
   group:
@@ -70,7 +70,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Let one client in
+- name: Allow one client
   baremetal.inference.gateway_keys:
     clients:
       - name: reports
@@ -81,22 +81,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 added:
-  description: Names of the clients that are new.
+  description: Names of the new clients.
   type: list
   elements: str
   returned: success
 changed_clients:
-  description: Names of the clients whose keys or limits are others now.
+  description: Names of the clients whose keys or limits changed.
   type: list
   elements: str
   returned: success
 removed:
-  description: Names of the clients that have no access any more.
+  description: Names of the clients that no longer have access.
   type: list
   elements: str
   returned: success
 running:
-  description: Whether a HAProxy that runs with these maps was looked at.
+  description: Whether HAProxy runs with these maps.
   type: bool
   returned: success
 """
@@ -130,7 +130,7 @@ def main() -> None:
         found = update_maps(clients, options["directory"], options["socket"], options["group"], module.check_mode)
     except MapsError as exc:
         module.fail_json(msg=str(exc))
-    diff = {"before": _names(found.before), "after": _names(found.after)} if module._diff else {}
+    diff = {"before": _text(found.before), "after": _text(found.after)} if module._diff else {}
     module.exit_json(
         changed=found.changed,
         added=found.differences["added"],
@@ -141,7 +141,7 @@ def main() -> None:
     )
 
 
-def _names(lines: list[str]) -> str:
+def _text(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 

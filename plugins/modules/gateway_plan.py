@@ -10,10 +10,10 @@ module: gateway_plan
 short_description: Decide what a gateway serves
 version_added: 0.5.0
 description:
-  - Plans the instances of the hosts of a cluster as M(baremetal.inference.render_plans) does, and makes one service of
-    all instances and replicas of a name.
-  - Reads the files with the keys of clients on the controller. Only the sha256 of a key is returned.
-  - Runs on the controller and touches no host. All problems are one error.
+  - Plans the instances of the hosts of a cluster as M(baremetal.inference.render_plans) does, and combines all
+    instances and replicas of a name into one service.
+  - Reads the key files of the clients on the controller, and returns only the sha256 of each key.
+  - Runs on the controller and connects to no host. One error lists all problems.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -29,7 +29,7 @@ options:
     default: ""
   backends:
     description:
-      - Hosts and groups whose instances are served instead.
+      - Hosts and groups to serve instead of those of the cluster.
     type: list
     elements: str
     default: []
@@ -42,7 +42,7 @@ options:
     version_added: 0.7.0
   port:
     description:
-      - TCP port of a service that O(services) gives none.
+      - TCP port of the service without a port in O(services).
     type: int
     default: 443
   services:
@@ -57,12 +57,12 @@ options:
     default: {}
   paths:
     description:
-      - Paths that are let through beside the usual ones, each with C(path) and C(methods).
+      - Further allowed paths, each with C(path) and C(methods).
     type: raw
     default: []
   open:
     description:
-      - Ask nobody for a key.
+      - Serve clients without a key.
     type: bool
     default: false
   listen:
@@ -72,7 +72,7 @@ options:
     default: 0.0.0.0
   tls:
     description:
-      - Where its certificate comes from.
+      - Source of the certificate.
     type: str
     choices: ["own", "files", "off"]
     default: own
@@ -83,7 +83,7 @@ options:
     default: false
   names:
     description:
-      - Names and addresses that clients ask for beside the host's own.
+      - Names and addresses that clients use, in addition to those of the host.
     type: list
     elements: str
     default: []
@@ -104,7 +104,7 @@ options:
     default: ""
   interface:
     description:
-      - Network interface that the shared address belongs on.
+      - Network interface of the shared address.
     type: str
     default: ""
   peers:
@@ -134,12 +134,12 @@ services:
   elements: dict
   returned: success
 paths:
-  description: What is let through, as HAProxy compares it.
+  description: The allowed paths as HAProxy compares them.
   type: list
   elements: dict
   returned: success
 bind:
-  description: The address to listen on as it stands before a port.
+  description: The address to listen on in the form in front of a port.
   type: str
   returned: success
 agent:
@@ -147,16 +147,16 @@ agent:
   type: dict
   returned: success
 peers:
-  description: What keepalived is told of the gateways with the shared address.
+  description: The keepalived peers for the shared address.
   type: dict
   returned: success
 clients:
-  description: The clients as M(baremetal.inference.gateway_keys) takes them.
+  description: The clients as input for M(baremetal.inference.gateway_keys).
   type: list
   elements: dict
   returned: success
 names:
-  description: Names and addresses that a certificate has to have.
+  description: Names and addresses for the certificate.
   type: list
   elements: str
   returned: success

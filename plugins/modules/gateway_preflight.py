@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_preflight
-short_description: Look at a host before it is made a gateway
+short_description: Check a host before it becomes a gateway
 version_added: 0.5.0
 description:
-  - Checks that the ports of the gateway are free or its own.
-  - Says which of its programs are installed, and whether HAProxy runs with what is on the disk.
+  - Checks that the ports of the gateway are free or in use by the gateway itself.
+  - Reports which programs are installed, and whether HAProxy has read the files on the disk.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -23,7 +23,7 @@ attributes:
 options:
   ports:
     description:
-      - TCP ports that are wanted, each with the option of the role that names it.
+      - TCP ports of the gateway, each with the option of the role that sets it.
     type: dict
     required: true
   socket:
@@ -34,7 +34,7 @@ options:
     version_added: 0.7.0
   files:
     description:
-      - Files that HAProxy reads when a worker starts, and not again.
+      - Files that a worker of HAProxy reads only when it starts.
     type: list
     elements: path
     required: true
@@ -44,7 +44,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Look at the ports
+- name: Check the ports
   baremetal.inference.gateway_preflight:
     ports:
       443: gateway_port
@@ -64,14 +64,14 @@ keepalived:
   returned: success
 unread:
   description:
-    - Those of O(files) that are newer than the worker of HAProxy that runs.
-    - It goes on with what it has read where a new one could not start, or where a run ended before the reload.
+    - The files in O(files) that are newer than the running worker of HAProxy.
+    - An old worker keeps running when a new one cannot start, or when a run ended before the reload.
   type: list
   elements: str
   returned: success
   version_added: 0.7.0
 shares_address:
-  description: Whether keepalived has a configuration of the role, now or from before.
+  description: Whether keepalived has a configuration from this role.
   type: bool
   returned: success
 """
@@ -99,7 +99,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    problem = clash({int(port): str(name) for port, name in module.params["ports"].items()})
+    problem = find_port_conflict({int(port): str(name) for port, name in module.params["ports"].items()})
     if problem:
         module.fail_json(msg=problem)
     module.exit_json(
@@ -111,20 +111,20 @@ def main() -> None:
     )
 
 
-def clash(names: dict[int, str]) -> str | None:
-    """Return who else has one of the ports, None where each is free or the gateway's own."""
+def find_port_conflict(names: dict[int, str]) -> str | None:
+    """Return a message about a port that another process uses, None when there is none."""
     for found in listeners(set(names)):
         if found.unit in UNITS:
             continue
-        who = f"process {found.pid} ({found.command})" if found.pid else "a process that cannot be seen from here"
+        user = f"process {found.pid} ({found.command})" if found.pid else "a process that is not visible from here"
         unit = f" of unit {found.unit}" if found.unit else ""
         name = names[found.port]
-        return f"{name}: port {found.port} is in use by {who}{unit}; stop that, or let {name} name another port"
+        return f"{name}: port {found.port} is in use by {user}{unit}; stop it, or set {name} to another port"
     return None
 
 
 def is_ours(path: str) -> bool:
-    """Return whether a configuration was written by the role."""
+    """Return whether the role wrote a configuration."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return MARK in file.read(4096)

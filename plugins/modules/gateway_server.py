@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_server
-short_description: Take servers of a gateway out of service and back in
+short_description: Drain servers of a gateway and return them to service
 version_added: 0.6.0
 description:
-  - Tells the HAProxy of a gateway over its admin socket to send no new requests to servers, or to send them again, and
-    keeps who wanted that and why. Requests that run go on to their end.
-  - Refuses to take servers out where a service would keep too few. Runs take turns at a gateway, so that two of them
-    never take the last two servers.
-  - What is drained stays so over reloads and restarts of HAProxy.
-  - Leaves alone what somebody else has drained, see RV(held). A rollout takes over what a rollout has drained, and an
-    admin what was drained at the socket by hand.
+  - Stops or resumes new requests to servers through the admin socket of the gateway's HAProxy, and records who asked
+    for it and why. Running requests are completed.
+  - Refuses to drain servers when too few of a service would stay. Only one run at a time changes a gateway, so two runs
+    never drain the last two servers.
+  - Drained servers stay drained over reloads and restarts of HAProxy.
+  - Does not change servers that somebody else drained, see RV(held). A rollout takes over servers that a rollout
+    drained, and an admin takes over servers that were drained by hand at the admin socket.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -27,31 +27,31 @@ attributes:
 options:
   servers:
     description:
-      - Names of servers, C(HOST--INSTANCE). With O(state=status) all of them where neither this nor O(hosts) is given.
+      - Names of servers, C(HOST--INSTANCE). With O(state=status) the default is all servers.
     type: list
     elements: str
     default: []
   hosts:
     description:
-      - Hosts of which every server is meant, as the gateway knows them. The name of a host must not be that of another
-        one with C(--) and more behind it.
+      - Hosts whose servers are all selected. The name of a host must not be the name of another host followed by C(--)
+        and more.
     type: list
     elements: str
     default: []
   state:
     description:
-      - V(status) changes nothing, V(drained) lets no new requests come, V(ready) lets them come again.
+      - V(status) changes nothing, V(drained) stops new requests, V(ready) resumes them.
     type: str
     choices: [status, drained, ready]
     default: status
   owner:
     description:
-      - Who wants that, V(rollout:ID) or V(admin:USER). Required unless O(state=status).
+      - Who requests the change, V(rollout:ID) or V(admin:USER). Required unless O(state=status).
     type: str
     default: ""
   reason:
     description:
-      - Why, for those who look later.
+      - Why, for people who read the record later.
     type: str
     default: ""
   min_available:
@@ -65,19 +65,19 @@ options:
     version_added: 0.7.0
   force:
     description:
-      - Take what somebody else drained.
+      - Take over servers that somebody else drained.
     type: bool
     default: false
   wait:
     description:
-      - Seconds to wait until nothing runs on drained servers, or until HAProxy finds ready ones up. Where that takes
-        longer, RV(idle) or RV(up) is false, and the module does not fail.
+      - Seconds to wait until drained servers are idle, or until ready servers are up. After that RV(idle) or RV(up) is
+        false, and the module does not fail.
     type: float
     default: 300
   watch:
     description:
-      - Seconds for which servers that are ready and up are looked at afterwards. The module fails, and leaves them in
-        service, where they answer with an error in that time or their checks take them out.
+      - Seconds to watch servers that are ready and up. The module fails, and leaves them in service, when they answer
+        with an error in that time or when their checks fail.
     type: float
     default: 0
   socket:
@@ -92,17 +92,17 @@ options:
     default: /etc/haproxy/haproxy.cfg
   state_file:
     description:
-      - File that HAProxy takes the state of its servers from when it starts.
+      - File from which HAProxy reads the state of its servers when it starts.
     type: path
     default: /var/lib/haproxy/server-state
   owners_file:
     description:
-      - File that says who drained what. One that is damaged is written anew by the next change.
+      - File with the owners of drained servers. The next change rewrites a damaged file.
     type: path
     default: /var/lib/haproxy/drained.json
   tool:
     description:
-      - The gateway's tool that keeps the state of the servers.
+      - The gateway's tool that saves the state of the servers.
     type: path
     default: /usr/local/lib/gateway-tool.py
 notes:
@@ -112,7 +112,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Take a host out of service for a new power supply
+- name: Drain a host for a new power supply
   baremetal.inference.gateway_server:
     hosts: [gpu-a-01]
     state: drained
@@ -122,7 +122,7 @@ EXAMPLES = r"""
   register: drained
   failed_when: not drained.idle
 
-- name: Let it serve again
+- name: Return it to service
   baremetal.inference.gateway_server:
     hosts: [gpu-a-01]
     state: ready
@@ -133,9 +133,9 @@ EXAMPLES = r"""
 RETURN = r"""
 servers:
   description:
-    - What is known of each server that is meant. C(state) is V(ready), V(drain) or V(maint), C(up) what its checks say,
-      C(why) the check that says otherwise; C(owner), C(reason) and C(since) tell of a drained one, and are empty for
-      one that was drained by hand.
+    - The selected servers. C(state) is V(ready), V(drain) or V(maint), C(up) the result of the checks, C(why) the check
+      that failed. C(owner), C(reason) and C(since) describe a drained server, and are empty for one that was drained
+      by hand.
     - C(requests), C(errors) (answers with 5xx, refused or broken connections, cut answers), C(retries) and
       C(redispatches) count since RV(started).
   type: dict
@@ -145,20 +145,20 @@ servers:
                      owner: "admin:alice", reason: new power supply, since: "2026-11-22T03:01:00Z", requests: 812,
                      errors: 0, retries: 0, redispatches: 0}
 held:
-  description: Servers that were left alone since somebody else drained them, with C(owner), C(reason) and C(since).
+  description: Servers that were not changed because somebody else drained them, with C(owner), C(reason) and C(since).
   type: dict
   returned: success
 idle:
   description:
-    - Whether no request runs or waits on these servers, those in workers that a reload has replaced included.
+    - Whether no request runs or waits on these servers, including requests in workers that a reload has replaced.
   type: bool
   returned: success
 up:
-  description: Whether all of these servers are ready and up, but for those in RV(held).
+  description: Whether all of these servers except those in RV(held) are ready and up.
   type: bool
   returned: success
 waited_s:
-  description: Seconds that were waited.
+  description: Seconds of waiting.
   type: float
   returned: success
 backends:
@@ -171,7 +171,7 @@ frontends:
   type: dict
   returned: success
 started:
-  description: A text that is another one whenever the counters of HAProxy have begun at zero.
+  description: A string that changes whenever the counters of HAProxy restart at zero.
   type: str
   returned: success
 """
@@ -247,14 +247,14 @@ def main() -> None:
             problem = str(exc)
     for text in outcome.warnings:
         module.warn(text)
-    shown = {"diff": diff_of(outcome, request, module.check_mode)} if module._diff and outcome.change.changed else {}
+    diff = {"diff": diff_of(outcome, request, module.check_mode)} if module._diff and outcome.change.changed else {}
     if problem:
-        module.fail_json(msg=problem, **result_of(outcome), **shown)
-    module.exit_json(**result_of(outcome), **shown)
+        module.fail_json(msg=problem, **result_of(outcome), **diff)
+    module.exit_json(**result_of(outcome), **diff)
 
 
 def result_of(outcome: ServersOutcome) -> dict[str, Any]:
-    """Return the values of a run."""
+    """Return the values that the module returns."""
     view, (before, records) = outcome.view, outcome.before
     return {
         "changed": outcome.changed,
@@ -270,7 +270,7 @@ def result_of(outcome: ServersOutcome) -> dict[str, Any]:
 
 
 def row_of(server: HaproxyServer, records: Any) -> dict[str, Any]:
-    """Return what is told of a server."""
+    """Return the values of a server."""
     return {
         **{name: getattr(server, name) for name in FIGURES},
         **owner_of(server, records),
@@ -279,13 +279,13 @@ def row_of(server: HaproxyServer, records: Any) -> dict[str, Any]:
 
 
 def owner_of(server: HaproxyServer, records: Any) -> dict[str, str]:
-    """Return who drained a server, empty texts where nobody is known."""
+    """Return who drained a server, empty strings for an unknown owner."""
     record = valid_record(server, records)
     return {name: record.get(name, "") for name in ("owner", "reason", "since")}
 
 
 def diff_of(outcome: ServersOutcome, request: ServersRequest, check: bool) -> dict[str, str]:
-    """Return a line for each server that changes, from before and from afterwards."""
+    """Return a line for each changed server, from before and after the change."""
     before, records = outcome.before
     after = outcome.view.servers
     lines = {"before": "", "after": ""}
@@ -298,7 +298,7 @@ def diff_of(outcome: ServersOutcome, request: ServersRequest, check: bool) -> di
 
 
 def planned(outcome: ServersOutcome, name: str, request: ServersRequest) -> str:
-    """Return how a server would be afterwards."""
+    """Return the state of a server after the change that check mode leaves out."""
     if request.state != DRAINED:
         return "ready"
     reason = f" ({request.reason})" if request.reason else ""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_bundle
-short_description: Say what a carried directory holds, and check that it has arrived
+short_description: Record what a carried directory holds, and check that it has arrived
 version_added: 0.5.0
 description:
-  - V(planned) says which files a directory lacks and fails where there is too little room for them.
+  - V(planned) lists the files that a directory lacks and fails where there is too little space for them.
   - V(present) writes C(ROOT/bundle.json), which names every file with its size and sha256, by one rename. Every file
-    has to be there with its size. What an earlier fill brought stays named as long as its files are there.
+    must exist with its size. Items of an earlier fill stay named as long as their files exist.
   - V(verified) compares a directory with its C(bundle.json), and fails with the files that are missing or damaged. It
     changes nothing.
 extends_documentation_fragment:
@@ -36,13 +36,13 @@ options:
     default: present
   holds:
     description:
-      - What it is to hold, a mapping of V(weights), V(encodings), V(wheels) and V(images) to items, of items to files,
-        and of files, by their paths below O(root), to C(size) and C(sha256).
+      - What the directory is to hold, a mapping of V(weights), V(encodings), V(wheels) and V(images) to items, of items
+        to files, and of files, by their paths below O(root), to C(size) and C(sha256).
     type: dict
     default: {}
   more:
     description:
-      - Bytes that come beside O(holds) with O(state=planned), of files that have no names yet.
+      - Bytes that are needed beside O(holds) with O(state=planned), for files that have no names yet.
     type: int
     default: 0
   read:
@@ -84,12 +84,12 @@ bytes:
   type: int
   returned: success
 missing:
-  description: Files that are not there with their size.
+  description: Files that do not exist with their size.
   type: list
   elements: str
   returned: with O(state=planned)
 missing_bytes:
-  description: Bytes that come, O(more) with them.
+  description: Bytes that will be fetched, including O(more).
   type: int
   returned: with O(state=planned)
 free_bytes:
@@ -97,7 +97,7 @@ free_bytes:
   type: int
   returned: with O(state=planned)
 dropped:
-  description: Items of an earlier fill that are not whole any more and so not named any more.
+  description: Items of an earlier fill that are incomplete now and therefore no longer named.
   type: list
   elements: str
   returned: with O(state=present)
@@ -116,21 +116,21 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
     BundleError,
     Holds,
     all_files,
-    amount,
-    merge,
+    format_bytes,
+    merge_holds,
     parse_holds,
-    render,
+    render_bundle,
     size_of,
-    summary,
+    summarise_holds,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle_host import (
-    begun,
-    look,
-    read,
-    room,
+    check_room,
+    find_missing_files,
+    partial_bytes,
+    read_bundle,
     sizes_of,
-    verify,
-    write,
+    verify_bundle,
+    write_bundle,
 )
 
 SHOWN = 20
@@ -159,9 +159,9 @@ def planned(module: AnsibleModule) -> dict[str, Any]:
     """Return what is missing. Raises BundleError where there is too little room."""
     root, holds = module.params["root"], parse_holds(module.params["holds"], "holds")
     files = all_files(holds)
-    missing = look(root, files)
-    to_come = sum(files[path].size for path in missing) - begun(root, missing, files)
-    figures = room(root, to_come + module.params["more"])
+    missing = find_missing_files(root, files)
+    to_come = sum(files[path].size for path in missing) - partial_bytes(root, missing, files)
+    figures = check_room(root, to_come + module.params["more"])
     return {
         "changed": False,
         "missing": missing,
@@ -173,54 +173,55 @@ def planned(module: AnsibleModule) -> dict[str, Any]:
 
 def described(holds: Holds) -> dict[str, Any]:
     """Return what every state says of what is held."""
-    return {"summary": summary(holds), "files": len(all_files(holds)), "bytes": size_of(holds)}
+    return {"summary": summarise_holds(holds), "files": len(all_files(holds)), "bytes": size_of(holds)}
 
 
 def present(module: AnsibleModule) -> dict[str, Any]:
     """Write bundle.json where it says something else. Raises BundleError for files that are not there."""
     root, new = module.params["root"], parse_holds(module.params["holds"], "holds")
-    missing = look(root, all_files(new))
+    missing = find_missing_files(root, all_files(new))
     if missing and not module.check_mode:
         raise BundleError(f"{root}: {', '.join(missing[:SHOWN])} should be there by now; fill the directory again")
     try:
-        before = read(root) or {}
+        before = read_bundle(root) or {}
     except BundleError as exc:
         module.warn(f"{exc}; it is written anew")
         before = {}
-    holds, dropped = merge(new, before, sizes_of(root, all_files(before)))
+    holds, dropped = merge_holds(new, before, sizes_of(root, all_files(before)))
     for item in dropped:
         module.warn(f"{root}/{NAME}: {item}, from an earlier fill, is not whole any more and no longer named")
-    text, old = render(holds), render(before) if before else ""
+    text, old = render_bundle(holds), render_bundle(before) if before else ""
     if text != old and not module.check_mode:
-        write(root, text)
+        write_bundle(root, text)
     diff = {"before_header": NAME, "after_header": NAME, "before": lines(before), "after": lines(holds)}
     return {"changed": text != old, "dropped": dropped, "diff": diff, **described(holds)}
 
 
 def lines(holds: Holds) -> str:
     """Return a side of the diff."""
-    return "".join(f"{line}\n" for line in summary(holds))
+    return "".join(f"{line}\n" for line in summarise_holds(holds))
 
 
 def verified(module: AnsibleModule) -> dict[str, Any]:
     """Compare the directory with its bundle.json. Raises BundleError."""
     root = module.params["root"]
-    holds = read(root)
+    holds = read_bundle(root)
     if holds is None and module.params["required"]:
         raise BundleError(
-            f"{root}/{NAME}: there is none, so it is not known what should be here; is the disk mounted, and was "
-            "playbooks/mirror.yml at its end when it was taken away?"
+            f"{root}/{NAME}: not found; check that the disk is mounted, and that playbooks/mirror.yml had finished "
+            "before the disk was removed"
         )
-    problems = verify(root, holds or {}, module.params["read"] == "all")
+    expected = holds or {}
+    problems = verify_bundle(root, expected, module.params["read"] == "all")
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         module.fail_json(
-            msg=f"{root}: {len(problems)} of {len(all_files(holds or {}))} files ({amount(size_of(holds or {}))}) did "
+            msg=f"{root}: {len(problems)} of {len(all_files(expected))} files ({format_bytes(size_of(expected))}) did "
             f"not arrive as {NAME} says: {'; '.join(problems[:SHOWN])}{more}; fill the disk again with "
-            "playbooks/mirror.yml -e bundle_check=full, which brings only those, or copy them again",
+            "playbooks/mirror.yml -e bundle_check=full, which fetches only those, or copy them again",
             problems=problems,
         )
-    return {"changed": False, "problems": [], **described(holds or {})}
+    return {"changed": False, "problems": [], **described(expected)}
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ version_added: 0.5.0
 description:
   - Copies each image, every platform of it and byte for byte, into the OCI layout C(ROOT/images/REPOSITORY), from where
     the module M(baremetal.inference.registry_images) pushes it on the mirror.
-  - A layout that has the image under its tag with the digest of its registry, with all blobs, is left alone. Blobs that
-    are there are not fetched again, so a copy that broke off goes on with the next run. Nothing is removed.
-  - An image that is named by its digest and is there is not asked for. One that is there while its registry does not
-    answer is kept, with a warning.
+  - A layout that has the image under its tag with the digest of its registry, with all blobs, is left alone. Existing
+    blobs are not fetched again, so the next run continues an interrupted copy. Nothing is removed.
+  - The registry is not asked for an existing image that is named by its digest. An existing image whose registry does
+    not answer is kept, with a warning.
   - In check mode, registries are asked for manifests only.
 requirements:
   - skopeo, where an image is missing or named by a tag
@@ -46,7 +46,7 @@ options:
     default: {}
   verify:
     description:
-      - V(sizes) takes a blob of the right size for the right one, V(full) reads every blob.
+      - V(sizes) compares the sizes of blobs, V(full) reads every blob.
     type: str
     choices: [sizes, full]
     default: sizes
@@ -55,7 +55,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have the image of vLLM on the disk
+- name: Copy the image of vLLM to the disk
   baremetal.inference.mirror_images:
     root: /media/disk
     images:
@@ -213,7 +213,7 @@ def copy(module: AnsibleModule, image: Wanted, missing: list[Blob]) -> None:
     skopeo(module, words, f"could not copy {image.image}; run again to go on from here")
     top = place.top(image)
     if top is None or place.lacks(top):
-        raise OciError(f"{place.directory}: skopeo copied {image.image}, but not all of it is there; run again")
+        raise OciError(f"{place.directory}: skopeo copied {image.image}, but it is incomplete; run again")
     place.sweep()
     if place is not layout:
         os.rename(place.directory, layout.directory)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_needs
-short_description: Decide what a mirror has to hold
+short_description: Determine what a mirror has to hold
 version_added: 0.5.0
 description:
-  - Plans every instance of hosts as M(baremetal.inference.render_plans) does, and says which weights, encodings, locks
-    of wheels and container images these plans need. Images are named as they are published, whatever registry the
+  - Plans every instance of hosts as M(baremetal.inference.render_plans) does, and returns which weights, encodings,
+    locks of wheels and container images these plans need. Images are named as they are published, whatever registry the
     hosts take them from.
-  - What O(releases) and O(models) name comes beside that.
-  - Runs on the controller and touches no host. The problems of all hosts are one error.
+  - O(releases) and O(models) add to that.
+  - Runs on the controller without a connection to hosts. The problems of all hosts are one error.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -25,7 +25,7 @@ attributes:
 options:
   root:
     description:
-      - The directory that is to be carried; looked at for what it lacks.
+      - The directory that is to be carried, which is checked for missing wheels.
     type: path
     required: true
   hosts:
@@ -42,7 +42,7 @@ options:
     default: []
   stacks:
     description:
-      - The stacks of O(releases) that count, such as V(cuda); all where none is named.
+      - The stacks of O(releases) to include, such as V(cuda); all if empty.
     type: list
     elements: str
     default: []
@@ -69,7 +69,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Decide what all hosts need
+- name: Determine what all hosts need
   baremetal.inference.mirror_needs:
     root: /media/disk
     hosts: "{{ groups['inference'] }}"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mirror_preflight
-short_description: Look at a host before it is made a mirror
+short_description: Check a host before it becomes a mirror
 version_added: 0.1.0
 description:
-  - Checks that the disk of the mirror is there and that its ports are free or its own.
-  - Says whether nginx and the registry are installed.
+  - Checks that the mirror's disk is mounted and that its ports are free or its own.
+  - Returns whether nginx and the registry are installed.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -49,7 +49,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Look whether the disk is mounted and the port is free
+- name: Check that the disk is mounted and the port is free
   baremetal.inference.mirror_preflight:
     root: /srv/mirror
     port: 80
@@ -68,8 +68,8 @@ registry:
   returned: success
 default_site_clashes:
   description:
-    - Whether the distribution's default site of nginx must go, because the mirror wants port 80 itself,
-      or because something else has port 80 and nginx could not start.
+    - Whether nginx's default site must be disabled, because the mirror uses port 80 itself,
+      or because another process has port 80 and nginx could not start.
   type: bool
   returned: success
 """
@@ -80,7 +80,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
 
-# The port of the default site that Debian's package brings along.
+# The port of the default site in Debian's package.
 DEFAULT_SITE_PORT = 80
 NGINX = "/usr/sbin/nginx"
 REGISTRY = ("/usr/bin/docker-registry", "/usr/bin/skopeo")

@@ -10,10 +10,10 @@ module: mirror_wheels
 short_description: Fetch exactly the wheels of a lock into a directory that can be carried
 version_added: 0.5.0
 description:
-  - Has pip fetch what C(ROOT/wheels) lacks of a lock, for the Python and machine that the lock is for. pip asks as it
-    is configured to (index, find-links, CA, proxy).
-  - Every file is checked against the lock before it gets its name. A fetch that broke off goes on with the next run.
-    Nothing is removed.
+  - Downloads with pip the wheels of a lock that C(ROOT/wheels) lacks, for the lock's Python and machine. pip uses its
+    own configuration (index, find-links, CA, proxy).
+  - Every file is checked against the lock before it gets its name. The next run continues an interrupted
+    download. Nothing is removed.
 requirements:
   - pip
 extends_documentation_fragment:
@@ -38,7 +38,7 @@ options:
     required: true
   verify:
     description:
-      - V(stamp) trusts a complete lock while its files have the size and the time that they had then.
+      - V(stamp) trusts a complete lock while the size and time of its files are unchanged.
       - V(full) reads every file.
     type: str
     choices: [stamp, full]
@@ -48,7 +48,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have the wheels of a lock on the disk
+- name: Download the wheels of a lock to the disk
   baremetal.inference.mirror_wheels:
     root: /media/disk
     locks:
@@ -72,7 +72,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import House, fill, look
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import (
+    Wheelhouse,
+    fill_wheelhouse,
+    inspect_wheelhouse,
+)
 
 
 def main() -> None:
@@ -89,9 +93,9 @@ def main() -> None:
     holds, fetched = {}, []
     for lock in module.params["locks"]:
         try:
-            house = look(lock, f"{module.params['root']}/wheels", module.params["verify"] == "full")
+            house = inspect_wheelhouse(lock, f"{module.params['root']}/wheels", module.params["verify"] == "full")
             fetched += [pin.name for pin in house.missing]
-            full = house if module.check_mode else fill(house, module.log)
+            full = house if module.check_mode else fill_wheelhouse(house, module.log)
         except (VenvError, OSError) as exc:
             module.fail_json(msg=f"{lock}: {exc}")
         if full.files:
@@ -99,7 +103,7 @@ def main() -> None:
     module.exit_json(changed=bool(fetched), fetched=fetched, holds=holds)
 
 
-def files_of(house: House) -> dict[str, Any]:
+def files_of(house: Wheelhouse) -> dict[str, Any]:
     """Return the wheels of a lock by their paths below the carried directory."""
     return {f"wheels/{file.name}": {"size": file.size, "sha256": file.sha256} for file in house.files.values()}
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: registry_images
-short_description: Push carried container images into a registry
+short_description: Push container images from layouts into a registry
 version_added: 0.2.0
 description:
-  - Finds the OCI image layouts below O(root), as C(skopeo copy ... oci:ROOT/REPOSITORY:TAG) writes them, and has each
-    in the registry under C(REPOSITORY:TAG). Hidden directories are passed over.
-  - An image whose digest the registry has under that tag already is left alone. Digests never change on the way.
+  - Finds the OCI image layouts below O(root), as C(skopeo copy ... oci:ROOT/REPOSITORY:TAG) writes them, and pushes
+    each into the registry as C(REPOSITORY:TAG). Hidden directories are ignored.
+  - Skips an image whose digest the registry already has under that tag. Digests never change on the way.
   - Nothing is removed from the registry.
   - Every index is read before the first image is pushed.
-  - In check mode a registry that cannot be reached counts as an empty one, for the same run may be the one to make it.
+  - In check mode an unreachable registry counts as empty, because the same run may be about to create it.
 requirements:
-  - skopeo on the host, where anything is to be pushed
+  - skopeo on the host, if there is anything to push
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -28,12 +28,12 @@ attributes:
 options:
   root:
     description:
-      - Directory that holds the layouts. An absent one counts as an empty one.
+      - Directory that holds the layouts. A missing directory counts as empty.
     type: path
     required: true
   registry:
     description:
-      - Address of the registry, which speaks HTTP and asks for no login.
+      - Address of the registry, which uses plain HTTP and requires no login.
     type: str
     required: true
 author:
@@ -41,7 +41,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Push what was carried here
+- name: Push the images of a bundle
   baremetal.inference.registry_images:
     root: /srv/mirror/images
     registry: 127.0.0.1:5001
@@ -58,7 +58,7 @@ images:
     - name: vllm/vllm-openai:v0.33.0
       digest: sha256:0123...
 pushed:
-  description: Names of those that were pushed, or would be in check mode.
+  description: Names of the images that were pushed, or would be in check mode.
   type: list
   elements: str
   returned: success
@@ -143,7 +143,7 @@ def reachable(registry: str, seconds: int) -> bool:
             return True
         except urllib.error.HTTPError as exc:
             raise OciError(
-                f"http://{registry}/v2/: HTTP status {exc.code} ({exc.reason}); is that a registry without a login?"
+                f"http://{registry}/v2/: HTTP status {exc.code} ({exc.reason}); expected a registry without a login"
             ) from exc
         except OSError:
             if time.monotonic() >= deadline:
@@ -167,7 +167,7 @@ def digest_of(image: Image, registry: str) -> str | None:
 
 
 def push(module: AnsibleModule, image: Image, registry: str) -> None:
-    """Have skopeo push an image, every platform of it, byte for byte."""
+    """Push an image with skopeo, all its platforms, byte for byte."""
     skopeo = module.get_bin_path("skopeo", required=True)
     command = [skopeo, "copy", "--quiet", "--all", "--preserve-digests", "--dest-tls-verify=false"]
     rc, out, err = module.run_command([*command, f"oci:{image.path}:{image.tag}", f"docker://{registry}/{image.name}"])

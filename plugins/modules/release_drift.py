@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: release_drift
-short_description: Say what appears, changes or vanishes between two releases of vLLM
+short_description: Show what appears, changes or vanishes between two releases of vLLM
 version_added: 0.2.0
 description:
   - Looks up what a recipe, the shell text of a guide or a C(--config) file sets in the option tables of two releases
-    (C(catalog/options/)), and says what each of the two makes of it, which settings do nothing in the newer one, and
-    what replaced them. Without any of the three it compares the tables themselves.
-  - Runs on the controller and touches no host.
+    (C(catalog/options/)), and reports how each of them treats it, which settings do nothing in the newer one, and what
+    replaced them. Without any of the three it compares the tables themselves.
+  - Runs on the controller and contacts no host.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -24,27 +24,27 @@ attributes:
 options:
   older:
     description:
-      - The release of vLLM to come from. One with a table in C(catalog/options/).
+      - The release of vLLM that is in use. It needs a table in C(catalog/options/).
     type: str
     required: true
   newer:
     description:
-      - The release of vLLM to go to.
+      - The release of vLLM to upgrade to.
     type: str
     required: true
   recipe:
     description:
-      - A recipe of the catalogue, V(openai/gpt-oss-120b). All its blocks are looked at.
+      - A recipe of the catalogue, V(openai/gpt-oss-120b). All its blocks are checked.
     type: str
     default: ""
   accelerator:
     description:
-      - Only what concerns this accelerator, a model of C(catalog/accelerators/).
+      - Report only what concerns this accelerator, a model of C(catalog/accelerators/).
     type: str
     default: ""
   command:
     description:
-      - A file with C(export NAME=VALUE) lines and C(vllm serve) commands. All else in it is passed over.
+      - A file with C(export NAME=VALUE) lines and C(vllm serve) commands. Everything else in it is ignored.
     type: path
     default: ""
   config:
@@ -90,7 +90,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 settings:
-  description: One entry for each setting that is looked at; without recipe, command and config for each that differs.
+  description: One entry for each setting that is checked; without recipe, command and config for each that differs.
   type: list
   elements: dict
   returned: success

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: render_plans
-short_description: Write what every host of a play would be served with
+short_description: Write the plans and files of all hosts of a play
 version_added: 0.2.0
 description:
   - Writes for every instance of every host of the play C(DEST/HOST/INSTANCE/plan.json) and below
-    C(DEST/HOST/INSTANCE/files/) the files that the role P(baremetal.inference.vllm#role) would install, at their
-    places. Secrets are not written.
-  - Runs on the controller over all hosts of the play at once and touches no host, so give it C(run_once). Hosts whose
-    variables are the same cost one plan.
-  - The accelerator of a host is what its variable C(accelerator) says (with C(accelerator_count), else 1), else the
-    model that a group C(accel_MODEL) names, else the cached fact C(accelerator_detected).
-  - The problems of all hosts are one error, and nothing is written then. A host without C(vllm_instances) is named
-    and skipped. Files that an earlier run left for a host of the play are removed.
+    C(DEST/HOST/INSTANCE/files/) the files that the role P(baremetal.inference.vllm#role) would install, under
+    their paths. Secrets are not written.
+  - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once). Hosts whose
+    variables are the same are planned once.
+  - The accelerator of a host comes from its variable C(accelerator) (with C(accelerator_count), else 1), then from a
+    group C(accel_MODEL), then from the cached fact C(accelerator_detected).
+  - If any host cannot be planned, one error lists all problems, and nothing is written. A host without
+    C(vllm_instances) is named and skipped. Files that an earlier run left for a host of the play are removed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -29,7 +29,7 @@ attributes:
 options:
   dest:
     description:
-      - Directory on the controller to write into. It is made where it is not there.
+      - Directory on the controller to write into. It is created if it does not exist.
     type: path
     required: true
 author:

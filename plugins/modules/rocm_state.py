@@ -58,7 +58,7 @@ EXAMPLES = r"""
 - name: Stop where it is not
   ansible.builtin.assert:
     that: driver.findings | length == 0
-    fail_msg: "{{ driver.findings | map(attribute='what') | join('; ') }}"
+    fail_msg: "{{ driver.summary }}"
 """
 
 RETURN = r"""
@@ -196,6 +196,10 @@ findings:
     action:
       description: What to do about it.
       type: str
+summary:
+  description: The findings as sentences for an error message. Empty if there are none.
+  type: str
+  returned: success
 """
 
 import re
@@ -204,8 +208,8 @@ from dataclasses import asdict, replace
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import read
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, listed, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import inspect_host
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, check_driver, listed
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import loaded_version
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.state_module import (
     ARGUMENTS,
@@ -225,7 +229,7 @@ def main() -> None:
     options = module.params
     names = ("root", "sysfs_root", "proc_root", "chips", "users")
     try:
-        recording = read(**{name: options[name] for name in names})
+        recording = inspect_host(**{name: options[name] for name in names})
     except PciError as exc:
         module.fail_json(msg=str(exc))
     recording = replace(recording, wants_tools=options["userspace"])
@@ -236,7 +240,7 @@ def main() -> None:
         "accelerator_rocm_version": recording.shown.rocm,
         "accelerator_mec_firmware": read_drivers(options["sysfs_root"]).get("amd", {}).get("mec_firmware"),
     }
-    findings = prove(recording, options["minimum_driver"], options["hold"])
+    findings = check_driver(recording, options["minimum_driver"], options["hold"])
     module.exit_json(
         changed=False,
         ansible_facts={name: value for name, value in facts.items() if value},

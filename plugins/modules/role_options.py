@@ -10,10 +10,10 @@ module: role_options
 short_description: Find misspelt options of a role
 version_added: 0.1.0
 description:
-  - Ansible checks the options that a role's argument spec names and passes over a variable that it does not name, so
-    that a misspelt one has no effect. This looks at all variables of the host that begin with the role's name.
-  - One that is nearly an option of the role is an error. Any other is a warning.
-  - Runs on the controller and touches no host.
+  - Ansible ignores a variable that a role's argument spec does not name, so a misspelt one has no effect. This module
+    checks all variables of the host that begin with the role's name.
+  - A variable whose name is close to an option of the role is an error. Any other unknown variable is a warning.
+  - Runs on the controller and contacts no host.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -32,14 +32,14 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Look for misspelt options
+- name: Check for misspelt options
   baremetal.inference.role_options:
     role: vllm
 """
 
 RETURN = r"""
 unknown:
-  description: Variables that begin with the role's name and are none of its options.
+  description: Variables that begin with the role's name but are not its options.
   type: list
   elements: str
   returned: success

@@ -10,10 +10,10 @@ module: serve_plan
 short_description: Decide what every vLLM instance of a host is started with
 version_added: 0.1.0
 description:
-  - Lays recipe, release, accelerator and the site's wishes over each other and returns one plan for each instance.
+  - Combines recipe, release, accelerator and the requested instances into one plan for each instance.
   - Every argument and every C(VLLM_*) variable is checked against what the release accepts (C(catalog/options/)). One
     that it does not know is an error; another variable that no library is known to read is a warning.
-  - Runs on the controller and touches no host. Whatever cannot be served is one error, before anything is changed.
+  - Runs on the controller and contacts no host. An instance that cannot be served is an error before anything is changed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -40,7 +40,7 @@ options:
     required: true
   facts:
     description:
-      - What is known of the host beside O(accelerator) and goes before it. The keys are C(driver_version),
+      - Facts of the host that replace those of O(accelerator). The keys are C(driver_version),
         C(cuda_version) and C(mec_firmware).
     type: dict
     default: {}
@@ -53,7 +53,7 @@ options:
   strict:
     description:
       - Whether flags, JSON keys and C(VLLM_*) variables that the release's table does not have are errors. Otherwise
-        they are warnings, and a release without a table goes by the newest one. For nightlies.
+        they are warnings, and a release without a table uses the newest one. For nightlies.
     type: bool
     default: true
   image:
@@ -68,7 +68,7 @@ options:
     default: ""
   secret_names:
     description:
-      - The names of each instance's secrets, by instance. Their values have no place here.
+      - The names of each instance's secrets, by instance. Never their values.
     type: dict
     default: {}
   accelerator_catalog_path:
@@ -79,7 +79,7 @@ options:
     default: []
   site:
     description:
-      - Paths on the host and times that hold for all instances.
+      - Paths on the host and times that apply to all instances.
     type: dict
     required: true
     suboptions:
@@ -92,7 +92,7 @@ options:
         type: path
         required: true
       cache_root:
-        description: Directory below which every instance keeps its caches.
+        description: Directory that holds the caches of every instance.
         type: path
         required: true
       venv_root:
@@ -142,7 +142,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 asked:
-  description: The instances that were asked for, as they were given.
+  description: The requested instances, as given.
   type: dict
   returned: success
 plans:

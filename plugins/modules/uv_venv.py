@@ -11,16 +11,16 @@ short_description: Make a virtual environment from a hash-locked list of wheels
 version_added: 0.1.0
 description:
   - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
-    content, so an environment that is there is right and is left alone; another lock gets another directory beside it.
-    One that was made before version 0.7.0 gets its bytecode.
-  - It is built under a hidden name and renamed at the end, so nothing can start from half an environment.
-  - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. No configuration of
-    uv or pip on the host has a say.
-  - It comes with its bytecode, since those who run it may not write there.
+    content, so an existing environment is correct and left alone; another lock gets another directory beside it.
+    The bytecode of an environment from before version 0.7.0 is added.
+  - It is built under a hidden name and renamed at the end, so nothing can start from an incomplete environment.
+  - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. The host's
+    configuration of uv or pip is ignored.
+  - Bytecode is compiled at once, because the users that run the environment may not write to it.
   - uv itself is pinned in the lock and comes from the same index, to C(ROOT/uv-VERSION/uv). The host needs Python, but
     neither pip nor the venv package. uv is not installed into the environment.
-  - In check mode everything that can be known beforehand is checked all the same - Python's version, the machine, the
-    space, the index and that it lists every project.
+  - Check mode checks everything that can be known beforehand - Python's version, the machine, the free space, the
+    index and that it lists every project.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -36,7 +36,7 @@ options:
     required: true
   name:
     description:
-      - What the environment is for, like C(0.32.0-cpu); its directory is called so, with the hash behind it.
+      - Name of the environment, like C(0.32.0-cpu); its directory has this name, followed by the hash.
     type: str
     required: true
   requirements:
@@ -47,7 +47,7 @@ options:
     required: true
   index_url:
     description:
-      - Address of the simple index (PEP 503) that has every wheel of the lock. It has to be one without a login.
+      - Address of the simple index (PEP 503) that has every wheel of the lock. It must not need a login.
     type: str
     required: true
   ca_file:
@@ -61,8 +61,8 @@ options:
     default: /usr/bin/python3
   check_index:
     description:
-      - Whether check mode asks the index. V(false) is for a run in check mode over a whole site whose mirror the same
-        run would make. Without check mode the index is always asked first.
+      - Whether check mode asks the index. Set V(false) for check mode over a whole site whose mirror the same run
+        would create. Without check mode the index is always asked first.
     type: bool
     default: true
   size_bytes:
@@ -112,7 +112,7 @@ from urllib.parse import urljoin, urlsplit
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import create, sync_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import links
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import parse_links
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     Lock,
     VenvError,
@@ -121,9 +121,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
     check_space,
     choose_tool,
     directory_name,
-    environment,
-    explain,
+    explain_failure,
     parse_lock,
+    uv_environment,
 )
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def python_version(module: AnsibleModule) -> str:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     if not os.access(python, os.X_OK):
         raise VenvError(
-            f"{python} is not a program on this host; point the option python to the Python that vLLM shall run on"
+            f"{python} is not a program on this host; set the option python to the Python that vLLM is to run on"
         )
     _rc, out, _err = module.run_command([python, "-I", "-S", "-c", code], check_rc=True)
     return str(out).strip()
@@ -226,7 +226,7 @@ class Index:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise VenvError(f"index_url {url!r} is not an address; expected one like http://mirror/simple/")
         if "@" in parts.netloc:
-            raise VenvError("index_url holds a login, which would show in logs; expected an index that asks for none")
+            raise VenvError("index_url holds a login, which would appear in logs; expected an index without a login")
         if ca_file and not os.access(ca_file, os.R_OK):
             raise VenvError(
                 f"ca_file {ca_file} cannot be read on this host; put the site's CA bundle there, or leave it out"
@@ -243,19 +243,22 @@ class Index:
                 data: bytes = answer.read(limit + 1)
         except urllib.error.HTTPError as exc:
             raise VenvError(
-                f"{url}: HTTP status {exc.code} ({exc.reason}); is index_url the address of a simple index?"
+                f"{url}: HTTP status {exc.code} ({exc.reason}); check that index_url is the address of a simple index"
             ) from exc
         except (OSError, urllib.error.URLError) as exc:
             reason = getattr(exc, "reason", exc)
             raise VenvError(
-                f"{url} cannot be reached from this host ({reason}); is the mirror up, and index_url right?"
+                f"{url} cannot be reached from this host ({reason}); check that the mirror is running and "
+                "index_url is right"
             ) from exc
         return data if len(data) <= limit else None
 
     def projects(self) -> list[str] | None:
         """Return the projects that the index lists; None when its list is too long to be a mirror's."""
         page = self.get(self.url, ROOT_PAGE_LIMIT)
-        return None if page is None else [link.filename for link in links(page.decode(errors="replace"), self.url)]
+        return (
+            None if page is None else [link.filename for link in parse_links(page.decode(errors="replace"), self.url)]
+        )
 
 
 def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
@@ -268,7 +271,7 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
     partial, cache = os.path.join(root, f".{name}.partial"), os.path.join(root, f".{name}.cache")
     with cleaned_up(root):
         uv = ensure_uv(lock, index, root)
-        wanted = environment(os.environ, index.url, module.params["ca_file"], cache)
+        wanted = uv_environment(os.environ, index.url, module.params["ca_file"], cache)
         # run_command can add variables, not take away those of the host's login environment.
         os.environ.clear()
         os.environ.update(wanted)
@@ -302,7 +305,7 @@ def run(module: AnsibleModule, command: list[str], index_url: str, root: str) ->
     """Run uv. Raises VenvError with one sentence when it fails."""
     rc, out, err = module.run_command(command)
     if rc:
-        raise VenvError(explain(err or out, index_url, root))
+        raise VenvError(explain_failure(err or out, index_url, root))
 
 
 @contextlib.contextmanager
@@ -330,11 +333,11 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
         return program
     url = urljoin(index.url, "uv/")
     page = index.get(url, DOWNLOAD_LIMIT) or b""
-    link, digests = choose_tool(pin, links(page.decode(errors="replace"), url), platform.machine(), index.url)
+    link, digests = choose_tool(pin, parse_links(page.decode(errors="replace"), url), platform.machine(), index.url)
     wheel = index.get(link.url, DOWNLOAD_LIMIT) or b""
     if sha256(wheel).hexdigest() not in digests:
         raise VenvError(
-            f"{link.url}: sha256 is {sha256(wheel).hexdigest()}, the lock wants {', '.join(sorted(digests))}; "
+            f"{link.url}: sha256 is {sha256(wheel).hexdigest()}, the lock has {', '.join(sorted(digests))}; "
             "carry the wheel to the mirror again (playbooks/mirror.yml)"
         )
     partial = os.path.join(root, f".uv-{pin.version}.partial")

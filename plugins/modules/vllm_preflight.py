@@ -271,7 +271,9 @@ def installed_unit(name: str) -> str:
 
 def planned_kind(module: AnsibleModule, container: dict[str, Any], name: str) -> str:
     """Return the kind of unit that an instance will have."""
-    return unit_kind({"runtime": "container" if name in module.params["containers"] else "venv"}, container)
+    return unit_kind(
+        {"instance": name, "runtime": "container" if name in module.params["containers"] else "venv"}, container
+    )
 
 
 def inspect_engine(module: AnsibleModule) -> dict[str, Any]:

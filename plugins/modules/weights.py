@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights
-short_description: Bring the weights of models to a host, as their manifests pin them
+short_description: Download the weights of models to a host, as their manifests pin them
 version_added: 0.1.0
 description:
   - Fetches the files of each model from the first source that has them all, checks their sha256 while they are written,
-    and publishes each model's directory C(ROOT/ORGANISATION/NAME/REVISION) with one rename. What a service sees is
-    complete.
-  - A directory whose files are as they were when they were verified is not read again.
-  - Before the first byte is written it looks whether there is space, and whether a source has every missing file with
-    its size. In check mode that is all it does.
-  - A fetch that broke off is continued by the next run.
+    and publishes each model's directory C(ROOT/ORGANISATION/NAME/REVISION) with one rename. A service
+    never sees an incomplete model.
+  - A directory whose files have not changed since they were verified is not read again.
+  - Before the first byte is written, the module checks the free space, and that a source has every missing file with
+    its size. In check mode it does only that.
+  - The next run continues an interrupted download.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -40,15 +40,15 @@ options:
     default: []
   sources:
     description:
-      - Where the files come from, tried in order. Each is a text, or a mapping with the key C(source) and what it
-        needs to be asked.
+      - Where the files come from, tried in order. Each is a text, or a mapping with the key C(source) and its
+        options.
       - An absolute path on the host, or a URL (C(http), C(https), C(file)), below which the files lie at
         C(ORGANISATION/NAME/REVISION/FILE).
-      - V(hub) for the Hugging Face hub, V(hub:URL) for another one that speaks as it does; V(modelscope),
+      - V(hub) for the Hugging Face hub, V(hub:URL) for another one with the same API; V(modelscope),
         V(modelscope:URL).
-      - V(s3://BUCKET/PREFIX) with the same files below the prefix; C(endpoint) and C(region) say whose. Addresses are
-        signed on the controller, with the keys in E(AWS_ACCESS_KEY_ID) and E(AWS_SECRET_ACCESS_KEY), or those of
-        C(profile) in C(credentials_file); without any the bucket has to be public. No host gets the keys.
+      - V(s3://BUCKET/PREFIX) with the same files below the prefix; C(endpoint) and C(region) name the service. The
+        addresses are signed on the controller, with the keys in E(AWS_ACCESS_KEY_ID) and E(AWS_SECRET_ACCESS_KEY), or
+        those of C(profile) in C(credentials_file); without any the bucket has to be public. No host gets the keys.
       - V(controller:/PATH) for a directory on the controller with the same files, pushed with rsync over SSH.
       - C(token_file) or C(token_env) name the file or the environment variable on the controller with the token of a
         URL, a hub or ModelScope. The latter two use E(HF_TOKEN) and E(MODELSCOPE_API_TOKEN) when these are set there.
@@ -67,22 +67,22 @@ options:
     type: path
   connections:
     description:
-      - How many parts of files are fetched at once at most. Each takes 16 MiB of memory.
-      - It begins with one for each 64 MiB that are to come, two at least and not more than the host has processors, and
-        adds more unless hashing and copying keep these busy.
+      - The maximum number of parts of files that are downloaded at once. Each takes 16 MiB of memory.
+      - The download starts with one for each 64 MiB (at least two, at most one per processor), and adds more while the
+        processors have time.
     type: int
     default: 8
     version_added: 0.4.0
   bandwidth:
     description:
-      - Megabits per second that the fetch may take on this host, V(0) for all that it gets.
+      - The maximum megabits per second of this host's downloads, V(0) for no limit.
     type: int
     default: 0
     version_added: 0.4.0
   stall_timeout:
     description:
-      - Seconds without a byte after which a connection is dropped. Where nothing came over the others either, the next
-        source has its turn; the last one is tried four times.
+      - Seconds without a byte after which a connection is closed. Where all connections stall, the next source is used;
+        the last one is tried four times.
     type: int
     default: 30
     version_added: 0.7.0
@@ -100,46 +100,47 @@ options:
     default: true
   lock_timeout:
     description:
-      - Seconds to wait for another run that fetches the same model, on this host or on one that shares the file system.
+      - Seconds to wait for another run that downloads the same model, on this host or on one that shares its file
+        system.
     type: int
     default: 86400
     version_added: 0.5.0
   keep:
     description:
-      - How many other revisions of each model stay for going back; V(-1) for all. A revision that an instance's
-        symlink leads to stays in any case, and nothing is removed from a file system that other hosts may use.
+      - How many other revisions of each model to keep for a rollback; V(-1) for all. A revision that an instance's
+        symlink points to is never removed, and nothing is removed from a file system that other hosts may use.
     type: int
     default: 1
     version_added: 0.5.0
   shared:
     description:
-      - Whether O(root) is on a file system that other hosts use too. V(auto) goes by the type of the file system.
+      - Whether O(root) is on a file system that other hosts use too. V(auto) decides by the type of the file system.
     type: str
     choices: [auto, 'yes', 'no']
     default: auto
     version_added: 0.5.0
   progress:
     description:
-      - Seconds between two lines that tell how far a fetch is, V(0) for none.
-      - The fetch runs in the background of the host. One that loses its connection to the controller goes on, and the
+      - Seconds between two lines of progress, V(0) for none.
+      - The download runs in the background of the host. It continues when the controller's connection is lost, and the
         next run waits for it.
     type: int
     default: 15
     version_added: 0.5.0
   progress_file:
     description:
-      - File on the host into which the module writes how far it is. The action plugin sets it.
+      - File on the host into which the module writes its progress. The action plugin sets it.
     type: path
     version_added: 0.5.0
   access_file:
     description:
       - JSON file on the host with the token, or the signed addresses, of each source by its place in O(sources). The
-        action plugin writes it; the module removes it when it begins.
+        action plugin writes it; the module removes it when it starts.
     type: path
     version_added: 0.5.0
   pushed:
     description:
-      - The source from which files were pushed to where the models grow. The action plugin sets it.
+      - The source from which files were pushed into the partial directories of the models. The action plugin sets it.
     type: str
     default: ""
     version_added: 0.5.0
@@ -156,7 +157,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Bring gpt-oss-20b from the site's mirror, or from a disk that somebody carried in
+- name: Download gpt-oss-20b from the site's mirror, or from a carried disk
   baremetal.inference.weights:
     models:
       - openai/gpt-oss-20b
@@ -165,7 +166,7 @@ EXAMPLES = r"""
       - /media/disk/weights
     ca_file: /etc/ssl/certs/example-ca.pem
 
-- name: Bring it from an object store of the site, else from the hub, with a token that only the controller has
+- name: Download it from the site's object store, else from the hub with a token that only the controller has
   baremetal.inference.weights:
     models:
       - openai/gpt-oss-120b
@@ -176,7 +177,7 @@ EXAMPLES = r"""
       - source: hub
         token_file: /etc/ansible/hub-token
 
-- name: Bring a model of the site
+- name: Download the site's own model
   baremetal.inference.weights:
     models:
       - repository: example/tuned
@@ -229,11 +230,11 @@ models:
       description: The source of the files; empty when none was needed.
       type: str
     skipped_sources:
-      description: Why each source before it was passed over.
+      description: Why each source before it was skipped.
       type: list
       elements: str
 removed:
-  description: Revisions and broken-off fetches that were removed, or would be.
+  description: Revisions and partial downloads that were removed, or would be.
   type: list
   elements: dict
   returned: success
@@ -242,13 +243,13 @@ removed:
       description: The directory.
       type: str
     kind:
-      description: Whether it is an old V(revision), or what an V(abandoned) fetch has left.
+      description: Whether it is an old V(revision) or an V(abandoned) partial download.
       type: str
     bytes:
-      description: What its removal gives back.
+      description: Bytes that its removal frees.
       type: int
 unsourced:
-  description: The models that no source has, with the directory in which they grow and their missing files.
+  description: The models that no source has, with their partial directory and their missing files.
   type: list
   elements: dict
   returned: failure for this reason
@@ -262,35 +263,35 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
+    FetchOutcome,
     NoSourceError,
-    Outcome,
-    Site,
-    Track,
-    bring,
-    check,
-    choose,
-    look,
+    ProgressTracker,
+    WeightsStore,
+    check_preconditions,
+    choose_source,
+    fetch_weights,
+    inspect_weights,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import State
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
     WeightsError,
     check_unique,
-    parse,
+    parse_manifest,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress_host import Reporter
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
-    Old,
+    OldDirectory,
+    find_prunable,
     mark_served,
-    prunable,
-    remove,
+    remove_old,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import damaged
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import describe_damage
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
 BYTES_OF_MEGABIT = 125_000
 SHARED = {"auto": None, "yes": True, "no": False}
-# The least that each number may be.
-LEAST = {"connections": 1, "bandwidth": 0, "stall_timeout": 1, "lock_timeout": 0, "keep": -1, "progress": 0}
+# The minimum of each number.
+MINIMUMS = {"connections": 1, "bandwidth": 0, "stall_timeout": 1, "lock_timeout": 0, "keep": -1, "progress": 0}
 
 
 def main() -> None:
@@ -317,9 +318,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # First of all, so that it is gone whatever comes.
+    # First of all, so that the file is removed whatever happens.
     access = read_access(module.params["access_file"])
-    for name, least in LEAST.items():
+    for name, least in MINIMUMS.items():
         if module.params[name] < least:
             module.fail_json(msg=f"weights_{name}: found {module.params[name]}, expected {least} or more")
     try:
@@ -331,18 +332,18 @@ def main() -> None:
     for outcome in outcomes:
         for reason in outcome.skipped:
             module.warn(f"source passed over for {outcome.state.manifest.repository}: {reason}")
-    for sentence in damaged(module.params["root"]):
+    for sentence in describe_damage(module.params["root"]):
         module.warn(f"{platform.node()}: {sentence}")
     module.exit_json(
         changed=any(outcome.state.changed for outcome in outcomes) or bool(removed),
         models=[outcome.as_dict() for outcome in outcomes],
         removed=[old.as_dict() for old in removed],
-        diff=[outcome.diff() for outcome in outcomes if outcome.state.changed] + [gone(old) for old in removed],
+        diff=[outcome.diff() for outcome in outcomes if outcome.state.changed] + [removal_diff(old) for old in removed],
     )
 
 
 class NoSourcesError(WeightsError):
-    """No source gives what some models lack; ``models`` says for each what, and where it is to be put."""
+    """No source has the missing files of some models; ``models`` holds each one's files and partial directory."""
 
     def __init__(self, errors: list[NoSourceError]) -> None:
         super().__init__("; ".join(str(error) for error in errors))
@@ -356,45 +357,47 @@ class NoSourcesError(WeightsError):
         ]
 
 
-def run(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> tuple[list[Outcome], list[Old]]:
-    """Look at all models before the first one is fetched; remove what is too old. Raises WeightsError."""
-    track = Track()
-    # From the beginning: to look at files may take as long as to fetch them.
+def run(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> tuple[list[FetchOutcome], list[OldDirectory]]:
+    """Check all models, fetch what is missing, then remove what is too old. Raises WeightsError."""
+    track = ProgressTracker()
+    # From the beginning: reading files may take as long as fetching them.
     with Reporter(module.params["progress_file"] or "", track.report):
         return _run(module, access, track)
 
 
-def _run(module: AnsibleModule, access: dict[str, dict[str, Any]], track: Track) -> tuple[list[Outcome], list[Old]]:
+def _run(
+    module: AnsibleModule, access: dict[str, dict[str, Any]], track: ProgressTracker
+) -> tuple[list[FetchOutcome], list[OldDirectory]]:
     params = module.params
-    manifests = [parse(model) for model in params["models"]]
+    manifests = [parse_manifest(model) for model in params["models"]]
     check_unique(manifests)
     site = site_of(module, access)
     states = []
     for manifest in manifests:
         track.model = manifest.repository
-        states.append(look(site.root, manifest, params["verify"] == "full"))
-    check(states, site)
+        states.append(inspect_weights(site.root, manifest, params["verify"] == "full"))
+    check_preconditions(states, site)
 
-    def superfluous() -> list[Old]:
-        return prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
+    def superfluous() -> list[OldDirectory]:
+        return find_prunable(site.root, manifests, params["keep"], site.state_dir, SHARED[params["shared"]])
 
     if module.check_mode and not params["check_sources"]:
-        return [Outcome(state) for state in states], superfluous()
+        return [FetchOutcome(state) for state in states], superfluous()
     chosen = choose_all(states, site)
     if module.check_mode:
         return chosen, superfluous()
     # Whatever the connection's umask is: every instance's user reads the weights.
     os.umask(0o022)
-    outcomes = bring_all(module, chosen, site, track)
+    outcomes = fetch_all(module, chosen, site, track)
     # Only now: a fetch takes hours, in which another revision may have come into use.
     mark_served(site.root, manifests, site.state_dir)
-    return outcomes, [old for old in superfluous() if remove(old)]
+    return outcomes, [old for old in superfluous() if remove_old(old)]
 
 
-def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Site:
+def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> WeightsStore:
     params = module.params
     sources = parse_sources(params["sources"])
-    return Site(
+    return WeightsStore(
         root=params["root"],
         sources=sources,
         access=tuple(Access(**access.get(str(number), {})) for number in range(len(sources))),
@@ -412,7 +415,7 @@ def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Site:
 
 
 def read_access(path: str | None) -> dict[str, dict[str, Any]]:
-    """Return what the controller has handed over, and remove it."""
+    """Read the tokens and addresses that the controller has written, and remove their file."""
     if path is None:
         return {}
     with open(path, encoding="utf-8") as file:
@@ -421,12 +424,12 @@ def read_access(path: str | None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def choose_all(states: list[State], site: Site) -> list[Outcome]:
+def choose_all(states: list[ModelState], site: WeightsStore) -> list[FetchOutcome]:
     """Return the source of each model. Raises NoSourcesError that names all that have none."""
     chosen, errors = [], []
     for state in states:
         try:
-            chosen.append(choose(state, site))
+            chosen.append(choose_source(state, site))
         except NoSourceError as exc:
             errors.append(exc)
     if errors:
@@ -434,20 +437,22 @@ def choose_all(states: list[State], site: Site) -> list[Outcome]:
     return chosen
 
 
-def bring_all(module: AnsibleModule, chosen: list[Outcome], site: Site, track: Track) -> list[Outcome]:
-    """Bring one model after the other. Raises NoSourcesError."""
+def fetch_all(
+    module: AnsibleModule, chosen: list[FetchOutcome], site: WeightsStore, track: ProgressTracker
+) -> list[FetchOutcome]:
+    """Fetch one model after the other. Raises NoSourcesError."""
     missing = [file for outcome in chosen for file in outcome.state.missing]
     changed = [outcome.state.manifest.repository for outcome in chosen if outcome.state.changed]
     track.model = "".join(changed[:1])
     track.total, track.files = sum(file.size for file in missing), len(missing)
     try:
-        return [bring(one, site, module.log, track) if one.state.changed else one for one in chosen]
+        return [fetch_weights(one, site, module.log, track) if one.state.changed else one for one in chosen]
     except NoSourceError as exc:
         raise NoSourcesError([exc]) from exc
 
 
-def gone(old: Old) -> dict[str, Any]:
-    """Return both sides of Ansible's diff for a directory that goes."""
+def removal_diff(old: OldDirectory) -> dict[str, Any]:
+    """Return both sides of Ansible's diff for a directory that is removed."""
     return {"before_header": old.path, "after_header": old.path, "before": f"{old.kind}\n", "after": ""}
 
 

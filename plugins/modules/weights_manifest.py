@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: weights_manifest
-short_description: Pin a model, write the manifest of its weights
+short_description: Pin a model and write the manifest of its weights
 version_added: 0.5.0
 description:
   - Writes C(DEST/ORGANISATION/NAME.yml), which pins one revision of a model with the size and the sha256 of every file
@@ -173,9 +173,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.conten
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import (
     Request,
     Written,
-    compare,
-    pin,
-    write,
+    compare_manifest,
+    pin_model,
+    write_manifest,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
@@ -203,25 +203,25 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     if written.lost_modelscope:
         module.warn(
-            f"{written.path}: said what ModelScope calls the model, and no longer does, since the files are others; "
-            "give modelscope_model to have it checked and written"
+            f"{written.path}: the name on ModelScope was removed, because the files have changed; "
+            "set modelscope_model to check it and write it again"
         )
     module.exit_json(**result(written))
 
 
 def run(module: AnsibleModule) -> Written:
-    """Look, compare, and write where something differs. Raises WeightsError, OSError."""
+    """Read the model, compare its manifest, and write it where it differs. Raises WeightsError, OSError."""
     params = dict(module.params)
     dest = params.pop("dest")
     params["token_file"] = params["token_file"] or ""
-    written = compare(pin(Request(**params), os.environ), dest)
+    written = compare_manifest(pin_model(Request(**params), os.environ), dest)
     if written.changed and not module.check_mode:
-        write(written)
+        write_manifest(written)
     return written
 
 
 def result(written: Written) -> dict[str, object]:
-    """Return what the task tells."""
+    """Return the result of the task."""
     manifest = written.pinned.manifest
     return {
         "changed": written.changed,

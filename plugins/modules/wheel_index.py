@@ -13,8 +13,8 @@ description:
   - Writes the pages of a simple index (PEP 503) into C(simple/) for the wheels that lie flat in C(wheels/) of the same
     directory, so that any web server that serves that directory is a package index.
   - Puts C(FILE.whl.metadata) beside each wheel (PEP 658), so that a client resolves without fetching wheels.
-  - Reads a wheel only when its size, time or inode has changed since the last run.
-  - Every page is published by rename; nothing is changed when any wheel turns out to be unreadable.
+  - Reads a wheel only if its size, time or inode has changed since the last run.
+  - Every page is published by rename; nothing is changed if any wheel is unreadable.
   - Wheels themselves are never changed or removed. Source archives are not listed, hidden files are ignored.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -35,7 +35,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Index the wheels that were carried to the mirror
+- name: Index the wheels of the mirror
   baremetal.inference.wheel_index:
     root: /srv/mirror
   become: true
@@ -76,7 +76,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index i
     Wheel,
     WheelError,
     changed_pages,
-    listing,
+    list_files,
     parse_name,
     render_pages,
     stale_pages,
@@ -121,13 +121,18 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     unreadable = [entry.wheel.filename for entry in entries if not entry.world_readable]
     if unreadable:
-        module.warn(f"only root can read these files of {wheels}, so a web server may not: {', '.join(unreadable)}")
+        module.warn(f"files in {wheels} that a web server may not be able to read (chmod o+r): {', '.join(unreadable)}")
     module.exit_json(
         changed=bool(changed or stale or lacking or orphans),
         projects=sorted(os.path.dirname(path) for path in pages if path != ROOT_PAGE),
         wheels=len(entries),
         bytes=sum(entry.stamp[0] for entry in entries),
-        diff={"before_header": simple, "after_header": simple, "before": listing(present), "after": listing(pages)},
+        diff={
+            "before_header": simple,
+            "after_header": simple,
+            "before": list_files(present),
+            "after": list_files(pages),
+        },
     )
 
 

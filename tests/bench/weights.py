@@ -31,20 +31,22 @@ MEGABYTE = 1_000_000
 OURS = """
 import json, sys
 sys.path[:0] = [sys.argv[1]]
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, Wanted, fetch_all
-fetch_all([Wanted(*file) for file in json.load(sys.stdin)], Settings())
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    DownloadRequest, Settings, fetch_files
+)
+fetch_files([DownloadRequest(*file) for file in json.load(sys.stdin)], Settings())
 """
 # Nothing to do: a manifest of the largest bundled model, files and stamp as a run leaves them, but without their bytes.
 NOTHING = """
 import json, sys
 sys.path[:0] = [sys.argv[1]]
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse_manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import write_stamp
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import look
-manifest = parse(json.load(sys.stdin))
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import inspect_weights
+manifest = parse_manifest(json.load(sys.stdin))
 if sys.argv[3] == "stamp":
     write_stamp(f"{sys.argv[2]}/{manifest.path}", manifest)
-assert not look(sys.argv[2], manifest).changed
+assert not inspect_weights(sys.argv[2], manifest).changed
 """
 CONF = """worker_processes 2; pid {0}/nginx.pid; error_log {0}/error.log; daemon off; user root;
 events {{ worker_connections 256; }}

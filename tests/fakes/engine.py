@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A docker or a podman that keeps its images in a JSON file and has the manners of the real ones (20.10, 5.4)."""
+"""A fake docker or podman that keeps its images in a JSON file and answers as the real ones (20.10, 5.4) do."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ end(125, err="unknown command " + words[0])
 
 
 class FakeEngine:
-    """An engine's command at ``command``; ``state`` is what it knows."""
+    """A fake container engine at ``command``; ``state`` is the content of its JSON file."""
 
     def __init__(self, directory: Path, name: str = "docker", **state: object) -> None:
         directory.mkdir(parents=True, exist_ok=True)

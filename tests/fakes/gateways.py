@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A gateway on the loopback address: a real HAProxy with the role's own template, in front of servers of a test."""
+"""A gateway on the loopback address: a real HAProxy with the role's template, in front of the servers of a test."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 KEY = "right-key-" + "0123456789abcdef" * 2
 
 
-# Below those that the kernel hands out, each once.
+# Below the ephemeral ports of the kernel, each used once.
 _PORTS = iter(random.sample(range(20000, 32000), 12000))
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that nothing else of the tests gets."""
+    """Return a free port that no other test gets."""
     for port in _PORTS:
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
@@ -47,7 +47,7 @@ def free_port() -> int:
 
 
 def until(condition: Any, seconds: float = 40.0) -> Any:
-    """Return what ``condition`` returns once that is true."""
+    """Wait for ``condition`` and return its value."""
     end = time.monotonic() + seconds
     while True:
         found = condition()
@@ -58,7 +58,7 @@ def until(condition: Any, seconds: float = 40.0) -> Any:
 
 
 def plan(port: int, host: str = "0.0.0.0", models: Any = ("baremetal/gpt-oss-smoke",), of: str = "chat", **more: Any):
-    """Return as much of an instance's plan as a gateway looks at."""
+    """Return the part of an instance's plan that a gateway reads."""
     return {
         "replica_of": of,
         "listen": {"host": host, "port": port},
@@ -79,7 +79,7 @@ def options(**more: Any) -> dict[str, Any]:
 
 
 def render(template: str, variables: dict[str, Any]) -> str:
-    """Return the text of a template of the role, as far as plain Jinja can make it."""
+    """Render a template of the role with plain Jinja."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROLE / "templates"), trim_blocks=True, keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined, autoescape=False,
@@ -90,17 +90,17 @@ def render(template: str, variables: dict[str, Any]) -> str:
 
 
 def loaded(name: str) -> Any:
-    """Return a program of the role as a module."""
+    """Import a program of the role as a module."""
     spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROLE / "files" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
+    # Dataclasses need their module in sys.modules.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
-class Gateway:
-    """A running HAProxy: where it is asked, and what it is told."""
+class RunningGateway:
+    """A running HAProxy with its paths and ports."""
 
     def __init__(self, directory: Path, ports: list[int], clients: list[Client], **more: Any) -> None:
         self.directory, self.clients, self.more = directory, clients, more
@@ -127,13 +127,13 @@ class Gateway:
     def write(self) -> None:
         """Write configuration and maps."""
         more = {"port": self.port, "stats_port": self.stats_port, "agent_port": self.agent_port}
-        asked = options(**{**more, **self.more.get("options", {})})
+        requested = options(**{**more, **self.more.get("options", {})})
         decided = decide(
-            "gw", [Backend("gw", "127.0.0.1", {f"chat-{n}": plan(p) for n, p in enumerate(self.ports, 1)})], asked
+            "gw", [Backend("gw", "127.0.0.1", {f"chat-{n}": plan(p) for n, p in enumerate(self.ports, 1)})], requested
         )
         variables = {
-            "gateway_timeout": 3600, "gateway_slowstart": 0, "gateway_check_interval": 1, "gateway_open": asked["open"],
-            "gateway_tls": asked["tls"], "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
+            "gateway_timeout": 3600, "gateway_slowstart": 0, "gateway_check_interval": 1,
+            "gateway_open": requested["open"], "gateway_tls": requested["tls"], "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
             "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),
         }  # fmt: skip
         (self.directory / "haproxy.cfg").write_text(
@@ -146,7 +146,7 @@ class Gateway:
         self.decided = decided
 
     def check(self) -> str:
-        """Return what HAProxy says of the configuration; it has to find it without fault, and warns of nothing."""
+        """Return HAProxy's output for the configuration, which must be valid."""
         done = subprocess.run(
             [HAPROXY, "-c", "-f", str(self.directory / "haproxy.cfg")], check=False, capture_output=True, text=True
         )
@@ -179,22 +179,22 @@ class Gateway:
             return b"".join(iter(lambda: admin.recv(65536), b"")).decode()
 
     def state(self, server: str) -> str:
-        """Return HAProxy's word for the state of a server: UP, DOWN, DRAIN ..."""
+        """Return HAProxy's name for the state of a server: UP, DOWN, DRAIN ..."""
         return self.stat(server, "status")
 
     def stat(self, server: str, name: str) -> str:
-        """Return one of HAProxy's figures of a server."""
+        """Return one of HAProxy's counters of a server."""
         rows = [line.split(",") for line in self.tell("show stat").splitlines() if line]
         return {row[1]: row[rows[0].index(name)] for row in rows[1:] if row[0] == "chat"}[server]
 
     def save(self) -> None:
-        """Save the state as the unit does before a reload and a stop."""
+        """Save the server states as the unit does before a reload and a stop."""
         tool = ROLE / "files/gateway-tool.py"
         config = str(self.directory / "haproxy.cfg")
         subprocess.run(["python3", tool, "save", self.paths["socket"], self.paths["state"], config], check=True)
 
     def reload(self) -> None:
-        """Save the state and reload, as the unit does."""
+        """Save the server states and reload, as the unit does."""
         self.save()
         tool = ROLE / "files/gateway-tool.py"
         subprocess.run(["python3", tool, "replace", self.paths["socket"], str(self.process.pid)], check=True)
@@ -218,8 +218,8 @@ def client(name: str = "alice", key: str = KEY, **limits: int) -> Client:
 
 
 @contextlib.contextmanager
-def gateway(directory: Path, ports: list[int], clients: Any = None, **more: Any) -> Iterator[Gateway]:
-    found = Gateway(directory, ports, [client()] if clients is None else clients, **more)
+def gateway(directory: Path, ports: list[int], clients: Any = None, **more: Any) -> Iterator[RunningGateway]:
+    found = RunningGateway(directory, ports, [client()] if clients is None else clients, **more)
     found.check()
     found.start()
     try:
@@ -228,4 +228,4 @@ def gateway(directory: Path, ports: list[int], clients: Any = None, **more: Any)
         found.stop()
 
 
-__all__ = ["HAPROXY", "KEY", "Gateway", "client", "gateway", "options", "os", "plan", "render", "until"]
+__all__ = ["HAPROXY", "KEY", "RunningGateway", "client", "gateway", "options", "os", "plan", "render", "until"]

@@ -10,11 +10,11 @@ from dataclasses import replace
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import match
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Shown, chips_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState, chips_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import Wish
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import RocmRequest
 
 CATALOGUE = load_catalogue([])
 RADEON = "https://repo.radeon.com"
@@ -22,8 +22,8 @@ CORE = "https://stable.repo.amd.com"
 EPEL = "https://dl.fedoraproject.org/pub/epel"
 RADEON_KEY = f"{RADEON}/rocm/rocm.gpg.key"
 APT_KEY, RPM_KEY = "/etc/apt/keyrings/baremetal-radeon.asc", "/etc/pki/rpm-gpg/RPM-GPG-KEY-baremetal-radeon"
-WISH = Wish("0.33.0", release_of("10.0.0"), minimum="6.14.14")
-SHOWN = Shown()
+REQUEST = RocmRequest("0.33.0", release_of("10.0.0"), minimum="6.14.14")
+SHOWN = RocmHostState()
 
 DEB_KERNEL, UBUNTU_KERNEL = "6.12.48+deb13-amd64", "6.8.0-50-generic"
 EL9_KERNEL, EL10_KERNEL = "5.14.0-570.12.1.el9_6.x86_64", "6.12.0-124.8.1.el10_1.x86_64"
@@ -120,7 +120,7 @@ LOADED = {"amdgpu": Module("6.16.13", "AB12"), "amdttm": Module(None, "CD"), "am
 BUILT = (DkmsBuild("amdgpu", "6.16.13-2255209.24.04", DEB_KERNEL, "installed"),)
 OWN = {"amdgpu": Module(None, "0WN")}
 # A driver that AMD's packages brought.
-DRIVEN = Shown(driven=tuple(chip.address for chip in MI300X), has_module=True, disk="6.16.13")
+DRIVEN = RocmHostState(driven=tuple(chip.address for chip in MI300X), has_module=True, disk="6.16.13")
 
 
 def working(**changes):
@@ -138,5 +138,5 @@ def commands(found):
 
 
 def asked(rocm, **changes):
-    """A wish for this ROCm."""
-    return replace(WISH, rocm=release_of(rocm), is_asked=True, **changes)
+    """A request for this ROCm."""
+    return replace(REQUEST, rocm=release_of(rocm), is_asked=True, **changes)

@@ -23,13 +23,13 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
-    Site,
-    Track,
-    bring,
-    choose,
-    look,
+    ProgressTracker,
+    WeightsStore,
+    choose_source,
+    fetch_weights,
+    inspect_weights,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
 from tests.fakes.file_server import FileServer, serving
@@ -38,7 +38,7 @@ TOP = Path(__file__).resolve().parents[2]
 PART = 16384
 SIZES = {"model.safetensors": 40 * PART + 123, "config.json": 700}
 CONTENT = {name: random.Random(size).randbytes(size) for name, size in SIZES.items()}
-MANIFEST = parse(
+MANIFEST = parse_manifest(
     {
         "repository": "acme/small",
         "revision": "0123456789" * 4,
@@ -75,8 +75,10 @@ def fetch(root, *servers, settings=SETTINGS):
     """Do what the module does for one model; return the outcome."""
     sources = parse_sources([one if isinstance(one, str) else one.url for one in servers])
     access = tuple(Access() for _source in sources)
-    site = Site(str(root), sources, access, "/nonexistent", lambda _unit: False, settings)
-    return bring(choose(look(site.root, MANIFEST), site), site, lambda _text: None, Track())
+    site = WeightsStore(str(root), sources, access, "/nonexistent", lambda _unit: False, settings)
+    return fetch_weights(
+        choose_source(inspect_weights(site.root, MANIFEST), site), site, lambda _text: None, ProgressTracker()
+    )
 
 
 def published(root):
@@ -157,7 +159,7 @@ def test_flipped_byte_is_never_published_and_the_next_source_helps(tmp_path, ser
     assert "model.safetensors: found sha256" in refused(tmp_path, server)
     outcome = fetch(tmp_path, server, other)
     assert published(tmp_path) == CONTENT
-    assert "it is not the file that is wanted" in outcome.skipped[0]
+    assert "the source has another file under this name" in outcome.skipped[0]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +263,7 @@ def test_server_that_wants_to_be_left_alone_is(tmp_path, server, form):
 @pytest.mark.parametrize("until", ["86400", "Fri, 01 Jan 2999 00:00:00 GMT"])
 def test_server_that_wants_to_be_left_alone_for_long_is_left_for_the_next(tmp_path, server, other, until):
     server.faults[LARGE] = once_in(5, status(429, Retry_After=until))
-    assert "HTTP 429 Too Many Requests: it wants to be left alone for" in refused(tmp_path, server)
+    assert "HTTP 429 Too Many Requests: the server asks to wait" in refused(tmp_path, server)
     fetch(tmp_path, server, other)
     assert published(tmp_path) == CONTENT
 
@@ -385,14 +387,15 @@ sys.path[:0] = [sys.argv[1]]
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
     FetchError,
     Settings,
-    Wanted,
-    fetch_all,
+    DownloadRequest,
+    fetch_files,
 )
 location, dest, size, sha256 = sys.argv[2:]
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    fetch_all([Wanted(location, dest, int(size), sha256)], Settings(connections=2, part=16384, limit=8_000_000))
+    request = DownloadRequest(location, dest, int(size), sha256)
+    fetch_files([request], Settings(connections=2, part=16384, limit=8_000_000))
 except FetchError as exc:
     sys.exit(str(exc))
 """
@@ -464,4 +467,4 @@ def test_link_that_somebody_has_planted_is_not_followed(tmp_path, server, plante
 def test_manifest_that_leads_out_of_its_directory_is_refused(name):
     files = {name: {"size": 1, "sha256": "0" * 64}}
     with pytest.raises(WeightsError, match="expected a relative path without"):
-        parse({"repository": "acme/small", "revision": MANIFEST.revision, "files": files})
+        parse_manifest({"repository": "acme/small", "revision": MANIFEST.revision, "files": files})

@@ -106,7 +106,7 @@ def test_a_worker_that_cannot_start_is_told_and_the_next_run_tries_again(tmp_pat
         # The worker tells when it began in whole seconds.
         os.utime(tmp_path / "haproxy.cfg", (time.time() + 2, time.time() + 2))
         with pytest.raises(
-            SystemExit, match="HAProxy goes on with what it read before: no new worker has come within 5 s"
+            SystemExit, match="HAProxy still runs with its old configuration: no new worker started within 5 s"
         ):
             tool.replace(found.paths["socket"], str(found.process.pid))
         until(lambda: "cannot bind" in found.log.read_text())

@@ -20,10 +20,12 @@ TIMES = 50
 CHILD = """
 import sys
 sys.path[:0] = [sys.argv[1]]
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, Wanted, fetch_all
-files = [Wanted(*line.split()[:2], int(line.split()[2]), line.split()[3]) for line in sys.stdin]
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    DownloadRequest, Settings, fetch_files
+)
+files = [DownloadRequest(*line.split()[:2], int(line.split()[2]), line.split()[3]) for line in sys.stdin]
 print("started", flush=True)
-fetch_all(files, Settings(connections=4, part=65536, limit=2_000_000))
+fetch_files(files, Settings(connections=4, part=65536, limit=2_000_000))
 """
 
 

@@ -186,7 +186,7 @@ def test_the_inventory_of_200_bmcs(tmp_path, capsys):
             assert name in done.stderr
         else:
             assert {f"accel_{model}" for model in wanted or ["cpu"]} <= groups, done.stderr
-    for reason in ("no answer within 4 s", "refused user 'admin' (401)", "redirects without end"):
+    for reason in ("no answer within 4 s", "refused user 'admin' (401)", "redirects endlessly"):
         assert reason in done.stderr
     assert PASSWORD not in done.stdout + done.stderr
 

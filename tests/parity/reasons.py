@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a refused plan may say: facts about the wish, not that a recipe sets what its release does not have."""
+"""What a refused plan may say: facts about the request, not that a recipe sets what its release does not have."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import re
 
 # Words of each reason that is a fact about hardware, release or recipe. Anything else is a mistake of ours.
 REASONS = {
-    "stack": r"has nothing for stack",
+    "stack": r"does not support stack",
     "release too old": r"needs vLLM \S+ or newer",
     "variant": r"is not for \S+: ",
-    "feature": r"does not run on|is not for the strategy|has no mode for",
+    "feature": r"does not run on|does not support the strategy|has no mode for",
     "strategy": r"does not list '\w+' for|spans hosts|does not set up",
     "memory": r"does not fit: |too little memory",
     "several hosts": r"--nnodes: vLLM \S+ has no such flag",
-    "chips": r"more chips asked for than there are",
+    "chips": r"more chips requested than the host has",
 }
 
 
 def reason(error, recipe=None):
-    """Return the kind of a refusal, None for one that is no fact of the wish; ``recipe`` holds guards of its own."""
+    """Return the kind of a refusal, None for one that is no fact of the request; ``recipe`` holds guards of its own."""
     text = str(error)
     if any(guard.get("refuse") and guard["refuse"] in text for guard in (recipe or {}).get("guards") or []):
         return "guard"

@@ -14,19 +14,21 @@ from tests.parity import seeds
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "seeds.md"
 
 HEAD = """\
-# The commands of the guides, and ours
+# The commands of the guides
 
-This collection was made from five documents. Here is each command line in them that starts a server, and the instance
-that renders the same: with `argv` that the release's parser reads alike, and with every variable that the release
-reads. The tests hold it (`tests/parity/test_seeds.py`): in {real} with vLLM's real parsers, in older
-releases against `catalog/options/`. Where {real} are not named, they refuse the guide's command.
+Each command of five published guides that starts a server, and the instance here that renders the same command.
 
-Left aside are what a site has and a guide has not: where the model lies, its pinned revision, host, port and served
-names. The collection adds `--shutdown-timeout` and `--fail-on-environ-validation`; for the comparison they are off
-(`vllm_drain_timeout: 0`, which is vLLM's default, and `args: {{fail-on-environ-validation: null}}`). `null` removes
+"The same" means: the release's parser reads both `argv` alike, and every variable that the release reads is equal.
+`tests/parity/test_seeds.py` tests it: in {real} with vLLM's real parsers, in older releases against
+`catalog/options/`. Where {real} are not named, they refuse the guide's command.
+
+The comparison ignores what a site has and a guide does not: the path of the model, its pinned revision, host, port and
+served names. The collection adds `--shutdown-timeout` and `--fail-on-environ-validation`; for the comparison they are
+off (`vllm_drain_timeout: 0`, which is vLLM's default, and `args: {{fail-on-environ-validation: null}}`). `null` removes
 what a recipe sets because it is better today. A host has 8 chips where no number is given.
 
-This page is made from `tests/parity/seeds.yml` by `python -m tests.parity.seeds_page`.
+This page is made from `tests/parity/seeds.yml` by
+`PYTHONPATH=.collections .venv/bin/python -m tests.parity.seeds_page`.
 """
 
 

@@ -68,7 +68,7 @@ WRONG = {
     "MiniMaxAI/MiniMax-M3.1-Flash": ["--attention-config.indexer_decode_cp: no such key"],
     "deepseek-ai/DeepSeek-V4-Flash": [
         "VLLM_MEMORY_PROFILE_INCLUDE_ATTN: vLLM 0.33.0 does not read this variable",
-        "env.LD_PRELOAD: holds the placeholder $LD_PRELOAD",
+        "env.LD_PRELOAD: found the placeholder $LD_PRELOAD",
     ],
     "inclusionAI/Ring-1T-FP8": ["--compilation-config.use_inductor: no such key"],
     "meta-llama/Llama-4-Scout-17B-16E-Instruct": ["VLLM_USE_FLASHINFER_MOE_FP4: vLLM 0.33.0 does not read this"],

@@ -22,7 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import flavour_of, hardware_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_fabric
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Plan, branch_of
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan, branch_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
@@ -30,7 +30,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import devices_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import ARGUMENTS, Look
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.action import StackInputs
 
 from tests.fakes.wheelhouse import run_module
 from tests.standins.build import main as build
@@ -70,19 +70,21 @@ COMMON = ("linux-headers-", "linux-modules-extra-", "kernel-", "dkms", "gcc", "m
 STACKS = {"rocm": "amdgpu", "cann": "Huawei's (davinci)"}
 
 HEAD = """\
-# Machine types, and what the roles make of them
+# Machine types
 
-Every machine here is a folder of data (`tests/standins/machines/`), from which tests build what its kernel shows in
-`/sys` and `/proc`. The accelerators are found there as on a real host, and the role of their stack plans for a fresh
-system:
+The packages, services and devices that each type of machine gets from the roles `cuda`, `rocm` and `cann`.
+
+Each machine is a folder of data in `tests/standins/machines/`. Tests build from it what the kernel shows in `/sys` and
+`/proc`. The role `accelerator` finds the chips there as on a real host, and the role of their stack makes a plan for a
+fresh system:
 {systems}.
-What every host gets that builds kernel modules (headers, DKMS) is left out. `*` is what the repositories have of it:
-one exact version, the same for all packages of a driver.
+The table leaves out what every host gets that builds kernel modules (headers, DKMS). `*` stands for one exact version
+from the repositories, the same for all packages of a driver.
 
-"Containers" are the names by which an instance on all chips is given them: of CDI where it is no path, of device nodes
-and groups otherwise.
+The column "Containers" has the names of all chips for an instance: CDI names where it is no path, else device nodes
+and groups.
 
-This page is made by `python -m tests.standins.machine_types`.
+This page is made by `PYTHONPATH=.collections .venv/bin/python -m tests.standins.machine_types`.
 
 | Machine | Found | Modules | Packages | Fabric manager | Services | Containers |
 |---|---|---|---|---|---|---|
@@ -98,7 +100,7 @@ class Row:
     accelerator: Accelerator
     catalogue: Catalogue
     manager: str
-    plan: Plan
+    plan: DriverPlan
     more: dict[str, Any]
 
 
@@ -123,15 +125,15 @@ def _row(machine: Machine, system: System, root: Path) -> Row:
     stack = detected.stack
     module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{stack}_plan")
     action = module.ActionModule.__new__(module.ActionModule)
-    options = {name: spec.get("default") for name, spec in {**ARGUMENTS, **action.arguments}.items()}
+    options = {name: spec.get("default") for name, spec in action.ARGUMENT_SPEC.items()}
     options |= {"release": system.release, **dict(system.options)}
     release = load_release(system.release, [])["stacks"][stack]
     trees = {"root": str(root), "sysfs_root": sysfs, "proc_root": procfs}
     state = _state(stack, {**trees, **{name: options[name] for name in action.state_options}})
     state["host"]["architecture"] = machine.architecture  # the tests' own is what the module has seen
-    look = Look(action.wish(options, release), state, detected.as_dict(), catalogue)
-    plan, more = action.decide(look, None), action.more(look)
-    return Row(machine, detected, accelerator, catalogue, look.host.manager, plan, more)
+    inputs = StackInputs(action.request(options, release), state, detected.as_dict(), catalogue)
+    plan, more = action.plan(inputs, None), action.further_results(inputs)
+    return Row(machine, detected, accelerator, catalogue, inputs.host.manager, plan, more)
 
 
 def _state(stack: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def test_with_leave_the_guest_reboots_into_its_newest_kernel_with_its_module(gue
     assert outcome.rc != 0
     rebooted, went_on = (
         outcome.text.index(f"TASK [baremetal.inference.vendor_stack : {name}]")
-        for name in ("reboot | Reboot it", "Run what belongs to it")
+        for name in ("reboot | Reboot the host", "Start the services of the driver")
     )
     assert rebooted < went_on
     assert "rebooted" not in outcome.failures[-1]
@@ -170,4 +170,4 @@ def test_reboot_that_takes_too_long_is_named_with_host_and_time(guest):
     guest.says(f"rm {MARK}")
     outcome = guest.play("cuda.yml", cuda_reboot_allowed=True, cuda_reboot_timeout=5)
     assert outcome.rc != 0
-    assert f"guest: it was rebooted ({NOUVEAU_HOLDS}) and has not come back within 5 s" in outcome.failures[-1]
+    assert f"guest: the host was rebooted ({NOUVEAU_HOLDS}) and did not come back within 5 s" in outcome.failures[-1]

@@ -38,9 +38,8 @@ sys.path.insert(0, str(ROOT / ".collections"))
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (  # noqa: E402
     ENCODINGS,
     EncodingsError,
-    from_library,
-    from_wheel,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.wheel_host import from_library, from_wheel  # noqa: E402
 
 REPOSITORY = "baremetal/gpt-oss-smoke"
 MANIFEST = ROOT / "catalog" / "weights" / f"{REPOSITORY}.yml"

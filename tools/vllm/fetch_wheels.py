@@ -19,9 +19,9 @@ sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import VenvError  # noqa: E402
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.wheelhouse_host import (  # noqa: E402
-    fill,
-    is_noted,
-    look,
+    fill_wheelhouse,
+    inspect_wheelhouse,
+    is_complete,
 )
 
 
@@ -40,14 +40,14 @@ def main() -> int:
 
 def fetch(lock: Path, wheels: Path) -> None:
     """Fetch what is missing."""
-    house = look(str(lock), str(wheels))
+    house = inspect_wheelhouse(str(lock), str(wheels))
     total = len(house.lock.pins)
-    if is_noted(house):
+    if is_complete(house):
         print(f"{wheels}: up to date, {total} wheels of {lock.name}")
         return
     missing = len(house.missing)
     print(f"{wheels}: {total - missing} of {total} wheels of {lock.name} are there, {missing} to fetch", flush=True)
-    full = fill(house, lambda text: print(text, flush=True))
+    full = fill_wheelhouse(house, lambda text: print(text, flush=True))
     size = sum(file.size for file in full.files.values())
     print(f"{wheels}: complete, {total} wheels of {lock.name}, {size / 1e6:.0f} MB")
 

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish  # noqa: E402
-from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import normalise, parse_name  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import normalise_name, parse_name  # noqa: E402
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (  # noqa: E402
     Pin,
     Target,
@@ -157,7 +157,7 @@ def pin_of(package: dict[str, Any], priority: dict[Tag, int]) -> Pin:
             best.append((min(places), wheel["hashes"]["sha256"]))
     if not best:
         raise VenvError(f"{package['name']} {package['version']} has no wheel for this target")
-    return Pin(normalise(package["name"]), package["version"], frozenset([min(best)[1]]))
+    return Pin(normalise_name(package["name"]), package["version"], frozenset([min(best)[1]]))
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def test_a_chip_that_npu_smi_does_not_list_and_one_that_is_not_well(fleet, clean
     fleet.run(f"echo 0000:01:00.0 >{STATE}/lost-chip; echo 0000:41:00.0 >{STATE}/alarm")
     said = fleet.play()
     assert said.fails_everywhere(
-        "Huawei's driver is not whole",
+        "Huawei's driver is not healthy",
         "chip 0000:01:00.0",
         "the driver has not taken it",
         "chip 0000:41:00.0: health is Alarm, error 0x80E01801",
@@ -140,7 +140,7 @@ def test_an_installer_that_fails_says_why(fleet, cleaned):
     said = fleet.play(limit=BY_FILES, **UPGRADE)
     assert said.rc != 0
     words = said.errors[BY_FILES]
-    assert f"{A3.format('firmware_9.0.0.0.205')} ended with 1 (another firmware, 9.0.0.0.205)" in words
+    assert f"{A3.format('firmware_9.0.0.0.205')} ended with status 1 (another firmware, 9.0.0.0.205)" in words
     assert "[ERROR]verify CRL failed" in words
     assert versions(fleet) == both("25.5.1", "7.8.0.6.201")
 

@@ -96,7 +96,8 @@ def test_what_is_not_accepted_or_not_the_file_that_was_named_is_not_run(ascend, 
     given["container_runtime_ascend_file"]["sha256"] = "0" * 64
     wrong = playbook(ascend, **given)
     assert wrong.rc != 0
-    assert "cannot be had as container_runtime_ascend_file says, and nothing was run: The checksum" in wrong.flat
+    assert "cannot be downloaded as container_runtime_ascend_file describes it" in wrong.flat
+    assert "and nothing was run: The checksum" in wrong.flat
     given["container_runtime_ascend_file"]["url"] = "http://127.0.0.1:9/Ascend-docker-runtime_1_linux-x86_64.run"
     gone = playbook(ascend, **given)
     assert gone.rc != 0
@@ -116,7 +117,7 @@ def test_an_installer_that_fails_or_is_cut_off_is_run_again(ascend, playbook):
     failed = playbook(ascend, **wish(ascend))
     assert failed.rc != 0
     assert (
-        "installer of the Ascend Docker Runtime ended with status 1, and docker is as it was; its last" in failed.flat
+        "installer of the Ascend Docker Runtime ended with status 1, and docker is unchanged; its last" in failed.flat
     )
     assert "return non-zero" in failed.flat
     assert ascend.host.check_output("cat %s", DAEMON_JSON) == text

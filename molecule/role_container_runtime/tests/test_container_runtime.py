@@ -143,7 +143,7 @@ def test_a_file_that_docker_could_not_read_is_left_alone(engines, playbook):
     engine.host.check_output("echo '{\"debug\": tru}' > /etc/docker/daemon.json")
     done = playbook(engine)
     assert done.rc != 0
-    assert "/etc/docker/daemon.json is no JSON" in done.flat
+    assert "/etc/docker/daemon.json is not valid JSON" in done.flat
     assert engine.host.check_output("cat /etc/docker/daemon.json") == '{"debug": tru}'
     engine.host.check_output("printf '%%s\\n' %s > /etc/docker/daemon.json", good)
     assert playbook(engine).changed == 0
@@ -254,7 +254,7 @@ def test_what_cannot_be_trusted_or_reached_leaves_the_engine_as_it_was(engines, 
     assert "expected 9DC858229FC7DD38854AE2D88D81803C0EBFCD88; nothing was installed" in wrong.flat
     gone = playbook(engine, **{**vendor, "container_runtime_mirror_url": "http://127.0.0.1:8098"})
     assert gone.rc != 0
-    assert "the key at http://127.0.0.1:8098/download.docker.com/linux/debian/gpg cannot be had" in gone.flat
+    assert "the key at http://127.0.0.1:8098/download.docker.com/linux/debian/gpg cannot be downloaded" in gone.flat
     engine.host.check_output(
         "cd /srv/vendors && mkdir -p empty && cp --parents download.docker.com/linux/debian/gpg empty"
     )
@@ -265,7 +265,7 @@ def test_what_cannot_be_trusted_or_reached_leaves_the_engine_as_it_was(engines, 
     engine.run("victim")
     running = playbook(engine, **vendor)
     assert running.rc != 0
-    assert "must go before docker-ce comes, and containers run: victim; stop them first" in running.flat
+    assert "must be removed before docker-ce is installed, and containers run: victim; stop them first" in running.flat
     assert installed(engine.host, *DOCKER_PACKAGES) == before
     assert engine.host.check_output("systemctl show -P MainPID docker.service") == daemon
     assert not engine.host.file("/etc/apt/sources.list.d/docker.sources").exists

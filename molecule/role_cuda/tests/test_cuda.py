@@ -46,7 +46,7 @@ def test_a_library_of_another_version_is_found(fleet, cleaned):
     fleet.run("touch /var/lib/standin/mismatch")
     cleaned.append("rm /var/lib/standin/mismatch")
     words = "the tools are of another version than the driver that is loaded"
-    assert fleet.play().fails_everywhere("driver is not whole", words)
+    assert fleet.play().fails_everywhere("driver is not healthy", words)
 
 
 def test_a_chip_that_does_not_answer_and_one_that_the_driver_has_not_taken_are_found(fleet, cleaned):

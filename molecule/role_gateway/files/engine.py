@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stands for a vLLM that serves every route, control routes too.
+"""A stand-in for vLLM that answers every route, including control routes.
 
-A file /run/engine/stuck makes it serve nothing, /run/engine/hold keeps streams from their end.
+The file /run/engine/stuck makes it hang, /run/engine/hold keeps its streams open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STUCK, HOLD = Path("/run/engine/stuck"), Path("/run/engine/hold")
 
 
 class Engine(BaseHTTPRequestHandler):
-    """Says which path was asked, and whether a key came along."""
+    """Answer with the requested path and the received key."""
 
     protocol_version = "HTTP/1.1"
 
@@ -46,7 +46,7 @@ class Engine(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def stream(self):
-        """Send ten tokens a second, a hundred of them or as long as it is held."""
+        """Send ten tokens a second, at least a hundred, and until the file HOLD is removed."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -60,7 +60,7 @@ class Engine(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, *_args):
-        """Say nothing."""
+        """Log nothing."""
 
 
 ThreadingHTTPServer(("0.0.0.0", int(sys.argv[1])), Engine).serve_forever()

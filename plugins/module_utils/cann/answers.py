@@ -42,7 +42,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Row:
+class ChipRow:
     """Two rows of the table of ``npu-smi info``: one chip, its health and its PCI address."""
 
     npu: str
@@ -104,14 +104,14 @@ def parse_mapping(text: str) -> list[Device]:
     return found
 
 
-def parse_table(text: str) -> list[Row]:
+def parse_table(text: str) -> list[ChipRow]:
     """Return the chips of ``npu-smi info``; nothing for what is no such table."""
     rows = []
     first: Sequence[str] = ()
     for line in text.splitlines():
         second = _SECOND_ROW.match(line)
         if second and first:
-            rows.append(Row(first[0], second.group(1), first[1], first[2], second.group(3).lower()))
+            rows.append(ChipRow(first[0], second.group(1), first[1], first[2], second.group(3).lower()))
             first = ()
             continue
         found = _FIRST_ROW.match(line)

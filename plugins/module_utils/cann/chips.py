@@ -15,7 +15,7 @@ STACK = "cann"
 
 
 @dataclass(frozen=True)
-class Chip:
+class AscendChip:
     """A kind of chip that has a driver package of its own.
 
     ``word`` stands in the names of ``.run`` files, ``ops`` in those of CANN's operators; ``apt`` and ``dnf`` are the
@@ -33,16 +33,16 @@ class Chip:
 # By generation of the catalogue. UNCONFIRMED: packages of firmware, which were seen for the 910B on a clone of RHEL
 # alone and follow the driver's name here; dnf's name for the 310P; both names for the 950, of a single source each.
 CHIPS = {
-    "ascend_310p": Chip(
+    "ascend_310p": AscendChip(
         "310p", "310p", "ascend310p-driver", "Ascend310P-driver", "ascend310p-firmware", "Ascend310P-firmware"
     ),
-    "ascend_910": Chip(
+    "ascend_910": AscendChip(
         "910", "910", "ascend910-driver", "Ascend910-driver", "ascend910-firmware", "Ascend910-firmware"
     ),
-    "ascend_a2": Chip(
+    "ascend_a2": AscendChip(
         "910b", "910b", "ascend910b-driver", "Ascend910B-driver", "ascend910b-firmware", "Ascend910B-firmware"
     ),
-    "ascend_a3": Chip(
+    "ascend_a3": AscendChip(
         "A3",
         "A3",
         "atlas-a3-hdk-npu-driver",
@@ -50,7 +50,7 @@ CHIPS = {
         "atlas-a3-hdk-npu-firmware",
         "Atlas-A3-hdk-npu-firmware",
     ),
-    "ascend_950": Chip(
+    "ascend_950": AscendChip(
         "950",
         "950",
         "ascend-hdk-950-npu-driver",
@@ -72,23 +72,23 @@ class Npu:
 
 
 @dataclass(frozen=True)
-class Hardware:
+class CannHardware:
     """Huawei's devices of a host, and the nodes in /dev that its driver has to have for them."""
 
     npus: tuple[Npu, ...]
     nodes: tuple[str, ...] = ()
 
 
-def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue) -> Hardware:
+def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue) -> CannHardware:
     """Return Huawei's part of the fact ``accelerator_detected``."""
     models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
     ours = [(address, model) for address, model in models if model.stack == STACK]
     npus = tuple(Npu(address, model.key, model.generation, model.unsupported) for address, model in ours)
     nodes = [node.format(index=index) for index, (_address, model) in enumerate(ours) for node in model.devices]
-    return Hardware(npus, tuple(dict.fromkeys(nodes)))
+    return CannHardware(npus, tuple(dict.fromkeys(nodes)))
 
 
-def chip_of(hardware: Hardware) -> Chip:
+def chip_of(hardware: CannHardware) -> AscendChip:
     """Return the kind of all chips of a host. Raises StackError for none, for several, for one without a driver."""
     if not hardware.npus:
         raise StackError("no Ascend chip is on PCI; take the host out of accel_cann, or see why its chips do not show")

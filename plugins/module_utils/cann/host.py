@@ -20,11 +20,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers i
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import CANN, USER
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import DKMS
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import DCMI, KIND, WELL, Recording
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import DCMI, KIND, WELL, CannRecording
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
-    Answer,
+    CommandResult,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
     Run,
@@ -61,14 +61,14 @@ NODES = ("davinci*", "devmm_svm", "hisi_hdc")
 _RELEVANT = re.compile(r"(ascend|atlas-|make$|gcc$|net-tools$|cann-keyring$)", re.IGNORECASE)
 
 
-def read(
+def inspect_host(
     root: str = "/",
     sysfs_root: str = "/sys",
     proc_root: str = "/proc",
     user: str = USER,
     group: str = USER,
     run: Run = run_command,
-) -> Recording:
+) -> CannRecording:
     """Return what is on a host. ``root`` is where /etc, /dev, /usr and /var are; user and group are the driver's.
 
     Raises PciError where there is no sysfs.
@@ -83,7 +83,7 @@ def read(
     npus = list(dict.fromkeys(device.npu for device in parse_mapping(mapping.out)))
     boards = {npu: _ask(run, "info", "-t", "board", "-i", npu).out for npu in npus}
     ill = [row for row in parse_table(table.out) if row.health.upper() not in WELL]
-    return Recording(
+    return CannRecording(
         host=host,
         chips=tuple(function.address for function in functions if function.class_id in CHIP_CLASSES),
         installed=_installed(root, user, group, host.architecture, table.out, next(iter(boards.values()), "")),
@@ -107,7 +107,7 @@ def _read_host(root: str, sysfs_root: str, proc_root: str, run: Run) -> Host:
     return replace(host, modules={KIND.module: loaded[0]} if loaded else {})
 
 
-def _ask(run: Run, *words: str) -> Answer:
+def _ask(run: Run, *words: str) -> CommandResult:
     answers = (run([tool, *words]) for tool in TOOLS)
     return next((answer for answer in answers if answer.rc != NOT_FOUND), NOT_INSTALLED)
 

@@ -94,7 +94,7 @@ def _read(entry: Mapping[str, Any]) -> RunFile:
     raise StackError(f"cann_run_files: {name!r} is no name that Huawei gives a file; expected forms like {forms}")
 
 
-def choose(files: Iterable[RunFile], component: str, chip: str, version: str, arch: str) -> RunFile:
+def choose_file(files: Iterable[RunFile], component: str, chip: str, version: str, arch: str) -> RunFile:
     """Return the file of a component that fits a host; ``version`` is empty for any.
 
     A fleet of several kinds of hosts names the files of all. Raises StackError with the reason where none fits.
@@ -124,7 +124,7 @@ def _against(file: RunFile, chip: str, version: str, arch: str) -> str:
     return ""
 
 
-def installer(file: RunFile, upgrade: bool, user: str, group: str) -> Installer:
+def installer_of(file: RunFile, upgrade: bool, user: str, group: str) -> Installer:
     """Return how a file is run, unattended; ``upgrade`` is for driver and firmware that take the place of others."""
     log = CANN_LOG if file.component in CANN else LOG
     why = f"{'another' if upgrade else 'the'} {file.component}, {file.version}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import CHIPS, Chip
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import CHIPS, AscendChip
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import (
     CANN,
     DRIVER,
@@ -89,7 +89,7 @@ def build_packages(host: Host) -> list[Package]:
     return [*(Package(name) for name in ("make", "gcc", "net-tools", *more)), *header_packages(host)]
 
 
-def package(host: Host, chip: Chip, component: str, version: str) -> Package:
+def package(host: Host, chip: AscendChip, component: str, version: str) -> Package:
     """Return the package of a component at one version; the words of the two package managers differ."""
     if host.manager == APT:
         names = {DRIVER: chip.apt, FIRMWARE: chip.firmware_apt}

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import (
+    ChipRow,
     Device,
     Installed,
-    Row,
     mismatch,
     parse_board,
     parse_cards,
@@ -26,21 +26,21 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     NOT_FOUND,
     NOT_INSTALLED,
     TIMED_OUT,
-    Answer,
+    CommandResult,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+    DriverKind,
     Finding,
-    Kind,
-    prove_holds,
-    prove_kernels,
-    prove_modules,
+    check_holds,
+    check_kernels,
+    check_modules,
 )
 
 # DKMS has one entry for the two dozen modules of the driver; this one gives the device nodes. UNCONFIRMED: that every
 # version of the driver calls it so.
 MODULE = "drv_davinci_intf_host"
-KIND = Kind("cann", MODULE, DKMS, is_ours, "ascend")
+KIND = DriverKind("cann", MODULE, DKMS, is_ours, "ascend")
 DCMI = "/usr/local/dcmi"
 AGAIN = "run the role cann with cann_policy install"
 
@@ -74,7 +74,7 @@ WELL = ("OK", "NA")
 
 
 @dataclass(frozen=True)
-class Recording:
+class CannRecording:
     """What was read on a host, as texts.
 
     ``chips`` are the PCI addresses of Huawei's chips. ``table`` is what ``npu-smi info`` answered, ``cards`` that of
@@ -85,9 +85,9 @@ class Recording:
     host: Host
     chips: tuple[str, ...]
     installed: Installed
-    table: Answer = NOT_INSTALLED
-    cards: Answer = NOT_INSTALLED
-    mapping: Answer = NOT_INSTALLED
+    table: CommandResult = NOT_INSTALLED
+    cards: CommandResult = NOT_INSTALLED
+    mapping: CommandResult = NOT_INSTALLED
     boards: Mapping[str, str] = field(default_factory=dict)
     health: Mapping[str, str] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
@@ -109,15 +109,15 @@ class Expected:
     nodes: tuple[str, ...] = ()
 
 
-def prove(recording: Recording, expected: Expected) -> list[Finding]:
+def check_driver(recording: CannRecording, expected: Expected) -> list[Finding]:
     """Return what is wrong with driver, firmware and CANN, nothing where all is proven."""
     host, disk, installed = recording.host, recording.disk, recording.installed
     return [
         *_files(installed, recording.dcmi),
-        *prove_modules(KIND, host, disk, recording.build_log),
-        *prove_kernels(KIND, host, disk, recording.build_log),
+        *check_modules(KIND, host, disk, recording.build_log),
+        *check_kernels(KIND, host, disk, recording.build_log),
         *_versions(installed, expected),
-        *(prove_holds(KIND, host) if expected.hold else ()),
+        *(check_holds(KIND, host) if expected.hold else ()),
         *_tool(recording),
         *_devices(recording),
         *_health(recording),
@@ -148,7 +148,7 @@ def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
     where = "driver and firmware"
     if installed.driver and expected.driver and is_older(installed.driver, expected.driver):
         what = f"driver {installed.driver} is installed, the release belongs to {expected.driver}"
-        yield Finding(what, where, "set cann_policy to install, or choose a release that does with it")
+        yield Finding(what, where, "set cann_policy to install, or choose a release that works with it")
     wrong = mismatch(installed)
     if wrong:
         yield Finding(wrong, where, f"{AGAIN}; the firmware goes first, then the driver")
@@ -160,7 +160,7 @@ def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
             yield Finding(f"{word} {running} runs, {on_disk} is installed", where, "reboot")
 
 
-def _tool(recording: Recording) -> Iterator[Finding]:
+def _tool(recording: CannRecording) -> Iterator[Finding]:
     """Yield what npu-smi says is wrong with itself and with the whole."""
     answer = recording.table
     words = f"{answer.out}\n{answer.err}"
@@ -181,12 +181,12 @@ def _tool(recording: Recording) -> Iterator[Finding]:
             yield Finding(f"npu-smi says of driver and firmware: {compatible}", f"NPU {npu}", AGAIN)
 
 
-def is_answered(recording: Recording) -> bool:
+def is_answered(recording: CannRecording) -> bool:
     """Return whether npu-smi lists chips at all; a tool that fails says nothing about them."""
     return recording.table.rc == 0 and recording.mapping.rc == 0
 
 
-def _devices(recording: Recording) -> Iterator[Finding]:
+def _devices(recording: CannRecording) -> Iterator[Finding]:
     """Yield where npu-smi lists other chips than PCI has."""
     if not is_answered(recording):
         return
@@ -212,13 +212,13 @@ def _devices(recording: Recording) -> Iterator[Finding]:
         yield Finding(what, "npu-smi info -l", "install driver and firmware of one release")
 
 
-def chips_of(recording: Recording) -> tuple[list[Device], list[Row], list[tuple[str, int]]]:
+def chips_of(recording: CannRecording) -> tuple[list[Device], list[ChipRow], list[tuple[str, int]]]:
     """Return the chips that npu-smi maps, those of its table, and its cards with how many chips each has."""
     cards = [(card.npu, card.chips) for card in parse_cards(recording.cards.out)]
     return parse_mapping(recording.mapping.out), parse_table(recording.table.out), cards
 
 
-def _health(recording: Recording) -> Iterator[Finding]:
+def _health(recording: CannRecording) -> Iterator[Finding]:
     for row in parse_table(recording.table.out):
         if row.health.upper() in WELL:
             continue
@@ -231,7 +231,7 @@ def _health(recording: Recording) -> Iterator[Finding]:
         yield Finding(words, f"chip {row.address}", action)
 
 
-def _nodes(recording: Recording, expected: Expected) -> Iterator[Finding]:
+def _nodes(recording: CannRecording, expected: Expected) -> Iterator[Finding]:
     """Yield devices in /dev that are not there: nothing can be served through what is missing."""
     if KIND.module not in recording.host.modules:
         return
@@ -266,4 +266,4 @@ def _cann(installed: Installed, expected: Expected) -> Iterator[Finding]:
             yield Finding(f"CANN's {part} is not installed", "/usr/local/Ascend", "let the role cann install it")
         elif expected.cann and not is_same(version, expected.cann):
             what = f"CANN's {part} is {version}, the release belongs to {expected.cann}"
-            yield Finding(what, "/usr/local/Ascend", f"{AGAIN}, or choose a release that does with it")
+            yield Finding(what, "/usr/local/Ascend", f"{AGAIN}, or choose a release that works with it")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Huawei's runtime for docker, the Ascend Docker Runtime: what its installer is given and what it leaves. No I/O."""
+"""Huawei's runtime for docker, the Ascend Docker Runtime: what its installer is given and what it leaves."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 TITLE = "Ascend Docker Runtime"
 HOME = "/usr/local/Ascend/Ascend-Docker-Runtime"
 PROGRAM = f"{HOME}/ascend-docker-runtime"
-# The installer writes it last, so an installation that was cut off has none.
+# The installer writes it last, so an interrupted installation has none.
 INFO = f"{HOME}/ascend_docker_runtime_install.info"
 LOG = "/var/log/ascend-docker-runtime/installer.log"
-# Of root alone, as the installer wants every directory above the file that it changes.
+# Writable by root only, as the installer requires of every directory above the file that it changes.
 CACHE = "/var/cache/ascend-docker-runtime"
-# The installer would have its way with docker's own file (a runtime for every container, mode 0600). It gets this one
-# instead, and the role says in daemon.json what docker has to know.
+# The installer would change docker's own file (the runtime for every container, mode 0600). It gets this one instead,
+# and the role writes docker's settings to daemon.json.
 SCRATCH = f"{CACHE}/daemon.json"
 RUNTIME = {"ascend": {"path": PROGRAM, "runtimeArgs": []}}
 SINCE = (18, 9)
 
 _VARIABLE = "container_runtime_ascend_file"
-# The installer looks for `uname -m` in its own name.
+# The installer searches for `uname -m` in its own name.
 _NAME = re.compile(r"Ascend-docker-runtime_v?(?P<version>\d[\w.+-]*)_linux-(?P<machine>[\w-]+)\.run\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _VERSION = re.compile(r"^version=v?(?P<version>\S+)$", re.MULTILINE)
@@ -42,13 +42,13 @@ _PLAIN = "set container_runtime_toolkit: auto, with which containers get the pla
 
 @dataclass(frozen=True)
 class RuntimeInstaller(Installer):
-    """An installer that is told to change the file ``scratch`` where it would change docker's own."""
+    """An installer that changes the file ``scratch`` instead of docker's own."""
 
     scratch: str = ""
 
 
 def installed_version(info: str) -> str:
-    """Return the version in the text of the file that the installer leaves; empty where there is none."""
+    """Return the version in the text of the installer's information file; empty if there is none."""
     found = _VERSION.search(info)
     return found.group("version") if found else ""
 
@@ -88,7 +88,7 @@ def plan_ascend(request: Request, host: HostState, version: Sequence[int]) -> Pl
 
 
 def _wanted(request: Request, host: HostState) -> dict[str, str] | None:
-    """Return url, sha256, name and version of the file that is wished for; None where there is none."""
+    """Return url, sha256, name and version of the file that is requested; None if there is none."""
     given = {key: str(value) for key, value in (request.ascend_file or {}).items() if value}
     if not given:
         return None
@@ -97,15 +97,15 @@ def _wanted(request: Request, host: HostState) -> dict[str, str] | None:
         raise RuntimePlanError(f"{_VARIABLE}.url: found {url!r}, expected an address with http, https or file://")
     if not _SHA256.match(sha256):
         raise RuntimePlanError(
-            f"{_VARIABLE}.sha256: found {sha256!r}, expected 64 hexadecimal digits as sha256sum prints them; no file "
-            "is run whose sum nobody has given"
+            f"{_VARIABLE}.sha256: found {sha256!r}, expected 64 hexadecimal digits as sha256sum prints them; a "
+            "file without a known checksum is not run"
         )
     name = unquote(urlsplit(url).path).rpartition("/")[2]
     parts = _NAME.match(name)
     if parts is None or parts.group("machine") != host.architecture:
         raise RuntimePlanError(
             f"{_VARIABLE}.url: found {name!r}, expected Ascend-docker-runtime_VERSION_linux-{host.architecture}.run: "
-            "its installer goes by its name"
+            "the installer depends on its file name"
         )
     return {"url": url, "sha256": sha256, "name": name, "version": parts.group("version")}
 
@@ -131,7 +131,7 @@ def _installer(wanted: Mapping[str, str]) -> RuntimeInstaller:
         argv=(path, "--install", f"--config-file-path={SCRATCH}"),
         why=f"version {wanted['version']} is requested",
         log=LOG,
-        # It asks for the licence, and ends with status 0 where that is refused.
+        # It asks for the licence, and ends with status 0 if the licence is refused.
         stdin="Y",
         scratch=SCRATCH,
     )

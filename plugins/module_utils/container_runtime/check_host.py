@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a host's engine works and can give its accelerators to containers, and what to do where it cannot."""
+"""Check that a host's engine works and can give its accelerators to containers; errors contain the remedy."""
 
 from __future__ import annotations
 
@@ -64,13 +64,15 @@ def check(
                     "running containers; nvidia-ctk system create-dev-char-symlinks --create-all makes the links"
                 )
     for node in missing_nodes(stack, count):
-        raise RuntimePlanError(f"{node} is not there, which containers need on {stack}; see that its driver is loaded")
+        raise RuntimePlanError(
+            f"{node} does not exist, and containers on {stack} need it; check that its driver is loaded"
+        )
     if stack == "cann" and toolkit == "vendor":
         _check_ascend(state, host)
     other = next((name for name in ENGINES if name in host.engines), engine)
     if other != engine:
         warnings.append(
-            f"{other} is on this host too, and the role vllm goes by it unless told: have container_runtime_engine: "
+            f"{other} is on this host too, and the role vllm uses it by default: set container_runtime_engine: "
             f"{engine} in the inventory, which vllm_engine follows, or set vllm_engine: {engine}"
         )
     return {
@@ -84,7 +86,7 @@ def check(
 
 
 def missing_nodes(stack: str, count: int) -> list[str]:
-    """Return device nodes that the drivers of a stack should have brought and did not."""
+    """Return device nodes that the drivers of a stack should have created but did not."""
     nodes = [*NODES.get(stack, ())]
     nodes += [f"/dev/davinci{index}" for index in range(count)] if stack == "cann" else []
     return [node for node in nodes if count and not os.path.exists(node)]
@@ -99,7 +101,7 @@ def listed_devices(text: str) -> int:
 def _check_devices(count: int, texts: Sequence[str]) -> None:
     own = [text for text in texts if NVIDIA in text]
     listed = max((listed_devices(text) for text in own), default=0)
-    # A chip that is cut up (MIG) is listed by its parts, as 0:1.
+    # A partitioned chip (MIG) is listed by its parts, such as 0:1.
     cut = any(re.search(r"""name["']?\s*:\s*["']?\d+:\d+""", text) for text in own)
     if listed < count and not cut:
         raise RuntimePlanError(
@@ -112,13 +114,13 @@ def _check_ascend(state: EngineState, host: HostState) -> None:
     """Raise RuntimePlanError where docker cannot start the Ascend Docker Runtime."""
     if not host.ascend:
         raise RuntimePlanError(
-            f"the {TITLE} is not whole ({INFO} or {PROGRAM} is missing); run the role container_runtime without "
+            f"the {TITLE} is incomplete ({INFO} or {PROGRAM} is missing); run the role container_runtime without "
             f"--tags, or with its install, and see {LOG}"
         )
     if "ascend" not in state.runtimes:
         raise RuntimePlanError(
-            f"docker knows the runtimes {', '.join(state.runtimes)}, and ascend is not among them though {DAEMON_JSON} "
-            "should name it; systemctl reload docker has it read the file again"
+            f"docker has the runtimes {', '.join(state.runtimes)}, and ascend is not among them although "
+            f"{DAEMON_JSON} should name it; run systemctl reload docker"
         )
 
 

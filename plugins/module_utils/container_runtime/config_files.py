@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the engines read: docker's daemon.json, podman's registries and storage. Text in, text out; no I/O."""
+"""Texts of the engines' configuration: docker's daemon.json, podman's registries and storage."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_daemon(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError as exc:
         raise RuntimePlanError(
-            f"{DAEMON_JSON} is no JSON: {exc}; mend it or remove it, docker cannot start with it"
+            f"{DAEMON_JSON} is not valid JSON: {exc}; repair or remove it, docker cannot start with it"
         ) from exc
     if not isinstance(found, dict):
         raise RuntimePlanError(f"{DAEMON_JSON}: found {type(found).__name__}, expected an object of settings")
@@ -109,8 +109,8 @@ def check_flags(settings: Mapping[str, Any], flags: Sequence[str]) -> None:
         for flag in FLAGS.get(key, ()):
             if flag in given:
                 raise RuntimePlanError(
-                    f"docker is started with {flag}, and with {key} in {DAEMON_JSON} as well it would not start; take "
-                    "the flag out of its unit (systemctl cat docker.service)"
+                    f"docker is started with {flag}, and with {key} in {DAEMON_JSON} as well it would not start; "
+                    "remove the flag from its unit (systemctl cat docker.service)"
                 )
 
 

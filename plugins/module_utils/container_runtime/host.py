@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reading a host's container engines, packages and files, as the planning of the role container_runtime wants them."""
+"""Read a host's container engines, packages and files for the plan of the role container_runtime."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SOURCES = {
     "deb": ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"),
     "rpm": ("/etc/yum.repos.d/*.repo",),
 }
-# What shows that a stack's driver is loaded.
+# Paths that exist if a stack's driver is loaded.
 DRIVERS = {"cuda": "/proc/driver/nvidia/version", "rocm": "/dev/kfd", "cann": "/dev/davinci_manager"}
 NVIDIA_NODES = (
     "/dev/nvidia[0-9]*",
@@ -52,12 +52,12 @@ NVIDIA_NODES = (
 # A command's exit status, standard output and error output; and the path of a command, None where it is not there.
 Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 Find = Callable[[str], "str | None"]
-# Versions of those that are installed, what dpkg says of those that were cut off, and those that are held.
+# Versions of installed packages, dpkg's states of interrupted ones, and names of held ones.
 Packages = Tuple[Dict[str, str], Dict[str, str], List[str]]
 
 
 def read_host(packager: str, run: Run, find: Find) -> HostState:
-    """Return the host as it is. Nothing is changed."""
+    """Return the state of the host. Changes nothing."""
     packages, unfinished, held = _PACKAGERS[packager](packages_of_interest(packager), run)
     paths = [path for pattern in SOURCES[packager] for path in sorted(glob.glob(pattern))]
     keyrings = sorted(glob.glob(f"{DEB_KEYRINGS}/*.asc") + glob.glob(f"{RPM_KEYRINGS}/RPM-GPG-KEY-*"))
@@ -80,7 +80,7 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
 
 
 def found_of(state: EngineState) -> Found:
-    """Return an engine as the role vllm knows it, so that both ask the same of it."""
+    """Return an engine in the form that the role vllm uses, so that both apply the same checks."""
     return Found(
         state.name,
         state.command,
@@ -184,7 +184,7 @@ def _dpkg(names: Sequence[str], run: Run) -> Packages:
     _rc, out, _err = run(["dpkg-query", "--show", f"--showformat={form}", *names])
     rows = [line.split() for line in out.splitlines() if len(line.split()) == 4]
     installed = {name: version for name, version, _want, status in rows if status == "installed"}
-    # Of any package: one that was cut off stops apt whatever it is asked for.
+    # Of every package: any interrupted one stops apt.
     _rc, audit, _err = run(["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"])
     pairs = [line.split() for line in audit.splitlines() if len(line.split()) == 2]
     cut = {name: status for name, status in pairs if status in ("unpacked", "half-installed", "half-configured")}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fingerprints of OpenPGP keys, as files of package repositories hold them. No I/O."""
+"""Fingerprints of OpenPGP keys, as files of package repositories hold them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _unarmoured(block: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as exc:
-        raise KeyFileError(f"a key block that is no base64: {exc}") from exc
+        raise KeyFileError(f"a key block that is not base64: {exc}") from exc
 
 
 def fingerprints(data: bytes) -> list[str]:
@@ -58,7 +58,7 @@ def fingerprints(data: bytes) -> list[str]:
 
 def _fingerprint(body: bytes) -> str:
     if not body or body[0] != 4:
-        raise KeyFileError("a public key of another version than 4")
+        raise KeyFileError("a public key of an unsupported version, expected version 4")
     return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper()  # noqa: S324  what they are
 
 
@@ -67,7 +67,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
     while at < len(data):
         tag, start, length = _header(data, at)
         if start + length > len(data):
-            raise KeyFileError("a key that is cut off")
+            raise KeyFileError("a truncated key")
         yield tag, data[start : start + length]
         at = start + length
 
@@ -82,11 +82,11 @@ def _header(data: bytes, at: int) -> tuple[int, int, int]:
             return (first & 0x3F, *_new_length(data, at + 1))
         octets = {0: 1, 1: 2, 2: 4}.get(first & 3)
         if octets is None:
-            raise KeyFileError("a key in packets without a length")
+            raise KeyFileError("a key packet without a length")
         length = int.from_bytes(data[at + 1 : at + 1 + octets], "big")
         return (first >> 2) & 0x0F, at + 1 + octets, length
     except IndexError:
-        raise KeyFileError("a key that is cut off") from None
+        raise KeyFileError("a truncated key") from None
 
 
 def _new_length(data: bytes, at: int) -> tuple[int, int]:
@@ -97,4 +97,4 @@ def _new_length(data: bytes, at: int) -> tuple[int, int]:
         return at + 2, ((first - 192) << 8) + data[at + 1] + 192
     if first == 255:
         return at + 5, int.from_bytes(data[at + 1 : at + 5], "big")
-    raise KeyFileError("a key in parts")
+    raise KeyFileError("a key with partial lengths")

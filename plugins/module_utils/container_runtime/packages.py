@@ -27,15 +27,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI, version_of
 
-# The first of NVIDIA's toolkit that keeps the specification of CDI up to date by itself.
+# The first release of NVIDIA's toolkit that keeps the CDI specification up to date.
 SELF_REFRESHING = (1, 18)
 AMD_CDI = "/etc/cdi/amd.json"
-# What a version is that nobody has seen yet: the newest of a vendor.
+# Stands for a version that is not known yet: the newest of a vendor.
 NEWEST = (999,)
 # Packages whose upgrade restarts docker.
 HELD = ("docker-ce", "docker-ce-cli", "containerd.io", "docker.io", "docker-cli")
 
-# What ends an installation that was cut off. It removes nothing.
+# Completes an interrupted installation. It removes nothing.
 MEND = (
     "apt-get", "--yes", "--fix-broken", "--no-remove", "--reinstall", "--no-install-recommends",
     "--allow-change-held-packages", "--option=DPkg::Lock::Timeout=60", "--option=Dpkg::Options::=--force-confdef",
@@ -57,8 +57,8 @@ def gpu_way(request: Request, version: Sequence[int], system_title: str) -> str:
     if request.engine == "docker":
         return "hook"
     raise RuntimePlanError(
-        f"podman {words(version)} of {system_title} gives no NVIDIA devices to containers (4.1 and later do); set "
-        "container_runtime_engine: docker"
+        f"podman {format_version(version)} of {system_title} gives no NVIDIA devices to containers (4.1 and later do); "
+        "set container_runtime_engine: docker"
     )
 
 
@@ -93,19 +93,21 @@ def plan_packages(request: Request, system: Mapping[str, Any], host: HostState) 
     if request.policy == "halt":
         raise RuntimePlanError(f"{difference}, and container_runtime_policy is halt")
     if provider == "other":
-        raise RuntimePlanError(f"{difference}; the role cannot replace what is in no package: remove it first")
+        raise RuntimePlanError(
+            f"{difference}; the role cannot replace an engine that belongs to no package: remove it first"
+        )
     version, packages = _plan_installation(request, system, host, wanted)
     return version, packages + PlanPart(restart=(difference,) if request.engine == "docker" else ())
 
 
 def _wanted_provider(request: Request, system: Mapping[str, Any]) -> str:
-    """Return whose packages are wanted: ``vendor`` for Docker's, else ``distro``; podman is always the latter's."""
+    """Return whose packages are requested: ``vendor`` for Docker's, else ``distro``; podman is always ``distro``."""
     if request.engine == "podman" or request.source == "none":
         return "distro"
     if request.source == "mirror" and not request.mirror_url:
         raise RuntimePlanError(
             "container_runtime_source is mirror and container_runtime_mirror_url is empty; name the address below "
-            "which the vendors' hosts are mirrored"
+            "which it mirrors the vendors' hosts"
         )
     if request.source == "distro" and not system["docker"].get("distro"):
         raise RuntimePlanError(
@@ -124,18 +126,18 @@ def _provider(engine: str, host: HostState) -> str:
 
 
 def _installed_version(engine: str, host: HostState) -> tuple[int, ...]:
-    """Return the version of an engine that does not say it itself, by its package."""
+    """Return the version of an engine that does not answer, by its package."""
     names = ("docker-ce", "docker.io") if engine == "docker" else ("podman",)
     found = next((host.packages[name] for name in names if name in host.packages), "")
     return version_of(found.rpartition(":")[2]) or NEWEST
 
 
 def _difference(request: Request, state: EngineState, provider: str, wanted: str) -> str:
-    """Return how the engine that is there differs from the one that is wished for, as a sentence; empty where not."""
+    """Return how the installed engine differs from the one that is requested, as a sentence; empty if it does not."""
     if request.source == "none":
         return ""
     if provider != wanted:
-        return f"{state.name} is there from {_WHOSE[provider]}, and {_WHOSE[wanted]} are wanted"
+        return f"{state.name} is installed from {_WHOSE[provider]}, and {_WHOSE[wanted]} are requested"
     asked = version_of(request.version)
     found = version_of(state.version)
     if asked and found and found[: len(asked)] != asked:
@@ -182,8 +184,9 @@ def _docker_packages(
         names.append("crun")
     if remove and host.running and not request.restart_allowed:
         raise RuntimePlanError(
-            f"{', '.join(remove)} must go before {names[0]} comes, and "
-            f"containers run: {some(host.running)}; stop them first, or set container_runtime_restart_allowed: true"
+            f"{', '.join(remove)} must be removed before {names[0]} is installed, and "
+            f"containers run: {list_names(host.running)}; stop them first, or set "
+            "container_runtime_restart_allowed: true"
         )
     return PlanPart(
         remove=remove,
@@ -195,7 +198,7 @@ def _docker_packages(
 
 
 def _pinned(name: str, request: Request, packager: str, versioned: bool, epoch: str = "") -> str:
-    """Return a package as its packager is asked for it, with any build of the wished version."""
+    """Return a package as its packager expects it, with any build of the requested version."""
     if not request.version or not versioned:
         return name
     return f"{name}={epoch}{request.version}*" if packager == "deb" else f"{name}-{request.version}*"
@@ -206,7 +209,7 @@ def _to_hold(names: Collection[str], host: HostState) -> tuple[str, ...]:
 
 
 def holds(request: Request, packager: str) -> bool:
-    """Return whether docker's packages are held; where there is no holding, its repository is off."""
+    """Return whether docker's packages are held; without apt its repository is disabled instead."""
     return request.hold and request.engine == "docker" and request.source != "none" and packager == "deb"
 
 
@@ -259,7 +262,7 @@ def _nvidia_packages(way: str, request: Request, system: Mapping[str, Any], host
 def _amd_packages(request: Request, system: Mapping[str, Any], host: HostState, version: Sequence[int]) -> PlanPart:
     if request.engine == "docker" and tuple(version) < (25,):
         raise RuntimePlanError(
-            f"AMD's container toolkit needs docker 25 or later, and this is {words(version)}; set "
+            f"AMD's container toolkit needs docker 25 or later, and this is {format_version(version)}; set "
             "container_runtime_toolkit: auto, with which containers get the plain devices"
         )
     is_missing = AMD_CDI not in host.files and "rocm" in host.drivers
@@ -275,10 +278,12 @@ def _amd_packages(request: Request, system: Mapping[str, Any], host: HostState, 
     return repository + PlanPart(toolkit=("amd-container-toolkit",)) + specification
 
 
-def words(version: Sequence[int]) -> str:
+def format_version(version: Sequence[int]) -> str:
+    """Return a version with dots between its numbers."""
     return ".".join(str(number) for number in version)
 
 
-def some(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
+    """Return the first ten names and the number of the others."""
     shown = sorted(names)[:10]
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")

@@ -36,28 +36,28 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.packages import (
     AMD_CDI,
+    format_version,
     gpu_way,
+    list_names,
     mending,
     plan_packages,
     plan_toolkit,
-    some,
-    words,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import version_of
 
 DOCKER_UNIT = "docker.service"
 REFRESH_PATH, REFRESH_SERVICE = "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"
 
-# Since when docker's daemon judges its own file, and with which words.
+# The first docker whose daemon validates its own file, and the command.
 VALIDATES = (23,)
 VALIDATE = "dockerd --validate --config-file=%s"
-# From here on docker knows CDI devices without being told to.
+# From here on docker has CDI devices enabled by default.
 CDI_BY_DEFAULT = (28, 2)
-# Where older releases of NVIDIA's toolkit had people write the specification of CDI.
+# Where users of older releases of NVIDIA's toolkit wrote the CDI specification.
 STATIC_CDI = "/etc/cdi/nvidia.yaml"
 NVIDIA_KIND = "nvidia.com/gpu"
 
-# Nodes that the drivers bring and containers are given as they are.
+# Device nodes of the drivers that containers get unchanged.
 NODES = {"rocm": ("/dev/kfd", "/dev/dri"), "cann": ("/dev/davinci_manager", "/dev/hisi_hdc")}
 
 FILES_OF_INTEREST = (DAEMON_JSON, REGISTRIES, STORAGE_CONF, STORAGE_SHIPPED, UDEV_RULES, STATIC_CDI, AMD_CDI)
@@ -88,7 +88,7 @@ def plan_engine(request: Request, system: Mapping[str, Any], host: HostState) ->
 
 
 def docker_settings(request: Request, version: Sequence[int], before: str) -> dict[str, Any]:
-    """Return the keys of daemon.json that this role has a say in, as they should be. ``before`` is the file's text."""
+    """Return the keys of daemon.json that this role sets, with their values. ``before`` is the file's text."""
     settings: dict[str, Any] = {}
     if request.storage:
         settings["data-root"] = request.storage
@@ -101,12 +101,12 @@ def docker_settings(request: Request, version: Sequence[int], before: str) -> di
         settings["features"] = {"cdi": True}
     if way == "hook":
         settings["runtimes"] = {"nvidia": {"path": "nvidia-container-runtime", "runtimeArgs": []}}
-        # NVIDIA's hook adds devices behind systemd's back, which takes them away with its next daemon-reload.
+        # NVIDIA's hook adds devices behind systemd's back, which removes them at its next daemon-reload.
         driver = cgroup_driver_of(before)
         if driver not in ("", "cgroupfs"):
             raise RuntimePlanError(
-                f"{DAEMON_JSON}: exec-opts: found {CGROUP_DRIVER}={driver}, with which docker {words(version)} loses "
-                "its GPUs at every systemctl daemon-reload; take it out, or have docker 25 or later "
+                f"{DAEMON_JSON}: exec-opts: found {CGROUP_DRIVER}={driver}, with which docker {format_version(version)} "
+                "loses its GPUs at every systemctl daemon-reload; remove it, or install docker 25 or later "
                 "(container_runtime_source: vendor)"
             )
         settings["exec-opts"] = [f"{CGROUP_DRIVER}=cgroupfs"]
@@ -170,7 +170,7 @@ def _plan_podman(request: Request, host: HostState) -> PlanPart:
         if state.containers:
             raise RuntimePlanError(
                 f"podman's storage moves from {state.root} to {request.storage}, where it would not find its running "
-                f"containers {some(state.containers)}; stop them first"
+                f"containers {list_names(state.containers)}; stop them first"
             )
         before = host.files.get(STORAGE_CONF, "")
         text = storage_text(before or host.files.get(STORAGE_SHIPPED, ""), request.storage)
@@ -204,5 +204,6 @@ def _check_restart(request: Request, host: HostState, reasons: Sequence[str]) ->
         return
     raise RuntimePlanError(
         f"docker must be restarted ({'; '.join(reasons)}), which stops "
-        f"its containers: {some(state.containers)}; stop them first, or set container_runtime_restart_allowed: true"
+        f"its containers: {list_names(state.containers)}; stop them first, or set "
+        "container_runtime_restart_allowed: true"
     )

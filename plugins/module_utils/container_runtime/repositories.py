@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages. No I/O."""
+"""Package repositories of docker, NVIDIA's and AMD's container toolkits: entries, keys, packages."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ DOCKER_HOST = "download.docker.com"
 NVIDIA_HOST = "nvidia.github.io"
 AMD_HOST = "repo.radeon.com"
 
-# Whose signature a repository must bear. A key not among these is never trusted.
+# Fingerprints of the vendors' signing keys. No other key is ever trusted.
 DOCKER_DEB_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
 DOCKER_RPM_KEY = "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
 NVIDIA_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 AMD_KEY = "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"
 
 DOCKER_VENDOR = ("docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin")
-# Those of the vendor's that bear the engine's own version.
+# The vendor's packages with the engine's own version.
 DOCKER_VERSIONED = ("docker-ce", "docker-ce-cli")
-# What Docker's instructions have removed before, and what a distribution's own docker cannot stand beside.
+# Packages that Docker's instructions remove first, and packages that conflict with a distribution's docker.
 DOCKER_OTHERS = {
     "deb": ("docker.io", "docker-cli", "docker-compose", "docker-compose-v2", "docker-doc", "podman-docker",
             "containerd", "runc"),
@@ -41,7 +41,7 @@ DOCKER_DISTRO_OTHERS = (*DOCKER_VENDOR, "docker-ce-rootless-extras", "podman-doc
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
-# How the packagers call the processors.
+# Debian's names of the processors.
 _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -70,7 +70,7 @@ def docker_repository(system: Mapping[str, Any], request: Request, host: HostSta
         "docker-ce-stable",
         "Docker CE Stable",
         request,
-        # Not $releasever: on a host that is kept at a minor release it is no directory there.
+        # Not $releasever: a host pinned to a minor release has no directory there.
         uri=(DOCKER_HOST, f"{place}/{system['major']}/$basearch/stable"),
         key=(DOCKER_HOST, f"{place}/gpg", DOCKER_RPM_KEY),
         more=["gpgcheck=1", *(["# Kept from upgrades: a new docker stops every container."] if request.hold else [])],
@@ -91,7 +91,7 @@ def nvidia_repository(system: Mapping[str, Any], request: Request, host: HostSta
         request,
         uri=(NVIDIA_HOST, "libnvidia-container/stable/rpm/$basearch"),
         key=key,
-        # Its packages bear no signatures of their own, the list of them with their sums does.
+        # Its packages are not signed; the list with their checksums is.
         more=["gpgcheck=0", "repo_gpgcheck=1"],
     )
 
@@ -130,7 +130,7 @@ def deb_architecture(host: HostState) -> str:
     """Return Debian's name of the processor; raises RuntimePlanError for one that the vendors have nothing for."""
     if host.architecture not in _DEB_ARCHITECTURES:
         raise RuntimePlanError(
-            f"the vendors' repositories have nothing for {host.architecture}; they have "
+            f"the vendors' repositories have no packages for {host.architecture}; they have some for "
             f"{', '.join(sorted(_DEB_ARCHITECTURES))}"
         )
     return _DEB_ARCHITECTURES[host.architecture]
@@ -143,7 +143,7 @@ def _url(request: Request, host: str, path: str) -> str:
 
 
 def _signers(request: Request, vendors: str) -> list[str]:
-    """Return the fingerprints of who may sign: the vendor, or the site where its mirror signs anew."""
+    """Return the fingerprints of accepted keys: the vendor's, or the site's if its mirror signs itself."""
     own = sorted(name.replace(" ", "").upper() for name in request.mirror_fingerprints)
     for name in own:
         if not _FINGERPRINT.match(name):
@@ -195,7 +195,7 @@ def _rpm(
         "content": "\n".join([*lines, f"gpgkey=file://{keyring}", ""]),
         "key": {"path": keyring, "url": _url(request, key[0], key[1]), "fingerprints": _signers(request, key[2])},
         "host": uri[0],
-        # The packager has to be told of a repository that is off.
+        # The package manager must enable a disabled repository explicitly.
         "enable": "" if enabled else section,
     }
 
@@ -218,7 +218,7 @@ def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
             continue
         if _UNSIGNED.search("\n".join(lines)):
             raise RuntimePlanError(
-                f"{path} has packages of {place} installed without a look at their signature; remove trusted=yes "
+                f"{path} installs packages of {place} without checking their signature; remove trusted=yes "
                 "there, or remove the file and the role writes its own"
             )
         return path

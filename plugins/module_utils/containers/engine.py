@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which container engine runs an instance, and with which words; for docker, podman and podman's quadlet. No I/O."""
+"""Choose the container engine that runs a host's instances, and how it gives devices to containers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Iterable, Mapping, Sequence
 ENGINES = ("docker", "podman")
 PACKAGES = {"docker": "docker.io (Debian) or docker-ce", "podman": "podman"}
 
-# The first releases that can do it.
+# The first releases with these abilities.
 QUADLET = (4, 4)
 CDI = {"docker": (25,), "podman": (4, 1)}
 CDI_DIRS = ("/etc/cdi", "/var/run/cdi")
 NVIDIA = "nvidia.com/gpu"
 
-# Who brings a device node or a file of a driver, by how its path begins.
+# The origin of a device node or of a driver's file, by the beginning of its path.
 ORIGINS = (
     ("/dev/kfd", "AMD's driver (package amdgpu-dkms, module amdgpu)"),
     ("/dev/dri", "AMD's or Intel's driver (package amdgpu-dkms, module amdgpu; module xe)"),
@@ -61,9 +61,9 @@ def has_quadlet(found: Found) -> bool:
 
 
 def has_cdi(found: Found) -> bool:
-    """Return whether ``--device nvidia.com/gpu=0`` means something to this engine.
+    """Return whether this engine supports ``--device nvidia.com/gpu=0``.
 
-    docker names its directories of specifications only where the feature is on, which it is by default from 28.2.
+    docker lists its CDI directories only if the feature is enabled, which is the default from 28.2.
     """
     return version_of(found.version) >= CDI[found.name] and bool(found.cdi_dirs)
 
@@ -71,8 +71,8 @@ def has_cdi(found: Found) -> bool:
 def choose_engine(wanted: str, there: Sequence[Found]) -> Found:
     """Return the engine that runs this host's instances: the wanted one, else docker, else podman.
 
-    What is installed decides, not what runs: an engine that is down for a while must not hand its instances to the
-    other. Raises ContainerError where there is none, or where it does not answer.
+    The installed engines decide, not the running ones: an engine that is down for a while must not hand its instances
+    to the other. Raises ContainerError if there is none, or if it does not answer.
     """
     by_name = {found.name: found for found in there}
     names = [wanted] if wanted else [name for name in ENGINES if name in by_name]
@@ -88,18 +88,18 @@ def choose_engine(wanted: str, there: Sequence[Found]) -> Found:
         )
     found = by_name[names[0]]
     if not found.version:
-        look = "start it (systemctl start docker)" if found.name == "docker" else "see what 'podman info' says there"
+        advice = "start it (systemctl start docker)" if found.name == "docker" else "run 'podman info' there"
         raise ContainerError(
-            f"{found.name} is installed but does not answer ({found.why or 'it says nothing'}); {look}"
+            f"{found.name} is installed but does not answer ({found.why or 'no reason given'}); {advice}"
         )
     return found
 
 
 def gpus_by(found: Found, devices: Iterable[str], kinds: Iterable[str], hook: bool) -> str:
-    """Return how the host's CDI devices are asked for: ``cdi``, or docker's older ``flag`` (--gpus).
+    """Return how to request the host's CDI devices: ``cdi``, or docker's older ``flag`` (--gpus).
 
-    ``kinds`` are those with a CDI specification on the host, ``hook`` says whether NVIDIA's hook for docker is there.
-    Raises ContainerError where neither way is open.
+    ``kinds`` are those with a CDI specification on the host, ``hook`` tells whether NVIDIA's hook for docker is
+    installed. Raises ContainerError if neither way works.
     """
     needed = sorted({device.partition("=")[0] for device in devices if not device.startswith("/")})
     missing = [kind for kind in needed if kind not in set(kinds)]
@@ -118,10 +118,10 @@ def _why_not(found: Found, missing: Sequence[str]) -> str:
         )
     since = ".".join(str(number) for number in CDI[found.name])
     if found.name == "podman":
-        return f"podman {found.version} knows no CDI devices; {since} and later do"
+        return f"podman {found.version} does not support CDI devices; {since} and later do"
     return (
-        f"docker {found.version} knows no CDI devices ({since} and later do, with the feature cdi in daemon.json), and "
-        "its older way, NVIDIA's hook, is not there; install the package nvidia-container-toolkit"
+        f"docker {found.version} does not support CDI devices ({since} and later do, with the feature cdi in "
+        "daemon.json), and its older way, NVIDIA's hook, is not there; install the package nvidia-container-toolkit"
     )
 
 
@@ -137,7 +137,7 @@ def cdi_kind(text: str) -> str:
 def needed_paths(containers: Iterable[Mapping[str, Any]], own: Sequence[str]) -> list[str]:
     """Return device nodes and sources of mounts that must be on the host before a start; ``own`` are the role's places.
 
-    What lies below the role's own places comes with the run itself: weights, encodings, caches and configuration.
+    The run itself creates what lies below the role's own places: weights, encodings, caches and configuration.
     """
     paths: dict[str, None] = {}
     for container in containers:
@@ -148,7 +148,7 @@ def needed_paths(containers: Iterable[Mapping[str, Any]], own: Sequence[str]) ->
 
 
 def origin(path: str) -> str:
-    """Return who brings a device node or a driver's file."""
+    """Return the driver that provides a device node or a file."""
     return next((who for begin, who in ORIGINS if path.startswith(begin)), "the accelerator's driver")
 
 

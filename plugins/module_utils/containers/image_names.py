@@ -9,7 +9,7 @@ import re
 
 
 def reference(image: str) -> str:
-    """Return an image's name in full, as podman wants it: with its registry, without a tag beside a digest."""
+    """Return an image's full name, as podman requires it: with its registry, without a tag beside a digest."""
     name, at, digest = image.partition("@")
     first, slash, _rest = name.partition("/")
     if not slash:
@@ -27,13 +27,16 @@ def registry_of(image: str) -> str:
     return reference(image).partition("/")[0]
 
 
-# What an engine says when it cannot have an image -> what that means, and what to do about it.
+# Patterns in an engine's error about an image, each with its meaning and the remedy.
 _TROUBLE = (
-    (r"HTTP response to HTTPS client", "the registry speaks plain HTTP; tell the engine so ({insecure})"),
+    (
+        r"HTTP response to HTTPS client",
+        "the registry speaks plain HTTP; allow that in the engine's configuration ({insecure})",
+    ),
     (r"x509|certificate", "the registry's certificate is not trusted; put the site's CA bundle at {ca}"),
     (
         r"unauthorized|denied|no basic auth|authentication required|\b401\b|\b403\b",
-        "the registry wants a login; name a file with it in vllm_registry_auth_file",
+        "the registry requires a login; name a file with the login in vllm_registry_auth_file",
     ),
     (
         r"manifest unknown|not found|name unknown|does not exist|no such manifest|\b404\b",
@@ -41,12 +44,12 @@ _TROUBLE = (
     ),
     (
         r"connection refused|no such host|timeout|unreachable|deadline exceeded|server misbehaving|no route|lookup ",
-        "the registry cannot be reached from this host; see that it is up and that vllm_registry is right",
+        "the registry cannot be reached from this host; check that it is up and that vllm_registry is right",
     ),
     (r"no space left", "the disk of the engine's images is full"),
     (
         r"toomanyrequests|rate limit",
-        "the registry refuses more downloads; use one of the site's own (vllm_registry)",
+        "the registry refuses more downloads; use a registry of the site (vllm_registry)",
     ),
 )
 _INSECURE = {
@@ -57,16 +60,15 @@ _CERTIFICATES = {"docker": "/etc/docker/certs.d", "podman": "/etc/containers/cer
 
 
 def trouble_with(engine: str, image: str, said: str) -> str:
-    """Return the sentence about an image that the engine could not have, from what the engine said."""
+    """Return an error about an image with advice, from the engine's own error text."""
     registry = registry_of(image)
     advice = next((text for pattern, text in _TROUBLE if re.search(pattern, said, re.IGNORECASE)), "")
     advice = advice.format(insecure=_INSECURE[engine], ca=f"{_CERTIFICATES[engine]}/{registry}/ca.crt")
     words = " ".join(said.split())[-400:]
-    return (
-        f"image {image} cannot be had from registry {registry}: {advice + '. ' if advice else ''}{engine} said: {words}"
-    )
+    advice = f"{advice}. " if advice else ""
+    return f"image {image} is not available from registry {registry}: {advice}{engine} reported: {words}"
 
 
 def unanswered(said: str) -> bool:
-    """Return whether these are the words of a client that does not reach its engine."""
+    """Return whether the text is the error of a client that cannot reach its engine."""
     return bool(re.search(r"cannot connect to the docker daemon|is the docker daemon running", said, re.IGNORECASE))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""References of container images -> where a mirror keeps their layouts, and which blobs belong to them. No I/O."""
+"""Find where a mirror keeps the layouts of container images, and which blobs belong to them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Wanted:
 def wanted(image: str, sources: Mapping[str, str]) -> Wanted:
     """Return what to fetch for an image. Raises OciError for a name that no registry takes.
 
-    ``sources`` says for images that lie elsewhere than in their registry where skopeo finds them.
+    ``sources`` names the source for skopeo of images that are not in their registry.
     """
     full = reference(image)
     registry, _slash, rest = full.partition("/")
@@ -71,7 +71,7 @@ class Blob:
 
 
 def blobs(top: Blob, read: Callable[[str], bytes], depth: int = DEEPEST) -> Iterator[Blob]:
-    """Yield a manifest and all that belongs to it. Raises OciError for what is no manifest.
+    """Yield a manifest and all that belongs to it. Raises OciError for anything that is not a manifest.
 
     ``read`` returns the bytes of a manifest by its digest.
     """

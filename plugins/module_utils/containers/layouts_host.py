@@ -36,7 +36,7 @@ class Layout:
         return os.path.exists(os.path.join(self.directory, MARK))
 
     def partial(self) -> Layout:
-        """Return where the first image of a repository grows, beside its place and hidden."""
+        """Return the hidden layout beside this one in which the first image of a repository is copied."""
         parent, name = os.path.split(self.directory)
         return Layout(os.path.join(parent, f".{name}.partial"), self.full)
 
@@ -76,14 +76,14 @@ class Layout:
             return file.read()
 
     def discard(self, wrong: list[Blob]) -> None:
-        """Remove blobs that are there and not right, which skopeo would take as they are."""
+        """Remove damaged blobs, which skopeo would reuse."""
         for blob in wrong:
             path = os.path.join(self.directory, blob.path)
             if os.path.lexists(path) and not self.has(blob):
                 os.unlink(path)
 
     def sweep(self) -> None:
-        """Remove what a copy that was killed has left."""
+        """Remove the files of a killed copy."""
         for name in os.listdir(self.directory):
             if name.startswith("oci-put-blob"):
                 os.unlink(os.path.join(self.directory, name))

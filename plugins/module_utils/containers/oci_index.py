@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The index of an OCI image layout -> the images in it, as a registry names them. No I/O."""
+"""Read the images in the index of an OCI image layout, named as in a registry."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable
 
-# What the distribution specification allows; a registry refuses the rest with less of a reason.
+# What the distribution specification allows; a registry refuses other names with a poorer reason.
 REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 TAG_ANNOTATION = "org.opencontainers.image.ref.name"
 
-# All that a manifest may be; a registry answers with what it has only where it is asked for.
+# All media types of a manifest; a registry returns only the requested types.
 MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.oci.image.manifest.v1+json",

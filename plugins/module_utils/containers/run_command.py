@@ -9,29 +9,30 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
-# Variables that the engine's own command would obey. It runs as root, and HOME is a directory that vLLM's user owns:
-# from its .docker or .config root would take orders. These reach the container by value, the command never sees them.
+# Variables that the engine's own command would obey. It runs as root, and vLLM's user owns HOME, whose .docker or
+# .config would then configure root's command. These reach the container by value; the command never sees them.
 _STEERING = re.compile(
     r"(HOME|PATH|TMPDIR|REGISTRY_AUTH_FILE|NOTIFY_SOCKET|GODEBUG|(XDG|LD|DOCKER|CONTAINERS?|PODMAN|STORAGE|LISTEN)_\w+)\Z"
 )
 
-# Where processes may write in an image that is read-only otherwise. What is compiled at run time is loaded from there.
+# Where processes may write in an otherwise read-only image. Code compiled at run time is loaded from there.
 _TEMPORARY = ("/tmp:exec,mode=1777", "/var/tmp:exec,mode=1777", "/run:mode=755")  # noqa: S108
 
 
-def run_words(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[list[str]]:
-    """Return the words of the engine's ``run``, in groups that belong together, up to and with the image.
+def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]]:
+    """Return the arguments of the engine's ``run``, in groups that belong together, up to and including the image.
 
-    ``settings`` is the role's ``__vllm_container``. vLLM's own arguments follow the last word.
+    ``settings`` is the role's ``__vllm_container``. vLLM's own arguments follow the last one.
     """
-    container, docker = plan["container"], settings.get("engine") != "podman"
-    # podman 4.4 and later run instances through quadlet; what is left here is older.
+    container, docker = plan["container"] or {}, settings.get("engine") != "podman"
+    # podman 4.4 and later run instances through quadlet; this is for older releases.
     engine = ["--log-driver", "none"] if docker else ["--replace", "--cgroups", "split", "--log-driver", "passthrough"]
     return [
         [command_of(settings), "run", "--rm", "--name", container_name(plan["instance"])],
         engine,
-        # As process 1 vLLM would be deaf to signals until it has set up its own handlers, and would reap no orphans.
+        # As process 1, vLLM would ignore signals until it has set up its handlers, and would not reap orphans.
         *([["--init"]] if settings.get("init", True) else []),
         ["--pull", "never", "--network", "host", "--ipc", "private", "--shm-size", container["shm_size"]],
         ["--user", user_of(container, settings)],
@@ -47,12 +48,13 @@ def run_words(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[list
     ]
 
 
-def quadlet_lines(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     """Return the lines of the section [Container] of the instance's quadlet.
 
-    Only keys of podman 4.4, the first with quadlets: an unknown key would cost the whole unit. The rest are PodmanArgs.
+    Only keys of podman 4.4, the first with quadlets: an unknown key would invalidate the whole unit. The rest are
+    PodmanArgs.
     """
-    container = plan["container"]
+    container = plan["container"] or {}
     user, _colon, group = user_of(container, settings).partition(":")
     pairs: list[tuple[str, str]] = [
         ("ContainerName", container_name(plan["instance"])),
@@ -100,13 +102,13 @@ def owner_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 
 def groups_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Return the groups that open the device nodes, by their numbers here: an image may number them otherwise."""
+    """Return the groups that may open the device nodes, by the host's numbers: an image may number them differently."""
     numbers = settings.get("gids") or {}
     return [str(numbers.get(name, name)) for name in container["groups"]]
 
 
-def env_words(plan: Mapping[str, Any]) -> list[str]:
-    """Return what follows ``--env`` for each variable: its name, and a value only where the engine would obey it.
+def env_words(plan: PlanDocument) -> list[str]:
+    """Return what follows ``--env`` for each variable: its name, and a value only if the engine would obey it.
 
     systemd reads the files of environment and secrets for both runtimes, so that a value means the same in both, and
     the engine takes the values of the names from its own environment. No secret is in an argument.
@@ -116,8 +118,8 @@ def env_words(plan: Mapping[str, Any]) -> list[str]:
     return [*plain, *sorted(secret)]
 
 
-def unset_names(plan: Mapping[str, Any]) -> list[str]:
-    """Return the variables that the unit keeps from the engine's command."""
+def unset_names(plan: PlanDocument) -> list[str]:
+    """Return the variables that the unit hides from the engine's command."""
     return sorted(name for name in plan["env"] if _STEERING.match(name))
 
 
@@ -130,7 +132,7 @@ def _confined(container: Mapping[str, Any]) -> bool:
     """Return whether the container gets no privilege at all.
 
     Images that serve as root only (Ascend's) open device nodes of other users and write to their own tree, as their
-    makers run them: they keep the engine's own, small set of capabilities and a writable tree.
+    vendors run them: they keep the engine's own, small set of capabilities and a writable tree.
     """
     return bool(container["user"] != "root")
 
@@ -138,7 +140,7 @@ def _confined(container: Mapping[str, Any]) -> bool:
 def _confinement(container: Mapping[str, Any]) -> list[Any]:
     words: list[Any] = [("--security-opt", "no-new-privileges"), ("--security-opt", "label=disable")]
     if _confined(container):
-        # With SYS_NICE the engine's filter of system calls lets mbind and set_mempolicy through: NUMA.
+        # With SYS_NICE the engine's system call filter allows mbind and set_mempolicy: NUMA.
         words += ["--read-only", *(("--tmpfs", place) for place in _TEMPORARY)]
         words += [("--cap-drop", "ALL"), ("--cap-add", "SYS_NICE")]
     return words

@@ -44,7 +44,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Hardware:
+class CudaHardware:
     """NVIDIA's chips of a host, the addresses of its NVSwitches, and whether a port that manages NVLink 5 was seen."""
 
     gpus: tuple[Gpu, ...]
@@ -60,7 +60,7 @@ class Hardware:
         return NVLINK5 if self.management_ports or boards else ""
 
 
-def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue, management_ports: bool) -> Hardware:
+def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue, management_ports: bool) -> CudaHardware:
     """Return NVIDIA's part of the fact ``accelerator_detected``."""
     models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
     gpus = tuple(
@@ -68,7 +68,7 @@ def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue, management_po
         for address, model in models
         if model.stack == STACK
     )
-    return Hardware(gpus, tuple(switch["address"] for switch in detected["switches"]), management_ports)
+    return CudaHardware(gpus, tuple(switch["address"] for switch in detected["switches"]), management_ports)
 
 
 def flavour_of(gpus: Sequence[Gpu], branch: int) -> tuple[str, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof imp
     FABRIC_MANAGER,
     KIND,
     PERSISTENCED,
-    Recording,
+    CudaRecording,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
     Run,
@@ -48,7 +48,9 @@ _RELEVANT = re.compile(
 )
 
 
-def read(root: str = "/", sysfs_root: str = "/sys", proc_root: str = "/proc", run: Run = run_command) -> Recording:
+def inspect_host(
+    root: str = "/", sysfs_root: str = "/sys", proc_root: str = "/proc", run: Run = run_command
+) -> CudaRecording:
     """Return what is on a host. ``root`` is where /etc, /boot and /var are.
 
     Raises PciError where there is no sysfs.
@@ -58,7 +60,7 @@ def read(root: str = "/", sysfs_root: str = "/sys", proc_root: str = "/proc", ru
     switches = [function for function in functions if function.device_id in SWITCHES]
     fabric = NVSWITCH if switches else NVLINK5 if has_management_port(sysfs_root) else ""
     information = glob.glob(os.path.join(proc_root, "driver", "nvidia", "gpus", "*", "information"))
-    return Recording(
+    return CudaRecording(
         host=host,
         chips=tuple(function.address for function in functions if function.class_id in CHIP_CLASSES),
         fabric=fabric,

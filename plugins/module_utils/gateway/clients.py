@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may ask through a gateway: keys, of which only the sha256 goes on, and limits. No I/O."""
+"""Clients of a gateway: keys, which leave the controller only as sha256, and limits."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
-SHORTEST = 32
+MIN_KEY_LENGTH = 32
 OPTIONS = ("concurrent", "key_file", "rate")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-# What may stand in a header as a token.
+# Characters of a bearer token.
 _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")
 
 CLIENTS, RATES, CONCURRENT = "clients.map", "rates.map", "concurrent.map"
 
 
 class KeyFileError(ValueError):
-    """A file of keys cannot be used; the message says why, and shows none of it."""
+    """A key file is invalid; the message gives the reason, and shows none of its content."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """One client: ``sha256`` of each of its keys, requests in a minute and at once (0: no limit)."""
+    """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit)."""
 
     name: str
     sha256: tuple[str, ...]
@@ -35,15 +35,15 @@ class Client:
     concurrent: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the client as plain data."""
         return {**asdict(self), "sha256": list(self.sha256)}
 
 
-def check_clients(wanted: Any) -> list[str]:
-    """Return a sentence for each entry of ``gateway_clients`` that cannot be used."""
-    if not isinstance(wanted, Mapping):
-        return [f"gateway_clients: found {wanted!r}, expected a mapping of names to {{key_file: ...}}"]
-    return [text for name, entry in wanted.items() for text in _problems(str(name), entry)]
+def check_clients(entries: Any) -> list[str]:
+    """Return a problem for each invalid entry of ``gateway_clients``."""
+    if not isinstance(entries, Mapping):
+        return [f"gateway_clients: found {entries!r}, expected a mapping of names to {{key_file: ...}}"]
+    return [text for name, entry in entries.items() for text in _problems(str(name), entry)]
 
 
 def _problems(name: str, entry: Any) -> list[str]:
@@ -56,45 +56,47 @@ def _problems(name: str, entry: Any) -> list[str]:
     for key in ("rate", "concurrent"):
         value = entry.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            found.append(f"{where}.{key}: found {value!r}, expected a whole number from 1, or nothing for no limit")
+            found.append(f"{where}.{key}: found {value!r}, expected a whole number from 1, or no value for no limit")
     if not isinstance(entry.get("key_file"), str) or not entry["key_file"]:
-        found.append(f"{where}.key_file: expected the path of a file on the controller that holds the key")
+        found.append(f"{where}.key_file: expected the path of a file on the controller with the key")
     return found
 
 
 def hashes_of(text: str) -> tuple[str, ...]:
-    """Return the sha256 of each key in the text of a file, one a line. Raises KeyFileError."""
+    """Return the sha256 of each key in the text of a key file, one per line. Raises KeyFileError."""
     keys = [line.strip() for line in text.splitlines() if line.strip()]
     if not keys:
-        raise KeyFileError("is empty; expected a key, such as `openssl rand -hex 32` makes")
+        raise KeyFileError("is empty; expected a key, such as the output of `openssl rand -hex 32`")
     if keys[0].startswith("$ANSIBLE_VAULT"):
         raise KeyFileError("is encrypted with ansible-vault; expected the key itself")
     for number, key in enumerate(keys, 1):
-        if len(key) < SHORTEST:
-            raise KeyFileError(f"key {number} has {len(key)} characters, expected at least {SHORTEST}")
+        if len(key) < MIN_KEY_LENGTH:
+            raise KeyFileError(f"key {number} has {len(key)} characters, expected at least {MIN_KEY_LENGTH}")
         if not _KEY.match(key):
             raise KeyFileError(
-                f"key {number} has characters that no bearer token has; expected letters, digits, ._~+/=:-"
+                f"key {number} has characters that are invalid in a bearer token; expected letters, digits, ._~+/=:-"
             )
     return tuple(dict.fromkeys(hashlib.sha256(key.encode()).hexdigest() for key in keys))
 
 
 def shared_keys(clients: Sequence[Client]) -> list[str]:
-    """Return a sentence for each two clients that have a key in common."""
+    """Return a problem for each pair of clients with the same key."""
     owner: dict[str, str] = {}
     found = []
     for client in clients:
         for digest in client.sha256:
             other = owner.setdefault(digest, client.name)
             if other != client.name:
-                found.append(f"gateway_clients: {other} and {client.name} have the same key; give each one of its own")
+                found.append(
+                    f"gateway_clients: {other} and {client.name} have the same key; give each client a key of its own"
+                )
     return found
 
 
 def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
     """Return the entries of each of HAProxy's maps by the map's file name."""
     return {
-        # Limits first: a key that is known has its limits.
+        # Limits first, so that a known key always has its limits.
         RATES: {client.name: str(client.rate) for client in clients if client.rate},
         CONCURRENT: {client.name: str(client.concurrent) for client in clients if client.concurrent},
         CLIENTS: {digest: client.name for client in clients for digest in client.sha256},
@@ -102,27 +104,27 @@ def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
 
 
 def map_text(entries: Mapping[str, str]) -> str:
-    """Return a map as HAProxy reads it from a file."""
+    """Return a map in the format of HAProxy's files."""
     return "".join(f"{key} {entries[key]}\n" for key in sorted(entries))
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """Return the entries of a map's file."""
+    """Return the entries of a map file."""
     pairs = [line.split(None, 1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
 
 
-def commands(path: str, now: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Return what HAProxy is told so that its map ``path`` becomes ``wanted``; additions before removals."""
-    changed = [f"set map {path} {key} {value}" for key, value in wanted.items() if now.get(key, value) != value]
-    added = [f"add map {path} {key} {value}" for key, value in wanted.items() if key not in now]
-    return [*changed, *added, *(f"del map {path} {key}" for key in now if key not in wanted)]
+def commands(path: str, now: Mapping[str, str], requested: Mapping[str, str]) -> list[str]:
+    """Return the commands that turn HAProxy's map ``path`` into ``requested``; additions before removals."""
+    changed = [f"set map {path} {key} {value}" for key, value in requested.items() if now.get(key, value) != value]
+    added = [f"add map {path} {key} {value}" for key, value in requested.items() if key not in now]
+    return [*changed, *added, *(f"del map {path} {key}" for key in now if key not in requested)]
 
 
 def differences(
     before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[str]]:
-    """Return the names of the clients that are ``added``, ``removed`` and ``changed`` between two sets of maps."""
+    """Return the names of the clients that were ``added``, ``removed`` and ``changed`` between two sets of maps."""
     old, new = _clients(before), _clients(after)
     return {
         "added": sorted(new.keys() - old.keys()),

@@ -73,7 +73,7 @@ def _content(path: Any, entry: Any, where: str) -> Content:
     return Content(int(size or 0), sha256)
 
 
-def parse(text: str, where: str) -> Holds:
+def parse_bundle(text: str, where: str) -> Holds:
     """Return what a bundle.json says. Raises BundleError naming the file (``where``)."""
     try:
         data = json.loads(text)
@@ -85,7 +85,7 @@ def parse(text: str, where: str) -> Holds:
     return parse_holds(data.get("holds"), f"{where}: holds")
 
 
-def render(holds: Holds) -> str:
+def render_bundle(holds: Holds) -> str:
     """Return the text of a bundle.json: the same for the same content."""
     plain = {
         kind: {
@@ -115,7 +115,7 @@ def size_of(holds: Holds) -> int:
     return sum(content.size for content in all_files(holds).values())
 
 
-def merge(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> tuple[Holds, list[str]]:
+def merge_holds(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> tuple[Holds, list[str]]:
     """Return what a directory holds after a fill, and the items of an earlier one that are not whole any more.
 
     An earlier fill's items stay as long as each of their files has its bytes (``sizes``) and no new item says
@@ -134,24 +134,24 @@ def merge(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> tuple[H
     return merged, dropped
 
 
-def summary(holds: Holds) -> list[str]:
+def summarise_holds(holds: Holds) -> list[str]:
     """Return a line for each kind: how many items, files and bytes."""
     lines = []
     for kind in KINDS:
         items = holds.get(kind) or {}
         files = all_files({kind: items})
         if items:
-            lines.append(f"{kind}: {', '.join(sorted(items))} ({counted(files.values())})")
+            lines.append(f"{kind}: {', '.join(sorted(items))} ({format_count(files.values())})")
     return lines
 
 
-def counted(contents: Iterable[Content]) -> str:
+def format_count(contents: Iterable[Content]) -> str:
     """Return how many files of how many bytes these are."""
     found = list(contents)
-    return f"{len(found)} file{'s' if len(found) != 1 else ''}, {amount(sum(content.size for content in found))}"
+    return f"{len(found)} file{'s' if len(found) != 1 else ''}, {format_bytes(sum(content.size for content in found))}"
 
 
-def amount(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return bytes for people."""
     value, unit = float(count), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):

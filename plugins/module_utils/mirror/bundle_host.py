@@ -19,8 +19,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
     Files,
     Holds,
     all_files,
-    amount,
-    parse,
+    format_bytes,
+    parse_bundle,
     walk,
 )
 
@@ -32,18 +32,18 @@ class Room(NamedTuple):
     free: int
 
 
-def look(root: str, files: Files) -> list[str]:
+def find_missing_files(root: str, files: Files) -> list[str]:
     """Return the files that are not there with their bytes, sorted."""
     sizes = sizes_of(root, files)
     return sorted(path for path, content in files.items() if sizes[path] != content.size)
 
 
-def begun(root: str, missing: Iterable[str], files: Files) -> int:
+def partial_bytes(root: str, missing: Iterable[str], files: Files) -> int:
     """Return the bytes that are there already of missing files, where the weights of a broken-off run grow."""
-    return sum(min(_grown(os.path.join(root, path)), files[path].size) for path in missing)
+    return sum(min(_partial_size(os.path.join(root, path)), files[path].size) for path in missing)
 
 
-def _grown(path: str) -> int:
+def _partial_size(path: str) -> int:
     """Return what a file of weights/ORGANISATION/NAME/REVISION takes below .REVISION.partial."""
     directory, name = os.path.split(path)
     inner: list[str] = []
@@ -80,7 +80,7 @@ def _size(path: str) -> int | None:
     return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
-def room(root: str, missing: int) -> Room:
+def check_room(root: str, missing: int) -> Room:
     """Return how much comes and how much is free. Raises BundleError where that is too little."""
     place = os.path.abspath(root)
     while not os.path.exists(place):
@@ -89,32 +89,32 @@ def room(root: str, missing: int) -> Room:
     free = figures.f_bavail * figures.f_frsize
     if missing > free:
         raise BundleError(
-            f"{root}: {missing} bytes ({amount(missing)}) are still to come, {free} bytes ({amount(free)}) are free at "
-            f"{place}; make room there or let bundle_dir name a larger disk"
+            f"{root}: {missing} bytes ({format_bytes(missing)}) are missing, {free} bytes ({format_bytes(free)}) "
+            f"are free at {place}; make room there or let bundle_dir name a larger disk"
         )
     return Room(missing, free)
 
 
-def read(root: str) -> Holds | None:
+def read_bundle(root: str) -> Holds | None:
     """Return what the bundle.json of a directory says, None where there is none. Raises BundleError."""
     path = os.path.join(root, NAME)
     try:
         with open(path, encoding="utf-8") as file:
-            return parse(file.read(), path)
+            return parse_bundle(file.read(), path)
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as exc:
         raise BundleError(f"{path}: cannot be read ({exc}); {AGAIN}") from exc
 
 
-def write(root: str, text: str) -> None:
+def write_bundle(root: str, text: str) -> None:
     """Write bundle.json, after everything that it names is on the disk."""
     # A disk is pulled out as soon as the run has ended.
     os.sync()
     publish(os.path.join(root, NAME), text)
 
 
-def verify(root: str, holds: Holds, full: bool) -> list[str]:
+def verify_bundle(root: str, holds: Holds, full: bool) -> list[str]:
     """Return a line for each file that is missing, of another size or, with ``full``, of another sha256."""
     problems = {path: _problem(os.path.join(root, path), content, full) for path, content in all_files(holds).items()}
     items = {path: f"{kind} {item}" for kind, item, files in walk(holds) for path in files}

@@ -12,7 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Iterable, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    WeightsError,
+    parse_manifest,
+)
 
 # Beside these nothing is left out unless it is asked for. A pattern's * goes over slashes, as in the hub's client.
 OTHER_FOLDERS = ("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "runs/*", "logs/*")
@@ -48,7 +52,7 @@ def check_revision(revision: str, option: str = "revision") -> None:
         raise WeightsError(f"{option}: found {revision!r}, expected a branch, a tag or a commit")
 
 
-def choose(files: Iterable[Listed], include: Sequence[str], exclude: Sequence[str]) -> list[Listed]:
+def choose_files(files: Iterable[Listed], include: Sequence[str], exclude: Sequence[str]) -> list[Listed]:
     """Return the files that belong into the manifest, by name.
 
     With ``include`` those that match one of its patterns, else all but those that vLLM does not need where there are
@@ -127,7 +131,7 @@ def precision_of(config: bytes) -> str:
 
 def manifest_of(model: str, revision: str, files: Iterable[Listed], modelscope: tuple[str, str] | None) -> Manifest:
     """Return the manifest of files whose sizes and hashes are known. Raises WeightsError for a name it cannot hold."""
-    return parse(
+    return parse_manifest(
         {
             "repository": model,
             "revision": revision,
@@ -137,7 +141,7 @@ def manifest_of(model: str, revision: str, files: Iterable[Listed], modelscope: 
     )
 
 
-def render(manifest: Manifest, precision: str = "") -> str:
+def render_manifest(manifest: Manifest, precision: str = "") -> str:
     """Return the text of a manifest's file; the same manifest has the same text."""
     lines = ["---", f"repository: {manifest.repository}", f"revision: {_scalar(manifest.revision)}"]
     lines += [f"precision: {_scalar(precision)}"] if precision else []

@@ -9,7 +9,7 @@ import hashlib
 from typing import Protocol
 
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Reply, Web
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Response, RetryingClient
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
@@ -37,7 +37,7 @@ class Hub:
 
     parallel = 8
 
-    def __init__(self, web: Web, endpoint: str, model: str, revision: str, token: bool) -> None:
+    def __init__(self, web: RetryingClient, endpoint: str, model: str, revision: str, token: bool) -> None:
         self._web, self._endpoint, self._model, self._token = web, endpoint, model, token
         self._asked = revision
         reply = self._get(_hubs.hub_revision(endpoint, model, revision))
@@ -57,8 +57,8 @@ class Hub:
         right = blob_id(content) == file.blob if file.blob else _is_right(content, file)
         if len(content) != file.size or not right:
             raise WeightsError(
-                f"{self._model}: {file.name} came with other content than the listing of the hub promises "
-                f"({len(content)} bytes, {file.size} expected); try again, and look at proxies on the way"
+                f"{self._model}: {file.name} has other content than the hub's listing says "
+                f"({len(content)} bytes, {file.size} expected); try again, and check the proxies on the way"
             )
         return content
 
@@ -71,13 +71,13 @@ class Hub:
             url = _hubs.next_page(reply.headers.get("Link") or "")
         return files
 
-    def _check_name(self, reply: Reply) -> None:
+    def _check_name(self, reply: Response) -> None:
         """A hub leads on from old and differently written names, which would be another directory on hosts."""
         name = reply.json().get("id")
         if isinstance(name, str) and name != self._model:
             raise WeightsError(f"model: found {self._model!r}, which the hub calls {name!r}; give that name")
 
-    def _get(self, url: str) -> Reply:
+    def _get(self, url: str) -> Response:
         reply = self._web.get(url)
         if reply.status != 200:
             code = reply.headers.get("X-Error-Code") or ""
@@ -90,7 +90,7 @@ class ModelScope:
 
     parallel = 8
 
-    def __init__(self, web: Web, endpoint: str, model: str, revision: str, token: bool) -> None:
+    def __init__(self, web: RetryingClient, endpoint: str, model: str, revision: str, token: bool) -> None:
         self._web, self._endpoint, self._model, self._token = web, endpoint, model, token
         self._asked, where = revision, f"{model} on {endpoint}"
         known = _hubs.modelscope_data(self._get(_hubs.modelscope_revisions(endpoint, model)).json(), where)
@@ -116,15 +116,15 @@ class ModelScope:
         content = self._get(_hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name)).body
         if not _is_right(content, file):
             raise WeightsError(
-                f"{self._model}: {file.name} came with other content than the listing of ModelScope promises; try "
+                f"{self._model}: {file.name} has other content than ModelScope's listing says; try "
                 "again, and look at proxies on the way"
             )
         return content
 
-    def _get(self, url: str) -> Reply:
+    def _get(self, url: str) -> Response:
         return self._checked(self._web.get(url))
 
-    def _checked(self, reply: Reply) -> Reply:
+    def _checked(self, reply: Response) -> Response:
         if reply.status != 200:
             raise WeightsError(_hubs.modelscope_refusal(self._model, reply.status, self._token))
         return reply

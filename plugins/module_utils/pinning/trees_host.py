@@ -13,14 +13,18 @@ import urllib.parse
 from typing import NamedTuple, Protocol
 
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import CHUNK, MOST_BYTES, Web
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import shown
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import (
+    CHUNK,
+    MAX_RESPONSE_BYTES,
+    RetryingClient,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit, is_sha256
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 # More is no model but the root of a server.
-MOST_ENTRIES = 20_000
-DEEPEST = 8
+MAX_ENTRIES = 20_000
+MAX_DEPTH = 8
 
 
 class Entries(NamedTuple):
@@ -33,7 +37,7 @@ class Entries(NamedTuple):
 class Tree(Protocol):
     """Directories with files in them, by paths below their root ("" for the root itself); all raise WeightsError."""
 
-    shown: str
+    label: str
     parallel: int
 
     def entries(self, path: str) -> Entries:
@@ -49,14 +53,14 @@ class Tree(Protocol):
         """Return the commit that a file comes from and the name of its content, as the hub's client noted them."""
 
 
-class Disk:
+class DiskTree:
     """A directory of this machine."""
 
     # As many as keep a disk busy; hashing takes a core for each.
     parallel = 4
 
     def __init__(self, root: str) -> None:
-        self.shown, self._root = root, root
+        self.label, self._root = root, root
 
     def entries(self, path: str) -> Entries:
         """Return what is in a directory; links count as what they lead to, unless that is above them."""
@@ -88,11 +92,11 @@ class Disk:
         whole = os.path.join(self._root, path)
         try:
             with open(whole, "rb") as file:
-                content = file.read(MOST_BYTES + 1)
+                content = file.read(MAX_RESPONSE_BYTES + 1)
         except OSError as exc:
             raise WeightsError(f"{whole}: cannot be read: {exc.strerror}") from exc
-        if len(content) > MOST_BYTES:
-            raise WeightsError(f"{whole}: found more than {MOST_BYTES} bytes, expected a small file")
+        if len(content) > MAX_RESPONSE_BYTES:
+            raise WeightsError(f"{whole}: found more than {MAX_RESPONSE_BYTES} bytes, expected a small file")
         return content
 
     def promised(self, path: str) -> tuple[str, str]:
@@ -121,13 +125,13 @@ def _leads_up(entry: os.DirEntry[str]) -> bool:
     return os.path.commonpath([target, os.path.realpath(os.path.dirname(entry.path))]) == target
 
 
-class Mirror:
+class MirrorTree:
     """A directory of a web server: nginx with autoindex (HTML or JSON), Apache's, ``python3 -m http.server``."""
 
     parallel = 4
 
-    def __init__(self, web: Web, url: str) -> None:
-        self.shown = shown(url)
+    def __init__(self, web: RetryingClient, url: str) -> None:
+        self.label = redact_url(url)
         self._web, self._root = web, url.rstrip("/") + "/"
 
     def entries(self, path: str) -> Entries:
@@ -136,8 +140,8 @@ class Mirror:
         reply = self._web.get(url)
         if reply.status != 200:
             raise WeightsError(
-                f"{shown(url)}: HTTP {reply.status}, expected a listing of the directory; is the address right, and "
-                "does the server list directories (nginx: autoindex on)?"
+                f"{redact_url(url)}: HTTP {reply.status}, expected a listing of the directory; check the address, and "
+                "that the server lists directories (nginx: autoindex on)"
             )
         names = listed_names(reply.body, reply.headers.get("Content-Type") or "", reply.url)
         return Entries(
@@ -153,7 +157,7 @@ class Mirror:
         """Return the content of a small file."""
         reply = self._web.get(self._address(path))
         if reply.status != 200:
-            raise WeightsError(f"{shown(self._address(path))}: HTTP {reply.status}")
+            raise WeightsError(f"{redact_url(self._address(path))}: HTTP {reply.status}")
         return reply.body
 
     def promised(self, path: str) -> tuple[str, str]:  # noqa: ARG002 (a server keeps no notes)
@@ -171,8 +175,8 @@ def listed_names(body: bytes, content_type: str, url: str) -> set[str]:
         try:
             return {str(entry["name"]) + ("/" if entry["type"] == "directory" else "") for entry in json.loads(text)}
         except (ValueError, KeyError, TypeError) as exc:
-            raise WeightsError(f"{shown(url)}: found other JSON than nginx's listing of a directory") from exc
-    links = _Links()
+            raise WeightsError(f"{redact_url(url)}: found other JSON than nginx's listing of a directory") from exc
+    links = _LinkParser()
     links.feed(text)
     base = urllib.parse.urlsplit(url)
     names = set()
@@ -186,7 +190,7 @@ def listed_names(body: bytes, content_type: str, url: str) -> set[str]:
     return names
 
 
-class _Links(html.parser.HTMLParser):
+class _LinkParser(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[str] = []
@@ -205,7 +209,7 @@ class Directory:
         self._base = _locate(tree, model, revision)
         self.files = [Listed(name) for name in self._walk("", 0)]
         if not self.files:
-            raise WeightsError(f"{tree.shown}: the directory is empty; expected the files of {model}")
+            raise WeightsError(f"{tree.label}: the directory is empty; expected the files of {model}")
         self._commits = {self._tree.promised(self._base + file.name)[0] for file in self.files if _is_weight(file)}
         self.revision = self._revision(revision)
 
@@ -220,7 +224,7 @@ class Directory:
             right = not is_commit(promised) or blob_id(self._tree.read(path)) == promised
         if not right:
             raise WeightsError(
-                f"{self._tree.shown}: {path} is not what the hub's client downloaded ({promised}): it is damaged "
+                f"{self._tree.label}: {path} is not what the hub's client downloaded ({promised}): it is damaged "
                 "or was edited; download it again"
             )
         return Listed(file.name, size, sha256)
@@ -231,11 +235,11 @@ class Directory:
 
     def _revision(self, asked: str) -> str:
         """Return the commit: that of the directory's name, else the one of the client's notes, else the asked one."""
-        name = self._base.rstrip("/").rpartition("/")[2] or self._tree.shown.rstrip("/").rpartition("/")[2]
+        name = self._base.rstrip("/").rpartition("/")[2] or self._tree.label.rstrip("/").rpartition("/")[2]
         notes = self._commits.pop() if len(self._commits) == 1 else ""
         commit = name if is_commit(name) else notes
         if is_commit(asked) and commit not in ("", asked):
-            raise WeightsError(f"revision: found {asked}, but {self._tree.shown} holds revision {commit}")
+            raise WeightsError(f"revision: found {asked}, but {self._tree.label} holds revision {commit}")
         led_by_branch = is_commit(self._base.rstrip("/").rpartition("/")[2])
         if asked and not is_commit(asked) and not led_by_branch:
             raise WeightsError(
@@ -248,10 +252,10 @@ class Directory:
         found = self._tree.entries((self._base + path).rstrip("/"))
         names = [path + name for name in found.files]
         for name in found.directories:
-            if not name.startswith(".") and depth < DEEPEST:
+            if not name.startswith(".") and depth < MAX_DEPTH:
                 names += self._walk(f"{path}{name}/", depth + 1)
-            if len(names) > MOST_ENTRIES:
-                raise WeightsError(f"{self._tree.shown}: found more than {MOST_ENTRIES} files, expected one model")
+            if len(names) > MAX_ENTRIES:
+                raise WeightsError(f"{self._tree.label}: found more than {MAX_ENTRIES} files, expected one model")
         return names
 
 
@@ -294,6 +298,6 @@ def _commit(tree: Tree, base: str, commits: list[str], revision: str) -> str:
     if len(commits) == 1 and not revision:
         return commits[0]
     raise WeightsError(
-        f"{tree.shown}: found the revisions {', '.join(sorted(commits))} and not {revision or 'one alone'}; give one "
+        f"{tree.label}: found the revisions {', '.join(sorted(commits))} and not {revision or 'one alone'}; give one "
         "of them as revision"
     )

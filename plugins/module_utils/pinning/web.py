@@ -14,26 +14,26 @@ from email.message import Message
 from typing import Any, Callable, Mapping, TypeVar
 
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
-    RETRIED,
-    Answer,
-    Connections,
+    RETRIED_STATUSES,
     FetchError,
+    RangeConnections,
+    RangeResponse,
     TransferError,
-    shown,
+    redact_url,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, site_of
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, http_settings
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 CHUNK = 1024 * 1024
 # Listings and the files beside the weights have less; what sends more is not what was asked for.
-MOST_BYTES = 64 * CHUNK
+MAX_RESPONSE_BYTES = 64 * CHUNK
 ATTEMPTS = 4
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Reply:
+class Response:
     """An answer: the address it came from, HTTP status, headers, body."""
 
     url: str
@@ -46,10 +46,10 @@ class Reply:
         try:
             return json.loads(self.body)
         except ValueError as exc:
-            raise WeightsError(f"{shown(self.url)}: found no JSON in the answer; is the address right?") from exc
+            raise WeightsError(f"{redact_url(self.url)}: found no JSON in the answer; check the address") from exc
 
 
-class Web:
+class RetryingClient:
     """Requests that follow redirects; ``headers`` (a token) go to the server of ``origin`` and to no other.
 
     May be used by several threads: each request has a connection of its own.
@@ -65,21 +65,21 @@ class Web:
     ) -> None:
         self._origin, self._backoff = origin, backoff
         try:
-            self._site = site_of(Settings(ca_file=ca_file, stall_timeout=timeout, headers=headers))
+            self._site = http_settings(Settings(ca_file=ca_file, stall_timeout=timeout, headers=headers))
             if ca_file:
                 self._site.tls()
         except FetchError as exc:
             raise WeightsError(str(exc)) from exc
 
-    def get(self, url: str) -> Reply:
+    def get(self, url: str) -> Response:
         """Return a whole answer, whatever its status. Raises WeightsError where none comes."""
 
-        def once(connections: Connections, last: bool) -> Reply:
-            response, place = connections.open(url, self._origin)
-            body = _read(response, url)
-            if response.status in RETRIED and not last:
+        def once(connections: RangeConnections, last: bool) -> Response:
+            response, place = connections.request_file(url, self._origin)
+            body = _read_body(response, url)
+            if response.status in RETRIED_STATUSES and not last:
                 raise TransferError(f"HTTP {response.status}")
-            return Reply(place, response.status, response.headers, body)
+            return Response(place, response.status, response.headers, body)
 
         return self._often(url, once, lambda: 0)
 
@@ -87,17 +87,17 @@ class Web:
         """Return bytes and sha256 of a file of any size, going on where a connection breaks. Raises WeightsError."""
         digest = _Digest(url)
 
-        def once(connections: Connections, _last: bool) -> tuple[int, str]:
+        def once(connections: RangeConnections, _last: bool) -> tuple[int, str]:
             last = digest.size - 1 if digest.length and digest.size else None
-            return digest.follow(connections.ask(url, digest.length if last else 0, last, self._origin))
+            return digest.follow(connections.request_range(url, digest.length if last else 0, last, self._origin))
 
         return self._often(url, once, lambda: digest.length)
 
-    def _often(self, url: str, once: Callable[[Connections, bool], Result], progress: Callable[[], int]) -> Result:
+    def _often(self, url: str, once: Callable[[RangeConnections, bool], Result], progress: Callable[[], int]) -> Result:
         """Try until something comes, with more patience where more has come. Raises WeightsError."""
         failures = 0
         while True:
-            before, connections = progress(), Connections(self._site)
+            before, connections = progress(), RangeConnections(self._site)
             try:
                 return once(connections, failures == ATTEMPTS - 1)
             except FetchError as exc:
@@ -106,7 +106,7 @@ class Web:
                 failures = 1 if progress() > before else failures + 1
                 if failures == ATTEMPTS:
                     raise WeightsError(
-                        f"{shown(url)}: {exc}; check the address, the proxy (https_proxy) and the network"
+                        f"{redact_url(url)}: {exc}; check the address, the proxy (https_proxy) and the network"
                     ) from exc
                 time.sleep(max(exc.wait, self._backoff * 2 ** (failures - 1)))
             finally:
@@ -122,11 +122,11 @@ class _Digest:
         self.length = 0
         self.size: int | None = None
 
-    def follow(self, answer: Answer) -> tuple[int, str]:
+    def follow(self, answer: RangeResponse) -> tuple[int, str]:
         """Take what an answer has; return bytes and sha256 of all. Raises TransferError where it is not the end."""
         if self.length and (answer.offset != self.length or answer.version != self._version):
             raise WeightsError(
-                f"{shown(self._url)}: the connection broke off and the server does not go on with the same file; "
+                f"{redact_url(self._url)}: the connection broke off and the server does not go on with the same file; "
                 "try again"
             )
         self.size, self._version = answer.size, answer.version
@@ -134,21 +134,21 @@ class _Digest:
             self._hash.update(self._buffer[:count])
             self.length += count
         if self.size is not None and self.length != self.size:
-            raise TransferError("the connection breaks off again and again")
+            raise TransferError("the connection breaks again and again")
         return self.length, self._hash.hexdigest()
 
 
-def _read(response: http.client.HTTPResponse, url: str) -> bytes:
+def _read_body(response: http.client.HTTPResponse, url: str) -> bytes:
     """Return a body. Raises WeightsError for one that is too large, TransferError for one that is not whole."""
     try:
-        body = response.read(MOST_BYTES + 1)
+        body = response.read(MAX_RESPONSE_BYTES + 1)
     except TimeoutError as exc:
         raise TransferError("no answer in time") from exc
     except (OSError, http.client.HTTPException) as exc:
-        raise TransferError("the connection breaks off again and again") from exc
-    if len(body) > MOST_BYTES:
-        raise WeightsError(f"{shown(url)}: found more than {MOST_BYTES} bytes, expected a small answer")
+        raise TransferError("the connection breaks again and again") from exc
+    if len(body) > MAX_RESPONSE_BYTES:
+        raise WeightsError(f"{redact_url(url)}: found more than {MAX_RESPONSE_BYTES} bytes, expected a small answer")
     length = response.headers.get("Content-Length", "")
     if length.isdigit() and len(body) < int(length):
-        raise TransferError("the connection breaks off again and again")
+        raise TransferError("the connection breaks again and again")
     return body

@@ -17,22 +17,22 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.conten
     check_model,
     check_revision,
     check_shards,
-    choose,
+    choose_files,
     derived_revision,
     index_names,
     manifest_of,
     modelscope_of,
     precision_of,
-    render,
+    render_manifest,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.hubs import Hub, ModelScope, Source
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.trees_host import (
     Directory,
-    Disk,
-    Mirror,
+    DiskTree,
+    MirrorTree,
     Tree,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Web
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import RetryingClient
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
@@ -94,7 +94,7 @@ class Written:
         return modelscope_of(self.before) is not None and modelscope_of(self.after) is None
 
 
-def pin(request: Request, environment: Mapping[str, str]) -> Pinned:
+def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
     """Look at a model and return its manifest. Raises WeightsError."""
     check_model(request.model)
     if request.modelscope_model:
@@ -102,11 +102,11 @@ def pin(request: Request, environment: Mapping[str, str]) -> Pinned:
     for option, name in (("revision", request.revision), ("modelscope_revision", request.modelscope_revision)):
         if name:
             check_revision(name, option)
-    source = _open(request, environment)
-    chosen = choose(source.files, request.include, request.exclude)
+    source = _open_source(request, environment)
+    chosen = choose_files(source.files, request.include, request.exclude)
     check_chosen(request.model, source.files, chosen, request.include)
     _check_shards(request.model, source, chosen)
-    files = _complete(source, chosen)
+    files = _complete_files(source, chosen)
     revision = source.revision or derived_revision(files)
     names = {file.name for file in files}
     return Pinned(
@@ -117,34 +117,34 @@ def pin(request: Request, environment: Mapping[str, str]) -> Pinned:
     )
 
 
-def compare(pinned: Pinned, dest: str) -> Written:
+def compare_manifest(pinned: Pinned, dest: str) -> Written:
     """Return what the manifest's file below ``dest`` is and should be. Raises WeightsError, OSError."""
     path = os.path.join(dest, f"{pinned.manifest.repository}.yml")
     before = ""
     if os.path.lexists(path):
         with open(path, encoding="utf-8", errors="replace") as file:
             before = file.read()
-    after, known = render(pinned.manifest, pinned.precision), modelscope_of(before)
+    after, known = render_manifest(pinned.manifest, pinned.precision), modelscope_of(before)
     if known and not modelscope_of(after):
         # Nothing was said about ModelScope; for the same files what was known before still holds.
-        same = render(_with_modelscope(pinned.manifest, known), pinned.precision)
+        same = render_manifest(_with_modelscope(pinned.manifest, known), pinned.precision)
         after = same if same == before else after
     return Written(path, before, after, pinned)
 
 
-def write(written: Written) -> None:
+def write_manifest(written: Written) -> None:
     """Make the file what it should be, by one rename. Raises OSError."""
     os.makedirs(os.path.dirname(written.path), exist_ok=True)
     publish(written.path, written.after)
 
 
-def _open(request: Request, environment: Mapping[str, str]) -> Source:
+def _open_source(request: Request, environment: Mapping[str, str]) -> Source:
     """Return the source, which has been asked for the list of its files. Raises WeightsError."""
     kind, _colon, endpoint = request.source.partition(":")
     if kind in _ENDPOINTS and (not endpoint or "://" in endpoint):
         model = request.modelscope_model if kind == "modelscope" else ""
         return _hub(kind, endpoint, request, environment, model or request.model, request.revision)
-    return Directory(_tree(request), request.model, request.revision)
+    return Directory(_open_tree(request), request.model, request.revision)
 
 
 def _hub(
@@ -154,23 +154,23 @@ def _hub(
     _check_address(endpoint)
     token = _token(request, kind, environment)
     headers = _hubs.hub_headers(token) if kind == "hub" else _hubs.modelscope_headers(token)
-    web, revision = Web(endpoint, headers, request.ca_file), revision or _BRANCHES[kind]
+    web, revision = RetryingClient(endpoint, headers, request.ca_file), revision or _BRANCHES[kind]
     hub = Hub if kind == "hub" else ModelScope
     return hub(web, endpoint, model, revision, bool(token))
 
 
-def _tree(request: Request) -> Tree:
+def _open_tree(request: Request) -> Tree:
     source = request.source
     if source.startswith(("http://", "https://")):
         _check_address(source)
-        return Mirror(Web(source, {}, request.ca_file), source)
+        return MirrorTree(RetryingClient(source, {}, request.ca_file), source)
     path = source[len("file://") :] if source.startswith("file://") else os.path.expanduser(source)
     if not os.path.isabs(path):
         raise WeightsError(
             f"source: found {source!r}, expected hub, modelscope, either with ':' and an address, the address of a "
             "directory (http, https, file) or an absolute path"
         )
-    return Disk(path)
+    return DiskTree(path)
 
 
 def _check_address(url: str) -> None:
@@ -212,7 +212,7 @@ def _precision(source: Source, chosen: Sequence[Listed]) -> str:
     return precision_of(source.read(config)) if config else ""
 
 
-def _complete(source: Source, chosen: Sequence[Listed]) -> list[Listed]:
+def _complete_files(source: Source, chosen: Sequence[Listed]) -> list[Listed]:
     with ThreadPoolExecutor(source.parallel) as pool:
         answers = [pool.submit(source.complete, file) for file in chosen]
         try:
@@ -232,7 +232,7 @@ def _modelscope(request: Request, files: Sequence[Listed], environment: Mapping[
     name, revision = request.modelscope_model, request.modelscope_revision or _BRANCHES["modelscope"]
     there = _hub("modelscope", request.modelscope_endpoint, request, environment, name, revision)
     by_name = {file.name: file for file in files}
-    wrong = _hubs.differences(files, [there.complete(file) for file in there.files if file.name in by_name])
+    wrong = _hubs.differing_files(files, [there.complete(file) for file in there.files if file.name in by_name])
     if wrong:
         more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise WeightsError(

@@ -27,7 +27,7 @@ GROUPS = ("render", "video")
 
 
 @dataclass(frozen=True)
-class Chip:
+class RocmChip:
     """One chip; ``generation`` is its gfx target, ``unsupported`` says why vLLM cannot serve on it, None if it can."""
 
     address: str
@@ -51,7 +51,7 @@ class Blacklist:
 
 
 @dataclass(frozen=True)
-class Shown:
+class RocmHostState:
     """What a host shows of AMD's stack.
 
     ``driven`` are the PCI addresses of chips that the driver has made devices of. ``has_module`` says whether a module
@@ -81,17 +81,17 @@ class Shown:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Shown:
+    def from_dict(cls, data: Mapping[str, Any]) -> RocmHostState:
         """Return what as_dict made plain."""
         blacklists = tuple(Blacklist(**entry) for entry in data["blacklists"])
         return cls(**{**data, "driven": tuple(data["driven"]), "blacklists": blacklists})
 
 
-def chips_of(detected: Mapping[str, Any], catalogue: Catalogue) -> tuple[Chip, ...]:
+def chips_of(detected: Mapping[str, Any], catalogue: Catalogue) -> tuple[RocmChip, ...]:
     """Return AMD's part of the fact ``accelerator_detected``."""
     models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
     return tuple(
-        Chip(address, model.key, model.generation, model.unsupported)
+        RocmChip(address, model.key, model.generation, model.unsupported)
         for address, model in models
         if model.stack == STACK
     )

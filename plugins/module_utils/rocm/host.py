@@ -20,9 +20,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers i
     parse_amd_smi,
     parse_kfd,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import GROUPS, MODULES, Blacklist, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import (
+    GROUPS,
+    MODULES,
+    Blacklist,
+    RocmHostState,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import RELEVANT
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, Node, Recording
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import KIND, Node, RocmRecording
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import (
     GRUB_FILE,
     KEPT_OUT,
@@ -31,17 +36,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings 
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
-    Answer,
+    CommandResult,
     parse_module_info,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
     Run,
     build_log,
-    contents,
     kernel_log,
     module_info,
     read_accounts,
     read_host,
+    read_text,
     run_command,
     text_of,
 )
@@ -65,14 +70,14 @@ ROCM_VERSIONS = ("opt/rocm/core/.info/version", "opt/rocm/.info/version", "opt/r
 _AMDS_SOURCES = re.compile(r"radeon\.com|amd\.com|amdgpu|rocm")
 
 
-def read(
+def inspect_host(
     root: str = "/",
     sysfs_root: str = "/sys",
     proc_root: str = "/proc",
     chips: Sequence[str] = (),
     users: Sequence[str] = (),
     run: Run = run_command,
-) -> Recording:
+) -> RocmRecording:
     """Return what is on a host. ``root`` is where /etc, /boot, /dev, /opt and /var are.
 
     ``chips`` are the PCI addresses of the chips that count, by default all of AMD's, those of consoles too; ``users``
@@ -88,7 +93,7 @@ def read(
     disk = {kernel: module_info((KIND.module,), kernel, run) for kernel in host.kernels}
     amd_smi = _tool(AMD_SMI, run)
     usable = amd_smi.rc == 0 and parse_amd_smi(amd_smi.out)
-    return Recording(
+    return RocmRecording(
         host=host,
         chips=tuple(chips) or found,
         shown=_shown(root, proc_root, host, kfd, disk),
@@ -103,7 +108,7 @@ def read(
     )
 
 
-def _shown(root: str, proc_root: str, host: Host, kfd: Sequence[GpuAnswer], disk: Mapping[str, str]) -> Shown:
+def _shown(root: str, proc_root: str, host: Host, kfd: Sequence[GpuAnswer], disk: Mapping[str, str]) -> RocmHostState:
     info = parse_module_info(disk[host.kernel])
     loaded = host.modules.get(KIND.module)
     is_stale = False
@@ -112,7 +117,7 @@ def _shown(root: str, proc_root: str, host: Host, kfd: Sequence[GpuAnswer], disk
         is_stale = info.version != (loaded.version or "") or another_build
     command_line = text_of(os.path.join(proc_root, "cmdline")).strip()
     blacklists, blacklisting = _blacklists(root, command_line)
-    return Shown(
+    return RocmHostState(
         driven=tuple(gpu.address for gpu in kfd),
         has_module=info is not None,
         disk=info.version if info else "",
@@ -122,14 +127,14 @@ def _shown(root: str, proc_root: str, host: Host, kfd: Sequence[GpuAnswer], disk
         blacklisting=blacklisting,
         sources=_sources(root),
         has_grub=os.path.isfile(os.path.join(root, "etc", "default", "grub")),
-        grub=contents(os.path.join(root, GRUB_FILE.lstrip("/"))),
+        grub=read_text(os.path.join(root, GRUB_FILE.lstrip("/"))),
         command_line=command_line,
         cpu_vendor=_cpu_vendor(proc_root),
         numa_balancing=text_of(os.path.join(proc_root, "sys", "kernel", "numa_balancing")).strip(),
     )
 
 
-def _tool(argv: Sequence[str], run: Run) -> Answer:
+def _tool(argv: Sequence[str], run: Run) -> CommandResult:
     """Return what a tool of ROCm's answers, wherever its packages have put it."""
     answer = run(argv)
     for directory in TOOL_DIRECTORIES:

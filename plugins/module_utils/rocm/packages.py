@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases 
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DNF,
-    File,
+    ConfigFile,
     Host,
     Key,
     Package,
@@ -53,7 +53,7 @@ _DISTRO_PACKAGES = {
     },
 }
 # The distribution's packages of the same names (rocminfo) must not take their place.
-PREFERENCES = File(
+PREFERENCES = ConfigFile(
     "/etc/apt/preferences.d/baremetal-rocm", "Package: *\nPin: release o=repo.radeon.com\nPin-Priority: 600\n"
 )
 

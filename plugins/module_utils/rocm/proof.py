@@ -14,27 +14,27 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers i
     parse_amd_smi,
     parse_rocm_smi,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import DRIVER, is_driver
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
     TIMED_OUT,
-    Answer,
+    CommandResult,
     parse_module_info,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
+    DriverKind,
     Finding,
-    Kind,
+    check_holds,
+    check_kernels,
+    check_minimum,
+    check_modules,
     loaded_version,
-    prove_holds,
-    prove_kernels,
-    prove_minimum,
-    prove_modules,
 )
 
-KIND = Kind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
+KIND = DriverKind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
 KFD = "/dev/kfd"
 GROUP = "render"
 
@@ -102,7 +102,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Recording:
+class RocmRecording:
     """What was read on a host, as texts.
 
     ``chips`` are the PCI addresses of AMD's chips, ``bound`` by address the driver that has each. ``disk`` is what
@@ -112,10 +112,10 @@ class Recording:
 
     host: Host
     chips: tuple[str, ...]
-    shown: Shown = field(default_factory=Shown)
+    shown: RocmHostState = field(default_factory=RocmHostState)
     kfd: tuple[GpuAnswer, ...] = ()
-    amd_smi: Answer = NOT_INSTALLED
-    rocm_smi: Answer = NOT_INSTALLED
+    amd_smi: CommandResult = NOT_INSTALLED
+    rocm_smi: CommandResult = NOT_INSTALLED
     bound: Mapping[str, str] = field(default_factory=dict)
     nodes: tuple[Node, ...] = ()
     disk: Mapping[str, str] = field(default_factory=dict)
@@ -124,18 +124,18 @@ class Recording:
     wants_tools: bool = False
 
 
-def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Finding]:
+def check_driver(recording: RocmRecording, minimum: str = "", hold: bool = True) -> list[Finding]:
     """Return what is wrong with the driver, nothing where all is proven.
 
     ``minimum`` is the oldest driver that the release and the chips work with, empty for any.
     """
     host, disk = recording.host, _of_amds(recording)
     return [
-        *prove_modules(KIND, host, disk, recording.build_log),
-        *prove_kernels(KIND, host, disk, recording.build_log),
-        *prove_minimum(KIND, host, minimum),
+        *check_modules(KIND, host, disk, recording.build_log),
+        *check_kernels(KIND, host, disk, recording.build_log),
+        *check_minimum(KIND, host, minimum),
         *_own_driver(host, minimum),
-        *(prove_holds(KIND, host) if hold else ()),
+        *(check_holds(KIND, host) if hold else ()),
         *_blacklists(recording.shown),
         *_tools(recording),
         *_chips(recording),
@@ -144,7 +144,7 @@ def prove(recording: Recording, minimum: str = "", hold: bool = True) -> list[Fi
     ]
 
 
-def listed(recording: Recording) -> tuple[str, list[GpuAnswer]]:
+def listed(recording: RocmRecording) -> tuple[str, list[GpuAnswer]]:
     """Return the chips that can be used and who says so: amd-smi, else rocm-smi, else the kernel itself."""
     for tool, answer, found in (
         ("amd-smi", recording.amd_smi, parse_amd_smi(recording.amd_smi.out)),
@@ -155,7 +155,7 @@ def listed(recording: Recording) -> tuple[str, list[GpuAnswer]]:
     return "the kernel (KFD)", list(recording.kfd)
 
 
-def _of_amds(recording: Recording) -> Mapping[str, str]:
+def _of_amds(recording: RocmRecording) -> Mapping[str, str]:
     """Return what modinfo says by kernel; where AMD's driver is installed, the kernel's own modules do not count.
 
     A kernel that AMD's module was not built for would come up with its own one, which has no version.
@@ -176,7 +176,7 @@ def _own_driver(host: Host, minimum: str) -> Iterator[Finding]:
         )
 
 
-def _blacklists(shown: Shown) -> Iterator[Finding]:
+def _blacklists(shown: RocmHostState) -> Iterator[Finding]:
     for entry in shown.blacklists:
         yield Finding(
             f"amdgpu is kept from loading at boot: {entry.text}",
@@ -185,7 +185,7 @@ def _blacklists(shown: Shown) -> Iterator[Finding]:
         )
 
 
-def _tools(recording: Recording) -> Iterator[Finding]:
+def _tools(recording: RocmRecording) -> Iterator[Finding]:
     """Yield what amd-smi says is wrong, or rocm-smi where there is no amd-smi."""
     tool, answer = "amd-smi", recording.amd_smi
     if answer.rc == NOT_FOUND and recording.rocm_smi.rc != NOT_FOUND:
@@ -209,7 +209,7 @@ def _tools(recording: Recording) -> Iterator[Finding]:
         yield Finding(f"{tool} ends with {answer.rc} and says: {said}", tool, "see to what it says")
 
 
-def _chips(recording: Recording) -> Iterator[Finding]:
+def _chips(recording: RocmRecording) -> Iterator[Finding]:
     """Yield the chips on PCI that cannot be used. Without a driver none can, which is said once, elsewhere."""
     if KIND.module not in recording.host.modules:
         return
@@ -230,7 +230,7 @@ def _chips(recording: Recording) -> Iterator[Finding]:
         )
 
 
-def _nodes(recording: Recording) -> Iterator[Finding]:
+def _nodes(recording: RocmRecording) -> Iterator[Finding]:
     """Yield device nodes that are missing, and those that the group render may not open."""
     if KIND.module not in recording.host.modules or not recording.kfd:
         return

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import GROUPS, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import GROUPS, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     Command,
-    File,
+    ConfigFile,
     Group,
     Host,
     StackError,
@@ -22,7 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 )
 
 GRUB_FILE = "/etc/default/grub.d/baremetal-rocm.cfg"
-NUMA = File("/etc/sysctl.d/90-baremetal-rocm.conf", "kernel.numa_balancing = 0\n")
+NUMA = ConfigFile("/etc/sysctl.d/90-baremetal-rocm.conf", "kernel.numa_balancing = 0\n")
 # AMD's tuning guides. UNCONFIRMED: that amd_iommu=on says anything to a kernel whose default it is.
 IOMMU_WORDS = {"AuthenticAMD": ("amd_iommu=on", "iommu=pt"), "GenuineIntel": ("intel_iommu=on", "iommu=pt")}
 KEPT_OUT = re.compile(r"\s*(blacklist\s+amdgpu\s*(#.*)?$|install\s+amdgpu\s+(/usr)?(/s?bin/)?(true|false)\b)")
@@ -46,13 +46,13 @@ class Steps:
 
     groups: tuple[Group, ...] = ()
     users: tuple[User, ...] = ()
-    files: tuple[File, ...] = ()
+    files: tuple[ConfigFile, ...] = ()
     finish: tuple[Command, ...] = ()
     reboot: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def steps(host: Host, shown: Shown, settings: Settings) -> Steps:
+def steps(host: Host, shown: RocmHostState, settings: Settings) -> Steps:
     """Return what is to be done for the settings. Raises StackError for what is in the way or cannot be had."""
     parts = [
         _accounts(host, settings.users),
@@ -86,7 +86,7 @@ def _is_in(host: Host, user: str, group: str) -> bool:
     return user in host.groups.get(group, ()) or host.users[user] == group
 
 
-def _blacklists(host: Host, shown: Shown, may_remove: bool) -> Steps:
+def _blacklists(host: Host, shown: RocmHostState, may_remove: bool) -> Steps:
     """Return the files that keep amdgpu out as they are without that. Raises StackError where they are to stay.
 
     A file of the distribution's is left alone: one of the same name in /etc takes its place.
@@ -112,7 +112,7 @@ def _blacklists(host: Host, shown: Shown, may_remove: bool) -> Steps:
             f"# taken out by the role rocm: {line}\n" if KEPT_OUT.match(line) else f"{line}\n" for line in lines
         )
         place = os.path.join("/etc/modprobe.d", os.path.basename(path))
-        files.append(File(place, content, in_initramfs=True))
+        files.append(ConfigFile(place, content, in_initramfs=True))
         notes.append(f"{', '.join(gone)} is taken out of {path}" + ("" if place == path else f", by {place}"))
     return Steps(files=tuple(files), notes=tuple(notes))
 
@@ -122,7 +122,7 @@ def _new_grub(host: Host) -> Command:
     return Command(argv, "the kernel's command line has changed")
 
 
-def _iommu(host: Host, shown: Shown) -> Steps:
+def _iommu(host: Host, shown: RocmHostState) -> Steps:
     """Return what puts the IOMMU into pass-through mode from the next boot on."""
     wanted = IOMMU_WORDS.get(shown.cpu_vendor)
     if wanted is None:
@@ -131,7 +131,7 @@ def _iommu(host: Host, shown: Shown) -> Steps:
             f"{shown.cpu_vendor or 'an unknown vendor'}; set it to false"
         )
     lacking = [word for word in wanted if word not in shown.command_line.split()]
-    file = File(GRUB_FILE, f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(wanted)}"\n')
+    file = ConfigFile(GRUB_FILE, f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(wanted)}"\n')
     if not lacking:
         return Steps(files=(file,) if shown.grub is not None else ())
     if not shown.has_grub:
@@ -146,7 +146,7 @@ def _iommu(host: Host, shown: Shown) -> Steps:
     return Steps(files=(file,), finish=(_new_grub(host),), reboot=reboot)
 
 
-def _numa(shown: Shown) -> Steps:
+def _numa(shown: RocmHostState) -> Steps:
     if not shown.numa_balancing:
         return Steps(notes=("rocm_numa_balancing_off is set, and this kernel does not balance between NUMA nodes",))
     command = Command(("sysctl", "-w", "kernel.numa_balancing=0"), "the file counts from the next boot on")

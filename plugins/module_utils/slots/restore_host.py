@@ -36,7 +36,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     timestamp,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import QUADLET
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, stamped
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, parse_stamp
 
 # Exit status, output and error output of a command.
 CommandResult = Tuple[int, str, str]
@@ -181,7 +181,7 @@ def _weights_trouble(host: Host, slot: Slot) -> list[str]:
         return []
     try:
         with open(os.path.join(directory, STAMP_NAME), encoding="utf-8") as file:
-            files = stamped(json.load(file))
+            files = parse_stamp(json.load(file))
     except (OSError, ValueError) as exc:
         return [f"weights: {os.path.join(directory, STAMP_NAME)} cannot be read ({exc}); {advice}"]
     wrong = [name for name, (seen, _sha256) in files.items() if _size(os.path.join(directory, name)) != seen.size]

@@ -20,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     UNIT,
     instance_files,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 SCHEMA = 1
 GOOD, PREVIOUS = "good", "previous"
@@ -107,7 +108,7 @@ class Launch:
     engine: str = ""
 
 
-def summarize_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+def summarize_plan(plan: PlanDocument) -> dict[str, Any]:
     """Return the part of a plan that is kept with a slot and compared in reports; a plan holds no secrets."""
     return {**{key: plan.get(key) for key in SHOWN}, "args": plan.get("args") or {}, "env": plan.get("env") or {}}
 

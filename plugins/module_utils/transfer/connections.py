@@ -23,19 +23,19 @@ from dataclasses import dataclass
 from typing import Callable, Mapping
 
 # What a server says when it may do better in a moment.
-RETRIED = (408, 425, 429, 500, 502, 503, 504)
-REDIRECTS = (301, 302, 303, 307, 308)
+RETRIED_STATUSES = (408, 425, 429, 500, 502, 503, 504)
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
 # Seconds for which a server may ask; another source, or another run, is better than more.
-LONGEST_WAIT = 600
+MAX_RETRY_AFTER_SECONDS = 600
 # An answer whose rest is small is read to keep its connection.
-SMALL = 64 * 1024
+MAX_SKIPPED_BYTES = 64 * 1024
 # Seconds after which what has come is handed on, be it little: a fetch that is killed loses no more.
-MOMENT = 0.25
+READ_SLICE_SECONDS = 0.25
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
-def shown(location: str) -> str:
+def redact_url(location: str) -> str:
     """Return an address as messages may show it: without its query, user and password, which may be signatures."""
     if "://" not in location:
         return location
@@ -66,7 +66,7 @@ class TransferError(Exception):
 
 
 @dataclass(frozen=True)
-class Site:
+class HttpSettings:
     """How servers are spoken to: TLS (made when it is needed), seconds without a byte, headers for the first server.
 
     ``headers`` (a token) go to the host of the address and to no other that it redirects to.
@@ -78,7 +78,7 @@ class Site:
 
 
 @dataclass
-class Answer:
+class RangeResponse:
     """An answer whose body is to be read: where in the file it begins, the file's whole size, and its version.
 
     ``size`` is None where the server does not say, ``version`` its ETag or date, empty for none. ``patience``
@@ -98,10 +98,10 @@ class Answer:
 
         What came before a connection broke counts: the error comes with the next call.
         """
-        got, until = 0, time.monotonic() + MOMENT
+        got, until = 0, time.monotonic() + READ_SLICE_SECONDS
         try:
             while got < len(view) and not self.failure:
-                length = self._read_some(view[got:])
+                length = self._read_available(view[got:])
                 got += length
                 if not length or time.monotonic() > until:
                     break
@@ -113,7 +113,7 @@ class Answer:
             raise TransferError(reason, stalled=stalled) from self.failure
         return got
 
-    def _read_some(self, view: memoryview) -> int:
+    def _read_available(self, view: memoryview) -> int:
         """Read what is there. http.client waits for all that is asked for, and loses what came where that fails."""
         response = self.response
         if response.chunked or response.length is None or response.fp is None:
@@ -126,10 +126,10 @@ class Answer:
         return length
 
 
-class Connections:
+class RangeConnections:
     """The open connections of one thread, one to each server."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: HttpSettings) -> None:
         self._site = site
         self._open: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
@@ -139,7 +139,7 @@ class Connections:
             connection.close()
         self._open.clear()
 
-    def ask(self, url: str, first: int, last: int | None, origin: str, method: str = "GET") -> Answer:
+    def request_range(self, url: str, first: int, last: int | None, origin: str, method: str = "GET") -> RangeResponse:
         """Ask for bytes ``first`` to ``last`` (None for all of them) of a file; redirects are followed.
 
         ``origin`` is the address that was asked for at first, whose host gets the site's headers. Raises FetchError or
@@ -147,11 +147,11 @@ class Connections:
         """
         response, url = self._follow(url, first, last, origin, method)
         linked = response.headers.get("X-Linked-Size", "")
-        if response.status in REDIRECTS and linked.isdigit():
-            return Answer(response, url, 0, int(linked), "", self._site.timeout)
+        if response.status in REDIRECT_STATUSES and linked.isdigit():
+            return RangeResponse(response, url, 0, int(linked), "", self._site.timeout)
         return self._answer(response, url, first, last)
 
-    def open(self, url: str, origin: str) -> tuple[http.client.HTTPResponse, str]:
+    def request_file(self, url: str, origin: str) -> tuple[http.client.HTTPResponse, str]:
         """Ask for all of a file; return the answer, whatever its status is, and the address that it came from.
 
         Raises FetchError or TransferError where none comes.
@@ -161,21 +161,21 @@ class Connections:
     def _follow(
         self, url: str, first: int, last: int | None, origin: str, method: str
     ) -> tuple[http.client.HTTPResponse, str]:
-        begun = shown(url)
+        begun = redact_url(url)
         for _hop in range(MAX_REDIRECTS + 1):
             response = self._request(url, first, last, origin, method)
-            if response.status not in REDIRECTS:
+            if response.status not in REDIRECT_STATUSES:
                 return response, url
-            target = _joined(url, response.headers.get("Location", ""))
-            self.drop(url, response)
+            target = _redirect_target(url, response.headers.get("Location", ""))
+            self.skip_body(url, response)
             if method == "HEAD" and response.headers.get("X-Linked-Size", "").isdigit():
                 # A hub knows what lies where it redirects to, for some minutes, and for GET alone.
                 return response, url
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
-                found = shown(target) or "what is no address"
+                found = redact_url(target) or "an invalid address"
                 raise FetchError(f"{begun}: it redirects to {found}, which is neither http nor https")
             url = target
-        raise FetchError(f"{begun}: more than {MAX_REDIRECTS} redirects, the last one to {shown(url)}")
+        raise FetchError(f"{begun}: more than {MAX_REDIRECTS} redirects, the last one to {redact_url(url)}")
 
     def _request(self, url: str, first: int, last: int | None, origin: str, method: str) -> http.client.HTTPResponse:
         parts = urllib.parse.urlsplit(url)
@@ -191,14 +191,14 @@ class Connections:
             try:
                 return self._send(method, parts, headers)
             except (http.client.HTTPException, OSError) as exc:
-                self.discard(url)
+                self.close_connection(url)
                 if attempt == 1 or isinstance(exc, socket.timeout):
-                    raise _failure(exc, url, self._site.timeout) from exc
+                    raise _connection_error(exc, url, self._site.timeout) from exc
             except ValueError:
                 break
-        self.discard(url)
+        self.close_connection(url)
         # Not from that error: its text may quote a token or the password of a proxy.
-        raise FetchError(f"{shown(url)}: it, its proxy or its token has characters or a port that cannot be")
+        raise FetchError(f"{redact_url(url)}: invalid characters or port in the address, its proxy or its token")
 
     def _send(
         self, method: str, parts: urllib.parse.SplitResult, headers: Mapping[str, str]
@@ -235,54 +235,62 @@ class Connections:
         plain.is_plain_proxy, plain.for_the_proxy = True, headers  # type: ignore[attr-defined]
         return plain
 
-    def _answer(self, response: http.client.HTTPResponse, url: str, first: int, last: int | None) -> Answer:
+    def _answer(self, response: http.client.HTTPResponse, url: str, first: int, last: int | None) -> RangeResponse:
         version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         length = response.headers.get("Content-Length", "")
         if response.status == 200:
-            return Answer(response, url, 0, int(length) if length.isdigit() else None, version, self._site.timeout)
+            return RangeResponse(
+                response, url, 0, int(length) if length.isdigit() else None, version, self._site.timeout
+            )
         found = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
         if response.status == 206 and found:
             start, end, size = int(found[1]), int(found[2]), found[3]
             if start != first or (last is not None and end > last):
-                self.discard(url)
+                self.close_connection(url)
                 raise FetchError(
-                    f"{shown(url)}: asked for its bytes from {first} to {last}, got those from {start} to {end}"
+                    f"{redact_url(url)}: asked for its bytes from {first} to {last}, got those from {start} to {end}"
                 )
-            return Answer(response, url, start, int(size) if size != "*" else None, version, self._site.timeout)
-        self.drop(url, response)
+            return RangeResponse(response, url, start, int(size) if size != "*" else None, version, self._site.timeout)
+        self.skip_body(url, response)
         said = f"HTTP {response.status} {response.reason}"
-        if response.status in RETRIED:
-            wait = _retry_after(response)
-            if wait > LONGEST_WAIT:
-                raise FetchError(f"{shown(url)}: {said}: it wants to be left alone for {wait:g} s", response.status)
+        if response.status in RETRIED_STATUSES:
+            wait = _retry_after_seconds(response)
+            if wait > MAX_RETRY_AFTER_SECONDS:
+                raise FetchError(
+                    f"{redact_url(url)}: {said}: the server asks to wait {wait:g} s; the limit is "
+                    f"{MAX_RETRY_AFTER_SECONDS} s",
+                    response.status,
+                )
             raise TransferError(said, wait, is_answer=True)
         there = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", "").strip())
         if response.status == 416 and there:
-            raise FetchError(f"{shown(url)}: found {there[1]} bytes, asked for those from {first}", response.status)
+            raise FetchError(
+                f"{redact_url(url)}: found {there[1]} bytes, asked for those from {first}", response.status
+            )
         if response.status == 206:
-            raise FetchError(f"{shown(url)}: {said} without a Content-Range that can be read")
+            raise FetchError(f"{redact_url(url)}: {said} without a Content-Range that can be read")
         hint = "; is the token right, and not expired?" if response.status in (401, 403) else ""
-        raise FetchError(f"{shown(url)}: {said}{hint}", response.status)
+        raise FetchError(f"{redact_url(url)}: {said}{hint}", response.status)
 
-    def discard(self, url: str) -> None:
+    def close_connection(self, url: str) -> None:
         """Close the connection to a server, whose answer is not read to its end."""
         parts = urllib.parse.urlsplit(url)
         connection = self._open.pop((parts.scheme, parts.netloc), None)
         if connection:
             connection.close()
 
-    def drop(self, url: str, response: http.client.HTTPResponse) -> None:
+    def skip_body(self, url: str, response: http.client.HTTPResponse) -> None:
         """Get rid of a body that nobody wants; its connection stays where that is cheap."""
-        if response.length is None or response.length > SMALL:
-            self.discard(url)
+        if response.length is None or response.length > MAX_SKIPPED_BYTES:
+            self.close_connection(url)
             return
         with contextlib.suppress(OSError, http.client.HTTPException):
             response.read()
             return
-        self.discard(url)
+        self.close_connection(url)
 
 
-def _joined(url: str, location: str) -> str:
+def _redirect_target(url: str, location: str) -> str:
     """Return the address that a redirect means, empty for what is none; letters beyond ASCII are spelled out."""
     try:
         target = urllib.parse.urljoin(url, urllib.parse.quote(location, safe=string.punctuation, encoding="iso-8859-1"))
@@ -292,7 +300,7 @@ def _joined(url: str, location: str) -> str:
     return target
 
 
-def _retry_after(response: http.client.HTTPResponse) -> float:
+def _retry_after_seconds(response: http.client.HTTPResponse) -> float:
     """Return how many seconds a server wants to be left alone; a date is compared with the server's own clock."""
     text = response.headers.get("Retry-After", "").strip()
     if text.isdigit():
@@ -304,14 +312,14 @@ def _retry_after(response: http.client.HTTPResponse) -> float:
         return 0.0
 
 
-def _failure(reason: BaseException, url: str, timeout: float) -> Exception:
+def _connection_error(reason: BaseException, url: str, timeout: float) -> Exception:
     """Return what to raise where no answer came."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return FetchError(
-            f"{shown(url)}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
+            f"{redact_url(url)}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
         )
     if isinstance(reason, http.client.InvalidURL):
-        return FetchError(f"{shown(url)}: it has characters that an address cannot have")
+        return FetchError(f"{redact_url(url)}: invalid characters in the address")
     if isinstance(reason, socket.timeout):
         return TransferError(f"no answer within {timeout:g} s", stalled=True)
     return TransferError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)

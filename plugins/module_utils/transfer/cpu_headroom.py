@@ -14,9 +14,9 @@ import time
 from typing import NamedTuple
 
 # Seconds over which the load is measured; the kernel counts it in hundredths of one.
-STEP = 0.1
+MEASURE_SECONDS = 0.1
 # A further thread may help where so much of the processors' time is unused, or where the fetch itself uses less.
-SHARE = 0.25
+HEADROOM_SHARE = 0.25
 STAT = "/proc/stat"
 
 
@@ -28,7 +28,7 @@ class Ticks(NamedTuple):
     all: int
 
 
-def processors() -> int:
+def count_processors() -> int:
     """Return how many processors this process may use."""
     try:
         return len(os.sched_getaffinity(0))
@@ -36,7 +36,7 @@ def processors() -> int:
         return os.cpu_count() or 1
 
 
-def ticks(stat: str, own: float) -> Ticks:
+def parse_ticks(stat: str, own: float) -> Ticks:
     """Return what the text of /proc/stat says beside what the process used; waiting for a disk is idle."""
     words = stat.partition("\n")[0].split()
     # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice already.
@@ -44,29 +44,29 @@ def ticks(stat: str, own: float) -> Ticks:
     return Ticks(sum(numbers[3:5]), own, sum(numbers))
 
 
-def have_time(before: Ticks, now: Ticks) -> bool:
+def has_headroom(before: Ticks, now: Ticks) -> bool:
     """Whether a further thread may help, after what the processors did between two moments."""
-    share = SHARE * (now.all - before.all)
+    share = HEADROOM_SHARE * (now.all - before.all)
     return now.idle - before.idle >= share or now.own - before.own < share
 
 
-class Load:
+class CpuLoad:
     """The host's load, from one step to the next. Where it cannot be read there is always time."""
 
     def __init__(self) -> None:
-        self._seen, self._since = _look(), time.monotonic()
+        self._seen, self._since = _read_ticks(), time.monotonic()
 
-    def leaves_time(self) -> bool:
+    def has_headroom(self) -> bool:
         """Whether the processors could have done more since the last step; never before a step is over."""
-        if time.monotonic() - self._since < STEP:
+        if time.monotonic() - self._since < MEASURE_SECONDS:
             return False
-        before, self._seen, self._since = self._seen, _look(), time.monotonic()
-        return not (before and self._seen) or have_time(before, self._seen)
+        before, self._seen, self._since = self._seen, _read_ticks(), time.monotonic()
+        return not (before and self._seen) or has_headroom(before, self._seen)
 
 
-def _look() -> Ticks | None:
+def _read_ticks() -> Ticks | None:
     try:
         with open(STAT, encoding="ascii") as file:
-            return ticks(file.readline(), time.process_time() * os.sysconf("SC_CLK_TCK"))
+            return parse_ticks(file.readline(), time.process_time() * os.sysconf("SC_CLK_TCK"))
     except (OSError, ValueError):
         return None

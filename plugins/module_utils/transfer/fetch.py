@@ -16,44 +16,44 @@ from typing import Callable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sync_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
-    Answer,
-    Connections,
     FetchError,
-    Site,
+    HttpSettings,
+    RangeConnections,
+    RangeResponse,
     TransferError,
-    shown,
+    redact_url,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
-    Growing,
+    Download,
+    DownloadRequest,
     TargetError,
-    Wanted,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
-    Fetch,
     Job,
-    Pace,
     Part,
+    Scheduler,
     Stream,
+    TransferLimits,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.streams import (
     DiskStream,
     HttpStream,
-    path_of,
+    disk_path,
 )
 
 __all__ = [
+    "DownloadRequest",
     "Settings",
     "TargetError",
-    "Wanted",
     "check_location",
     "check_size",
-    "fetch",
-    "fetch_all",
+    "fetch_file",
+    "fetch_files",
     "is_url",
-    "join",
-    "probe",
-    "probe_all",
-    "read",
+    "join_location",
+    "probe_size",
+    "probe_sizes",
+    "read_small_file",
 ]
 
 CHUNK = 1024 * 1024
@@ -75,14 +75,14 @@ class Settings:
     part: int = 8 * CHUNK
     limit: int = 0
     # Whether there is another source: one that stalls is left at once, instead of after all attempts.
-    elsewhere: bool = False
+    has_fallback: bool = False
     # Sent to the host of each address, and to none that it redirects to: a token.
     headers: Mapping[str, str] = field(default_factory=dict)
     # For addresses that are signed for GET alone: a size is asked for with the first byte instead of HEAD.
     probe_with_get: bool = False
 
 
-def join(base: str, *parts: str) -> str:
+def join_location(base: str, *parts: str) -> str:
     """Return the address of a file below ``base``, which is a URL or a path."""
     if is_url(base):
         return "/".join((base.rstrip("/"), *(urllib.parse.quote(part) for part in parts)))
@@ -99,36 +99,38 @@ def check_location(location: str) -> None:
     if not is_url(location):
         if not os.path.isabs(location):
             raise FetchError(
-                f"{shown(location)}: found a relative path, expected a URL or an absolute path on the host"
+                f"{redact_url(location)}: found a relative path, expected a URL or an absolute path on the host"
             )
         return
     try:
         url = urllib.parse.urlsplit(location)
         _port = url.port
     except ValueError:
-        raise FetchError(f"{shown(location)}: its host or port cannot be") from None
+        raise FetchError(f"{redact_url(location)}: invalid host or port") from None
     if url.username or url.password:
         # Not repeated whole: the message stands in logs.
         raise FetchError(f"{url.scheme}://...@{url.hostname}: a source with a user or password would show them in logs")
     if url.scheme not in ("http", "https", "file"):
         raise FetchError(
-            f"{shown(location)}: scheme {url.scheme!r} is not known; expected http, https, file, or a path"
+            f"{redact_url(location)}: scheme {url.scheme!r} is not known; expected http, https, file, or a path"
         )
 
 
-def probe(location: str, settings: Settings) -> int | None:
+def probe_size(location: str, settings: Settings) -> int | None:
     """Return the size in bytes that ``location`` says it has, None where it does not say. Raises FetchError."""
-    return probe_all([location], settings)[0]
+    return probe_sizes([location], settings)[0]
 
 
-def probe_all(locations: Sequence[str], settings: Settings) -> list[int | None]:
+def probe_sizes(locations: Sequence[str], settings: Settings) -> list[int | None]:
     """Return the size of each location as probe does, over one connection to each server. Raises FetchError."""
     for location in locations:
         check_location(location)
-    connections = Connections(site_of(settings)) if any(_is_http(location) for location in locations) else None
+    connections = (
+        RangeConnections(http_settings(settings)) if any(_is_http(location) for location in locations) else None
+    )
     try:
         return [
-            _ask_patiently(connections, location, settings)
+            _request_size_with_retries(connections, location, settings)
             if connections and _is_http(location)
             else _size_on_disk(location)
             for location in locations
@@ -140,32 +142,32 @@ def probe_all(locations: Sequence[str], settings: Settings) -> list[int | None]:
 
 def _size_on_disk(location: str) -> int:
     try:
-        return os.stat(path_of(location)).st_size
+        return os.stat(disk_path(location)).st_size
     except OSError as exc:
-        raise FetchError(f"{shown(location)}: {exc.strerror}") from exc
+        raise FetchError(f"{redact_url(location)}: {exc.strerror}") from exc
 
 
-def _ask_patiently(connections: Connections, location: str, settings: Settings) -> int | None:
+def _request_size_with_retries(connections: RangeConnections, location: str, settings: Settings) -> int | None:
     """Ask a server that is too busy again; one that does not answer at all is left."""
     for attempt in range(settings.attempts):
         try:
-            return _ask_size(connections, location, settings.probe_with_get)
+            return _request_size(connections, location, settings.probe_with_get)
         except TransferError as exc:
             if not exc.is_answer or attempt + 1 == settings.attempts:
-                raise FetchError(f"{shown(location)}: {exc}") from exc
+                raise FetchError(f"{redact_url(location)}: {exc}") from exc
             time.sleep(max(exc.wait, settings.backoff * 2**attempt))
     raise AssertionError("unreachable")
 
 
-def _ask_size(connections: Connections, location: str, with_get: bool) -> int | None:
+def _request_size(connections: RangeConnections, location: str, with_get: bool) -> int | None:
     if not with_get:
         try:
-            return _said(connections, connections.ask(location, 0, None, location, "HEAD"))
+            return _size_in(connections, connections.request_range(location, 0, None, location, "HEAD"))
         except FetchError as exc:
             if exc.status not in (405, 501):
                 raise
     try:
-        return _said(connections, connections.ask(location, 0, 0, location))
+        return _size_in(connections, connections.request_range(location, 0, 0, location))
     except FetchError as exc:
         if exc.status == 416:
             # Only an empty file has no first byte.
@@ -173,50 +175,52 @@ def _ask_size(connections: Connections, location: str, with_get: bool) -> int | 
         raise
 
 
-def _said(connections: Connections, answer: Answer) -> int | None:
-    connections.drop(answer.url, answer.response)
+def _size_in(connections: RangeConnections, answer: RangeResponse) -> int | None:
+    connections.skip_body(answer.url, answer.response)
     return answer.size
 
 
-def read(location: str, limit: int, settings: Settings) -> bytes:
+def read_small_file(location: str, limit: int, settings: Settings) -> bytes:
     """Return a whole small file, at most ``limit`` bytes. Raises FetchError."""
     check_location(location)
     if not _is_http(location):
         try:
-            with open(path_of(location), "rb") as file:
-                return _limited(location, file.read(limit + 1), limit)
+            with open(disk_path(location), "rb") as file:
+                return _check_length(location, file.read(limit + 1), limit)
         except OSError as exc:
-            raise FetchError(f"{shown(location)}: {exc.strerror}") from exc
-    connections, buffer, got = Connections(site_of(settings)), bytearray(limit + 1), 0
+            raise FetchError(f"{redact_url(location)}: {exc.strerror}") from exc
+    connections, buffer, got = RangeConnections(http_settings(settings)), bytearray(limit + 1), 0
     try:
-        answer = connections.ask(location, 0, None, location)
+        answer = connections.request_range(location, 0, None, location)
         while got <= limit:
             length = answer.read_into(memoryview(buffer)[got : got + CHUNK])
             if not length:
                 break
             got += length
     except TransferError as exc:
-        raise FetchError(f"{shown(location)}: {exc}") from exc
+        raise FetchError(f"{redact_url(location)}: {exc}") from exc
     finally:
         connections.close()
-    content = _limited(location, bytes(buffer[:got]), limit)
+    content = _check_length(location, bytes(buffer[:got]), limit)
     if answer.size is not None and got != answer.size:
-        raise FetchError(f"{shown(location)}: broke off after {got} of {answer.size} bytes")
+        raise FetchError(f"{redact_url(location)}: broke off after {got} of {answer.size} bytes")
     return content
 
 
-def _limited(location: str, content: bytes, limit: int) -> bytes:
+def _check_length(location: str, content: bytes, limit: int) -> bytes:
     if len(content) > limit:
-        raise FetchError(f"{shown(location)}: it is larger than {limit} bytes, so it is not what is expected here")
+        raise FetchError(f"{redact_url(location)}: found more than {limit} bytes, expected a small file")
     return content
 
 
-def fetch(location: str, dest: str, size: int, sha256: str, settings: Settings) -> int:
+def fetch_file(location: str, dest: str, size: int, sha256: str, settings: Settings) -> int:
     """Fetch one file as fetch_all does; return the bytes transferred."""
-    return fetch_all([Wanted(location, dest, size, sha256)], settings)
+    return fetch_files([DownloadRequest(location, dest, size, sha256)], settings)
 
 
-def fetch_all(files: Sequence[Wanted], settings: Settings, progress: Callable[[Fetch], None] | None = None) -> int:
+def fetch_files(
+    files: Sequence[DownloadRequest], settings: Settings, progress: Callable[[Scheduler], None] | None = None
+) -> int:
     """Make each ``dest`` the file at its ``location``; return the bytes transferred.
 
     The bytes go to ``<dest>.partial``, which is renamed once they are right; one that an earlier run left is continued.
@@ -226,23 +230,25 @@ def fetch_all(files: Sequence[Wanted], settings: Settings, progress: Callable[[F
     for file in files:
         check_location(file.location)
     with ExitStack() as stack:
-        growing = [stack.enter_context(Growing(file)) for file in files]
-        transferred = _run(growing, settings, progress)
+        growing = [stack.enter_context(Download(file)) for file in files]
+        transferred = _transfer(growing, settings, progress)
         # What lay there may have been of another file; once more without it.
-        again = [one for one in growing if one.begin_again()]
-        return transferred + (_run(again, settings, progress) if again else 0)
+        again = [one for one in growing if one.discard_stale()]
+        return transferred + (_transfer(again, settings, progress) if again else 0)
 
 
-def _run(growing: Sequence[Growing], settings: Settings, progress: Callable[[Fetch], None] | None) -> int:
+def _transfer(growing: Sequence[Download], settings: Settings, progress: Callable[[Scheduler], None] | None) -> int:
     # Smaller parts where there are many connections: each may have two in memory.
     part = max(1, min(settings.part, MEMORY // (2 * settings.connections)))
-    pace = Pace(settings.connections, part, settings.attempts, settings.backoff, settings.limit, settings.elsewhere)
-    http = site_of(settings) if any(_is_http(one.file.location) for one in growing) else None
+    pace = TransferLimits(
+        settings.connections, part, settings.attempts, settings.backoff, settings.limit, settings.has_fallback
+    )
+    http = http_settings(settings) if any(_is_http(one.file.location) for one in growing) else None
 
     def open_stream() -> Stream:
-        return _Either(http)
+        return _SourceStream(http)
 
-    work = Fetch([one.job for one in growing], open_stream, pace)
+    work = Scheduler([one.job for one in growing], open_stream, pace)
     if progress:
         progress(work)
     transferred = work.run()
@@ -253,20 +259,20 @@ def _run(growing: Sequence[Growing], settings: Settings, progress: Callable[[Fet
     return transferred
 
 
-class _Either:
+class _SourceStream:
     """What one thread reads from, be it a server or a disk."""
 
-    def __init__(self, site: Site | None) -> None:
+    def __init__(self, site: HttpSettings | None) -> None:
         self._disk = DiskStream()
         self._http = HttpStream(site) if site else None
 
-    def fill(self, part: Part, came: Callable[[int], None]) -> None:
+    def read_part(self, part: Part, came: Callable[[int], None]) -> None:
         """Fill the buffer of a part."""
-        self._of(part.job).fill(part, came)
+        self._of(part.job).read_part(part, came)
 
-    def pour(self, part: Part, came: Callable[[int], None]) -> None:
+    def read_whole(self, part: Part, came: Callable[[int], None]) -> None:
         """Append a whole file."""
-        self._of(part.job).pour(part, came)
+        self._of(part.job).read_whole(part, came)
 
     def close(self) -> None:
         """Close both."""
@@ -282,14 +288,16 @@ def _is_http(location: str) -> bool:
     return urllib.parse.urlsplit(location).scheme in ("http", "https")
 
 
-def site_of(settings: Settings) -> Site:
+def http_settings(settings: Settings) -> HttpSettings:
     """Return how servers are spoken to. Raises FetchError for a CA that cannot be read."""
     if settings.ca_file:
-        _trust(settings.ca_file)
-    return Site(functools.lru_cache(lambda: _trust(settings.ca_file)), settings.stall_timeout, settings.headers)
+        _tls_context(settings.ca_file)
+    return HttpSettings(
+        functools.lru_cache(lambda: _tls_context(settings.ca_file)), settings.stall_timeout, settings.headers
+    )
 
 
-def _trust(ca_file: str | None) -> ssl.SSLContext:
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if ca_file:
         try:
@@ -302,4 +310,4 @@ def _trust(ca_file: str | None) -> ssl.SSLContext:
 def check_size(location: str, found: int | None, expected: int) -> None:
     """Raise FetchError when a source says that its file has another size than the expected one (bytes)."""
     if found is not None and found != expected:
-        raise FetchError(f"{shown(location)}: found {found} bytes, expected {expected}")
+        raise FetchError(f"{redact_url(location)}: found {found} bytes, expected {expected}")

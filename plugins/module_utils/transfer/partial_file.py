@@ -15,7 +15,7 @@ import stat
 from typing import NamedTuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, shown
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, redact_url
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Job
 
 CHUNK = 1024 * 1024
@@ -30,7 +30,7 @@ class TargetError(FetchError):
     """A file cannot be written here, wherever it comes from: no other source would do better."""
 
 
-class Wanted(NamedTuple):
+class DownloadRequest(NamedTuple):
     """A file to fetch: from where, to where, its bytes and its sha256 in hex."""
 
     location: str
@@ -39,20 +39,20 @@ class Wanted(NamedTuple):
     sha256: str
 
 
-class Growing:
+class Download:
     """A file on its way: its partial file, opened when its turn comes and published as soon as it is right."""
 
-    def __init__(self, file: Wanted) -> None:
+    def __init__(self, file: DownloadRequest) -> None:
         self.file = file
         self._path = file.dest + ".partial"
-        found = _length_of(self._path)
+        found = _partial_length(self._path)
         # One that is too long is of another file.
         self._found = found if found <= file.size else 0
-        self._partial: _Partial | None = None
+        self._partial: PartialFile | None = None
         self._ended = False
         self.job = Job(file.location, file.size, self, done=self.end)
 
-    def __enter__(self) -> Growing:
+    def __enter__(self) -> Download:
         return self
 
     def __exit__(self, *_exc: object) -> None:
@@ -66,17 +66,17 @@ class Growing:
 
     def append(self, chunk: memoryview) -> None:
         """Write and hash. Raises TargetError."""
-        self._opened().append(chunk)
+        self._open_partial().append(chunk)
 
     def restart(self) -> None:
         """Forget what is there."""
-        self._opened().restart()
+        self._open_partial().restart()
 
     def end(self) -> None:
         """Publish a file that is right. Raises FetchError for a wrong one, unless an earlier run had begun it."""
         if self._ended or self.length < self.file.size:
             return
-        partial = self._opened()
+        partial = self._open_partial()
         found, expected = partial.sha256, self.file.sha256
         if found == expected:
             self._ended = True
@@ -84,11 +84,11 @@ class Growing:
         elif not self._found:
             partial.discard()
             raise FetchError(
-                f"{shown(self.file.location)}: found sha256 {found}, expected {expected}: "
-                "it is not the file that is wanted"
+                f"{redact_url(self.file.location)}: found sha256 {found}, expected {expected}: "
+                "the source has another file under this name"
             )
 
-    def begin_again(self) -> bool:
+    def discard_stale(self) -> bool:
         """Return whether the file is wrong because of what lay there before; then that is forgotten."""
         if self._ended:
             return False
@@ -97,9 +97,9 @@ class Growing:
         self.job = Job(self.file.location, self.file.size, self, done=self.end)
         return True
 
-    def _opened(self) -> _Partial:
+    def _open_partial(self) -> PartialFile:
         if self._partial is None:
-            self._partial = _Partial(self._path)
+            self._partial = PartialFile(self._path)
             if not self._found:
                 self._partial.restart()
             if self._partial.length != self._found:
@@ -110,7 +110,7 @@ class Growing:
         return self._partial
 
 
-def _length_of(path: str) -> int:
+def _partial_length(path: str) -> int:
     try:
         return os.lstat(path).st_size
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def _length_of(path: str) -> int:
         raise TargetError(f"{path}: cannot be written: {exc.strerror}") from exc
 
 
-class _Partial:
+class PartialFile:
     """The partial file beside a destination, locked for this process, with the hash of what it holds."""
 
     def __init__(self, path: str) -> None:
@@ -158,7 +158,7 @@ class _Partial:
             self._count(chunk[:written])
             chunk = chunk[written:]
         if self.length - self._begun >= WRITE_OUT:
-            _begin_to_write(self._file.fileno(), self._begun, self.length - self._begun)
+            _start_writeback(self._file.fileno(), self._begun, self.length - self._begun)
             self._begun = self.length
 
     def restart(self) -> None:
@@ -212,15 +212,15 @@ class _Partial:
 
     def _error(self, exc: OSError) -> TargetError:
         if exc.errno == errno.EWOULDBLOCK:
-            return TargetError(f"{self.path}: another process is writing it; wait for that one, then run again")
+            return TargetError(f"{self.path}: another process is writing it; wait until it ends, then run again")
         if exc.errno in (errno.ELOOP, errno.EISDIR):
             return TargetError(
-                f"{self.path}: it is not a regular file with one name; see who put it there and remove it"
+                f"{self.path}: it is not a regular file with one name; find out who created it and remove it"
             )
         return TargetError(f"{self.path}: cannot be written: {exc.strerror or exc}")
 
 
-def _begin_to_write(descriptor: int, first: int, length: int) -> None:
+def _start_writeback(descriptor: int, first: int, length: int) -> None:
     """Let the kernel write what was appended while more comes, so that fsync has little left to wait for."""
     with contextlib.suppress(AttributeError):
         # Best effort, without a look at its result: fsync is what says whether the bytes are on the disk.
@@ -236,6 +236,6 @@ def make_directory(path: str, top: str) -> None:
             os.mkdir(place)
         except FileExistsError:
             if not stat.S_ISDIR(os.lstat(place).st_mode):
-                raise TargetError(f"{place}: it is not a directory; see who put it there and remove it") from None
+                raise TargetError(f"{place}: it is not a directory; find out who created it and remove it") from None
         except OSError as exc:
-            raise TargetError(f"{place}: cannot be made: {exc.strerror}") from exc
+            raise TargetError(f"{place}: cannot be created: {exc.strerror}") from exc

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Callable
 
 
-class Ends:
+class Publishers:
     """Does what it is given, ``most`` things at once, in threads that are begun when they are needed."""
 
     def __init__(self, most: int) -> None:

@@ -20,16 +20,20 @@ from typing import Callable, Protocol, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
     FetchError,
     TransferError,
-    shown,
+    redact_url,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.cpu_headroom import STEP, Load, processors
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.publishers import Ends
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.cpu_headroom import (
+    MEASURE_SECONDS,
+    CpuLoad,
+    count_processors,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.publishers import Publishers
 
 MEBIBYTE = 1024 * 1024
 # Files that are ended at once: the disk takes what they wait for together.
-ENDS = 8
+MAX_PUBLISHING = 8
 # Bytes for which a connection is begun at once: what is less is over sooner than threads that get in each other's way.
-WORTH = 64 * MEBIBYTE
+PARALLEL_THRESHOLD_BYTES = 64 * MEBIBYTE
 
 
 class Target(Protocol):
@@ -44,11 +48,11 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True)
-class Pace:
+class TransferLimits:
     """How fetching is spread: connections, bytes of a part, attempts without progress, seconds between them, a limit.
 
     Memory is taken for ``2 * connections`` parts at most. ``limit`` is in bytes per second for all, 0 for none.
-    With ``elsewhere`` there is another source, so that one that stalls on all connections is left at once.
+    With ``has_fallback`` there is another source, so that one that stalls on all connections is left at once.
     """
 
     connections: int = 8
@@ -56,16 +60,16 @@ class Pace:
     attempts: int = 4
     backoff: float = 1.0
     limit: int = 0
-    elsewhere: bool = False
+    has_fallback: bool = False
 
 
 class Stream(Protocol):
     """What one thread reads from: an opened server or disk."""
 
-    def fill(self, part: Part, came: Callable[[int], None]) -> None:
+    def read_part(self, part: Part, came: Callable[[int], None]) -> None:
         """Fill the buffer of a part from ``part.got`` on, tell of each piece. Raises FetchError or TransferError."""
 
-    def pour(self, part: Part, came: Callable[[int], None]) -> None:
+    def read_whole(self, part: Part, came: Callable[[int], None]) -> None:
         """Append the whole file, which its source cannot give in parts. Raises FetchError or TransferError."""
 
     def close(self) -> None: ...
@@ -83,7 +87,7 @@ class Job:
     resolved: str = ""
     version: str = ""
     whole: bool = False
-    handed: int = 0
+    assigned: int = 0
     active: int = 0
     # Those that are handed out or wait to be appended, in their order.
     parts: deque[Part] = field(default_factory=deque)
@@ -104,29 +108,29 @@ class Part:
     written: int = 0
 
 
-class Fetch:
+class Scheduler:
     """Several threads over a list of jobs. ``open_stream`` makes each thread's own stream.
 
     How far it is can be read at any time: ``files`` and ``size`` (bytes) of all, ``had`` bytes that lay there before,
     ``transferred`` bytes since, ``files_done``.
     """
 
-    def __init__(self, jobs: Sequence[Job], open_stream: Callable[[], Stream], pace: Pace) -> None:
-        self._pace = pace
+    def __init__(self, jobs: Sequence[Job], open_stream: Callable[[], Stream], pace: TransferLimits) -> None:
+        self._limits = pace
         self._open_stream = open_stream
         self._waiting: deque[Job] = deque(job for job in jobs if job.target.length < job.size)
         self._open: list[Job] = []
         self._buffers: list[mmap.mmap] = []
         self._buffers_left = 2 * pace.connections
         self._threads = 0
-        self._ends, self._ending = Ends(ENDS), 0
+        self._ends, self._ending = Publishers(MAX_PUBLISHING), 0
         self._lock = threading.Condition()
         self._failure: BaseException | None = None
-        self._limit = _Limit(pace.limit)
+        self._limit = _RateLimit(pace.limit)
         for job in jobs:
-            job.handed = job.target.length
+            job.assigned = job.target.length
         self.files, self.size = len(jobs), sum(job.size for job in jobs)
-        self.had = sum(job.handed for job in jobs)
+        self.resumed = sum(job.assigned for job in jobs)
         self.transferred = 0
         self.files_done = len(jobs) - len(self._waiting)
 
@@ -135,41 +139,43 @@ class Fetch:
 
         A file that is long enough already is not looked at: whoever made the job has to.
         """
-        load = Load()
-        threads = [self._begin() for _number in range(self._first())]
+        load = CpuLoad()
+        threads = [self._start_thread() for _number in range(self._initial_connections())]
         # It may grow meanwhile.
         for thread in threads:
             # Not one long wait: a signal ends it.
             while thread.is_alive():
-                can_grow = self._threads < self._pace.connections
-                thread.join(STEP if can_grow else 0.5)
-                if can_grow and thread.is_alive() and load.leaves_time():
-                    threads.append(self._begin())
+                can_grow = self._threads < self._limits.connections
+                thread.join(MEASURE_SECONDS if can_grow else 0.5)
+                if can_grow and thread.is_alive() and load.has_headroom():
+                    threads.append(self._start_thread())
         self._ends.close()
         if self._failure:
             raise self._failure
         return self.transferred
 
-    def _first(self) -> int:
+    def _initial_connections(self) -> int:
         """Return how many connections are begun at once: one for each processor, and few for few bytes."""
-        return min(self._pace.connections, processors(), max(2, (self.size - self.had) // WORTH))
+        return min(
+            self._limits.connections, count_processors(), max(2, (self.size - self.resumed) // PARALLEL_THRESHOLD_BYTES)
+        )
 
-    def _begin(self) -> threading.Thread:
+    def _start_thread(self) -> threading.Thread:
         with self._lock:
             self._threads += 1
             self._lock.notify_all()
-        thread = threading.Thread(target=self._work, daemon=True)
+        thread = threading.Thread(target=self._run_thread, daemon=True)
         thread.start()
         return thread
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         stream = self._open_stream()
         try:
             while True:
-                part = self._take()
+                part = self._wait_for_part()
                 if part is None:
                     return
-                self._bring(stream, part)
+                self._fetch_part(stream, part)
         except BaseException as exc:  # Whatever it is, the caller gets it.
             with self._lock:
                 self._failure = self._failure or exc
@@ -177,64 +183,64 @@ class Fetch:
         finally:
             stream.close()
 
-    def _take(self) -> Part | None:
+    def _wait_for_part(self) -> Part | None:
         """Return the next part with a buffer for it, None where nothing is left or something has failed."""
         with self._lock:
             while True:
                 if self._failure or not (self._waiting or self._open):
                     return None
                 # A buffer for each part that is handed out: the first of a file is never without one.
-                part = self._next() if self._buffers or self._buffers_left else None
+                part = self._choose_part() if self._buffers or self._buffers_left else None
                 if part:
                     return part
                 self._lock.wait()
 
-    def _next(self) -> Part | None:
+    def _choose_part(self) -> Part | None:
         # One connection for each file as long as there are files: what comes in order needs not wait in memory.
-        if self._waiting and self._ending < ENDS and len(self._open) - self._ending < self._threads:
+        if self._waiting and self._ending < MAX_PUBLISHING and len(self._open) - self._ending < self._threads:
             self._open.append(self._waiting.popleft())
             return self._part_of(self._open[-1])
         # Its first part says how the source gives a file; the others wait for that.
         ready = [
-            job for job in self._open if job.handed < job.size and not job.whole and (job.resolved or not job.active)
+            job for job in self._open if job.assigned < job.size and not job.whole and (job.resolved or not job.active)
         ]
         return self._part_of(min(ready, key=lambda job: job.active)) if ready else None
 
     def _part_of(self, job: Job) -> Part:
         if not self._buffers:
             self._buffers_left -= 1
-            self._buffers.append(_buffer(self._pace.part))
-        part = Part(job, job.handed, min(self._pace.part, job.size - job.handed), self._buffers.pop())
-        job.handed += part.length
+            self._buffers.append(_allocate_buffer(self._limits.part))
+        part = Part(job, job.assigned, min(self._limits.part, job.size - job.assigned), self._buffers.pop())
+        job.assigned += part.length
         job.active += 1
         job.parts.append(part)
         return part
 
-    def _bring(self, stream: Stream, part: Part) -> None:
+    def _fetch_part(self, stream: Stream, part: Part) -> None:
         """Fetch a part, in as many attempts as it takes; its buffer stays with it, so that it never waits for one."""
-        job, tries = part.job, _Tries(self._pace)
+        job, tries = part.job, _Attempts(self._limits)
         while part.got < part.length and not job.whole:
             tries.begin(self.transferred)
             try:
-                stream.fill(part, lambda length: self._came(job, length))
+                stream.read_part(part, lambda length: self._append_received(job, length))
             except TransferError as exc:
                 self._pause(tries.wait(job, exc, part.offset + part.got, self.transferred))
             except WholeOnlyError:
-                self._pour(stream, part)
-        self._leave(job)
+                self._fetch_whole(stream, part)
+        self._finish_part(job)
 
-    def _pour(self, stream: Stream, part: Part) -> None:
+    def _fetch_whole(self, stream: Stream, part: Part) -> None:
         """Fetch a file in one piece, from its beginning, as often as there are attempts."""
-        job, tries = part.job, _Tries(self._pace)
+        job, tries = part.job, _Attempts(self._limits)
         with self._lock:
             if len(job.parts) > 1:
-                raise FetchError(f"{shown(job.location)}: it was given in parts before and is not any more")
-            job.whole, job.handed = True, job.size
+                raise FetchError(f"{redact_url(job.location)}: the server gave parts of it before, now it does not")
+            job.whole, job.assigned = True, job.size
             job.parts.clear()
         job.target.restart()
         while job.target.length < job.size:
             try:
-                stream.pour(part, self._count)
+                stream.read_whole(part, self._count)
             except TransferError as exc:
                 # It begins anew, so that what came is no progress.
                 self._pause(tries.wait(job, exc, job.target.length, 0))
@@ -242,7 +248,7 @@ class Fetch:
         with self._lock:
             self._buffers.append(part.buffer)
 
-    def _came(self, job: Job, length: int) -> None:
+    def _append_received(self, job: Job, length: int) -> None:
         """Take note of bytes that came for a part of a file, and append what is next of it."""
         self._count(length)
         with self._lock:
@@ -254,7 +260,7 @@ class Fetch:
             job.writing = True
         while True:
             with self._lock:
-                head = self._head(job)
+                head = self._next_to_append(job)
                 until = head.got if head else 0
                 if head is None or until == head.written:
                     job.writing = False
@@ -263,14 +269,14 @@ class Fetch:
                 job.target.append(view[head.written : until])
             head.written = until
 
-    def _head(self, job: Job) -> Part | None:
+    def _next_to_append(self, job: Job) -> Part | None:
         """Return the part whose bytes are next in a file, and have the buffers of those that are appended back."""
         while job.parts and job.parts[0].written == job.parts[0].length:
             self._buffers.append(job.parts.popleft().buffer)
             self._lock.notify_all()
         return job.parts[0] if job.parts else None
 
-    def _leave(self, job: Job) -> None:
+    def _finish_part(self, job: Job) -> None:
         """End with a part; the last one of a file ends the file."""
         with self._lock:
             job.active -= 1
@@ -278,9 +284,9 @@ class Fetch:
             self._ending += last
             self._lock.notify_all()
         if last:
-            self._ends.add(lambda: self._end(job))
+            self._ends.add(lambda: self._publish(job))
 
-    def _end(self, job: Job) -> None:
+    def _publish(self, job: Job) -> None:
         failure = None
         try:
             job.done()
@@ -308,7 +314,7 @@ class Fetch:
         self._limit.wait(length)
 
 
-def _buffer(size: int) -> mmap.mmap:
+def _allocate_buffer(size: int) -> mmap.mmap:
     """Return memory that is taken as it is written to."""
     buffer = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -317,11 +323,11 @@ def _buffer(size: int) -> mmap.mmap:
     return buffer
 
 
-class _Tries:
+class _Attempts:
     """The attempts at one part. Those during which other parts came do not count: a server may give few at once."""
 
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
+    def __init__(self, pace: TransferLimits) -> None:
+        self._limits = pace
         self._failures = 0
         self._transferred = -1
         self._begun_at = 0
@@ -334,20 +340,20 @@ class _Tries:
         """Return the seconds before the next attempt. Raises FetchError where there were enough without progress."""
         self._failures = self._failures + 1 if transferred == self._transferred else 1
         self._transferred = transferred
-        in_vain = exc.stalled and self._pace.elsewhere and transferred == self._begun_at
-        if in_vain or self._failures >= self._pace.attempts:
+        in_vain = exc.stalled and self._limits.has_fallback and transferred == self._begun_at
+        if in_vain or self._failures >= self._limits.attempts:
             raise FetchError(
-                f"{shown(job.location)}: {exc} (attempt {self._failures} without progress; "
+                f"{redact_url(job.location)}: {exc} (attempt {self._failures} without progress; "
                 f"{come} of {job.size} bytes came)"
             ) from exc
-        return max(exc.wait, self._pace.backoff * 2.0 ** (self._failures - 1))
+        return max(exc.wait, self._limits.backoff * 2.0 ** (self._failures - 1))
 
 
 class WholeOnlyError(Exception):
     """A source gives a file in one piece only."""
 
 
-class _Limit:
+class _RateLimit:
     """Lets so many bytes pass in a second."""
 
     def __init__(self, rate: int) -> None:

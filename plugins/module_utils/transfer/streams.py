@@ -11,12 +11,12 @@ import urllib.request
 from typing import Callable
 
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
-    Answer,
-    Connections,
     FetchError,
-    Site,
+    HttpSettings,
+    RangeConnections,
+    RangeResponse,
     TransferError,
-    shown,
+    redact_url,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
     Job,
@@ -26,20 +26,20 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.sched
 
 # Read at once, then hashed and written: file systems take a large piece with less work than many small ones.
 PIECE = 1024 * 1024
-Came = Callable[[int], None]
+OnBytes = Callable[[int], None]
 
 
 class HttpStream:
     """Parts of files from servers, over connections that stay open."""
 
-    def __init__(self, site: Site) -> None:
-        self._connections = Connections(site)
+    def __init__(self, site: HttpSettings) -> None:
+        self._connections = RangeConnections(site)
 
     def close(self) -> None:
         """Close its connections."""
         self._connections.close()
 
-    def fill(self, part: Part, came: Came) -> None:
+    def read_part(self, part: Part, came: OnBytes) -> None:
         """Fill the buffer of a part from ``part.got`` on."""
         job, first = part.job, part.offset + part.got
         # A small file needs no part, and not every server gives them.
@@ -49,7 +49,7 @@ class HttpStream:
             if answer.offset != first or (not is_all and answer.response.status == 200):
                 if job.resolved and not part.got:
                     raise FetchError(
-                        f"{shown(job.location)}: {shown(answer.url)} has given parts of it before and does not any more"
+                        f"{redact_url(job.location)}: {redact_url(answer.url)} gave parts of it before, now it does not"
                     )
                 raise WholeOnlyError
             job.resolved = answer.url
@@ -61,12 +61,12 @@ class HttpStream:
                     part.got += length
                     came(length)
             if is_all:
-                _see_end(job, answer)
+                _check_end(job, answer)
         except BaseException:
-            self._connections.discard(answer.url)
+            self._connections.close_connection(answer.url)
             raise
 
-    def pour(self, part: Part, came: Came) -> None:
+    def read_whole(self, part: Part, came: OnBytes) -> None:
         """Append the whole file, with the buffer of the part."""
         job = part.job
         answer = self._ask(job, 0, None)
@@ -78,16 +78,16 @@ class HttpStream:
                         raise TransferError(f"broke off after {job.target.length} of {job.size} bytes")
                     job.target.append(view[:length])
                     came(length)
-            _see_end(job, answer)
+            _check_end(job, answer)
         except BaseException:
-            self._connections.discard(answer.url)
+            self._connections.close_connection(answer.url)
             raise
 
-    def _ask(self, job: Job, first: int, last: int | None) -> Answer:
+    def _ask(self, job: Job, first: int, last: int | None) -> RangeResponse:
         """Ask where the file was found last; where that does not answer any more, at its own address again."""
         origin = job.location
         try:
-            answer = self._connections.ask(job.resolved or origin, first, last, origin)
+            answer = self._connections.request_range(job.resolved or origin, first, last, origin)
         except TransferError:
             job.resolved = job.resolved and origin
             raise
@@ -95,13 +95,13 @@ class HttpStream:
             # An address that was signed for some minutes.
             if job.resolved in ("", origin):
                 raise
-            answer = self._connections.ask(origin, first, last, origin)
+            answer = self._connections.request_range(origin, first, last, origin)
         if answer.size is not None and answer.size != job.size:
-            self._connections.discard(answer.url)
-            raise FetchError(f"{shown(origin)}: found {answer.size} bytes, expected {job.size}")
+            self._connections.close_connection(answer.url)
+            raise FetchError(f"{redact_url(origin)}: found {answer.size} bytes, expected {job.size}")
         if job.version and answer.version and answer.version != job.version:
-            self._connections.discard(answer.url)
-            raise FetchError(f"{shown(origin)}: it was changed on the server while it was fetched")
+            self._connections.close_connection(answer.url)
+            raise FetchError(f"{redact_url(origin)}: it was changed on the server while it was fetched")
         job.version = answer.version
         return answer
 
@@ -111,10 +111,10 @@ def _piece_end(part: Part) -> int:
     return min(part.got // PIECE * PIECE + PIECE, part.length)
 
 
-def _see_end(job: Job, answer: Answer) -> None:
+def _check_end(job: Job, answer: RangeResponse) -> None:
     """Raise FetchError where more comes than the file has."""
     if answer.read_into(memoryview(bytearray(1))):
-        raise FetchError(f"{shown(job.location)}: it goes on after {job.size} bytes, the expected size")
+        raise FetchError(f"{redact_url(job.location)}: it goes on after {job.size} bytes, the expected size")
 
 
 class DiskStream:
@@ -130,27 +130,27 @@ class DiskStream:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def fill(self, part: Part, came: Came) -> None:
+    def read_part(self, part: Part, came: OnBytes) -> None:
         """Fill the buffer of a part."""
         job = part.job
         try:
-            self._open(path_of(job.location))
+            self._open(disk_path(job.location))
             size = os.fstat(self._descriptor).st_size
             if size != job.size:
-                raise FetchError(f"{shown(job.location)}: found {size} bytes, expected {job.size}")
+                raise FetchError(f"{redact_url(job.location)}: found {size} bytes, expected {job.size}")
             job.resolved = job.location
             with memoryview(part.buffer) as view:
                 while part.got < part.length:
                     piece = view[part.got : _piece_end(part)]
                     length = os.preadv(self._descriptor, [piece], part.offset + part.got)
                     if not length:
-                        raise FetchError(f"{shown(job.location)}: it has become shorter than {job.size} bytes")
+                        raise FetchError(f"{redact_url(job.location)}: it has become shorter than {job.size} bytes")
                     part.got += length
                     came(length)
         except OSError as exc:
-            raise FetchError(f"{shown(job.location)}: {exc.strerror}") from exc
+            raise FetchError(f"{redact_url(job.location)}: {exc.strerror}") from exc
 
-    def pour(self, part: Part, came: Came) -> None:
+    def read_whole(self, part: Part, came: OnBytes) -> None:
         """Never: a disk gives parts."""
         raise NotImplementedError
 
@@ -160,7 +160,7 @@ class DiskStream:
             self._descriptor, self._path = os.open(path, os.O_RDONLY | os.O_CLOEXEC), path
 
 
-def path_of(location: str) -> str:
+def disk_path(location: str) -> str:
     """Return the path that a file:// address means; a path is one already."""
     if "://" not in location:
         return location

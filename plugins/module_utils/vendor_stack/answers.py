@@ -19,7 +19,7 @@ _DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandResult:
     """What a command answered; ``rc`` is 127 where it is not installed and 124 where it did not come to an end."""
 
     rc: int
@@ -27,7 +27,7 @@ class Answer:
     err: str = ""
 
 
-NOT_INSTALLED = Answer(NOT_FOUND)
+NOT_INSTALLED = CommandResult(NOT_FOUND)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     NOT_FOUND,
     NOT_INSTALLED,
     TIMED_OUT,
-    Answer,
+    CommandResult,
     parse_dkms,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
@@ -28,7 +28,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder
 
-Run = Callable[[Sequence[str]], Answer]
+Run = Callable[[Sequence[str]], CommandResult]
 
 # A chip that hangs lets a vendor's tool wait for ever; eight of them without persistence mode take half a minute.
 PATIENCE = 90
@@ -39,7 +39,7 @@ SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub")
 _KERNELS = re.compile(r"dkms$|linux-(image|headers)-|kernel(-uek)?(-core|-devel|-headers|-devel-matched)?-\d")
 
 
-def run_command(argv: Sequence[str]) -> Answer:
+def run_command(argv: Sequence[str]) -> CommandResult:
     """Run a command in the C locale and return what it answered, within PATIENCE seconds."""
     path = shutil.which(argv[0]) or shutil.which(argv[0], path="/usr/sbin:/sbin")
     if path is None:
@@ -56,10 +56,10 @@ def run_command(argv: Sequence[str]) -> Answer:
             timeout=PATIENCE,
         )
     except subprocess.TimeoutExpired:
-        return Answer(TIMED_OUT)
+        return CommandResult(TIMED_OUT)
     except OSError as exc:
-        return Answer(126, err=f"{path}: {exc.strerror}")
-    return Answer(done.returncode, done.stdout, done.stderr)
+        return CommandResult(126, err=f"{path}: {exc.strerror}")
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 def read_host(
@@ -94,7 +94,7 @@ def read_host(
     )
 
 
-def offered(package: str, manager: str, run: Run = run_command) -> list[str]:
+def offered_versions(package: str, manager: str, run: Run = run_command) -> list[str]:
     """Return the versions of a package that the host's repositories have."""
     if manager == DNF:
         return run(["dnf", "-q", "repoquery", "--qf", "%{version}\n", package]).out.split()
@@ -211,7 +211,7 @@ def bytes_of(path: str) -> bytes:
         return b""
 
 
-def contents(path: str) -> str | None:
+def read_text(path: str) -> str | None:
     """Return the text of a file, None where it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:

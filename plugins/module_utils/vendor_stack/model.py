@@ -144,17 +144,17 @@ class Repository:
     suites: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
 
-    def file(self, manager: str) -> File:
+    def file(self, manager: str) -> ConfigFile:
         """Return the file that names the repository to a package manager; no package of it is taken unsigned."""
         if manager == DNF:
             signed = f"gpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file://{self.key.path}\n"
             text = f"[{self.name}]\nname={self.name}\nbaseurl={self.url}\nenabled=1\n{signed}"
-            return File(f"/etc/yum.repos.d/{self.name}.repo", text)
+            return ConfigFile(f"/etc/yum.repos.d/{self.name}.repo", text)
         words = {"Types": "deb", "URIs": self.url, "Suites": " ".join(self.suites)}
         if self.components:
             words["Components"] = " ".join(self.components)
         text = "".join(f"{key}: {value}\n" for key, value in {**words, "Signed-By": self.key.path}.items())
-        return File(f"/etc/apt/sources.list.d/{self.name}.sources", text)
+        return ConfigFile(f"/etc/apt/sources.list.d/{self.name}.sources", text)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Package:
 
 
 @dataclass(frozen=True)
-class File:
+class ConfigFile:
     """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any.
 
     One that is ``in_initramfs`` counts before the root file system is there, so that its initial ones are made anew.
@@ -217,7 +217,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DriverPlan:
     """What is to be done on a host, in the order of the fields.
 
     ``replaces`` is the version of the loaded driver that another one replaces: what uses the chips is stopped first, in
@@ -242,7 +242,7 @@ class Plan:
     installers: tuple[Installer, ...] = ()
     remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
-    files: tuple[File, ...] = ()
+    files: tuple[ConfigFile, ...] = ()
     finish: tuple[Command, ...] = ()
     services: tuple[str, ...] = ()
     reboot: tuple[str, ...] = ()

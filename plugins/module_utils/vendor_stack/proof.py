@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Callable, Iterator, Mapping
+from typing import Callable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
@@ -31,8 +31,13 @@ class Finding:
         return asdict(self)
 
 
+def describe_findings(findings: Sequence[Finding]) -> str:
+    """Return findings as sentences for an error message: the place, what is wrong, what to do. Empty for none."""
+    return " ".join(f"{finding.where}: {finding.what}; {finding.action}." for finding in findings)
+
+
 @dataclass(frozen=True)
-class Kind:
+class DriverKind:
     """A vendor's driver: the role that installs it, its kernel module, how DKMS and packages call it.
 
     ``dkms`` is what the names of its DKMS modules begin with, ``is_package`` tells its packages, ``log`` is what its
@@ -51,12 +56,12 @@ class Kind:
         return f"module {self.module}"
 
 
-def loaded_version(kind: Kind, host: Host) -> str:
+def loaded_version(kind: DriverKind, host: Host) -> str:
     """Return the version of the module that is loaded, empty where none is or where it has none."""
     return host.modules[kind.module].version or "" if kind.module in host.modules else ""
 
 
-def prove_modules(kind: Kind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
+def check_modules(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
     """Yield where the module that is loaded is not the one on disk for this kernel.
 
     ``disk`` is what modinfo says by kernel, ``build_log`` the end of the log of a build that failed.
@@ -80,7 +85,7 @@ def prove_modules(kind: Kind, host: Host, disk: Mapping[str, str], build_log: st
         )
 
 
-def _not_loaded(kind: Kind, host: Host, info: ModuleInfo | None, build_log: str) -> Finding:
+def _not_loaded(kind: DriverKind, host: Host, info: ModuleInfo | None, build_log: str) -> Finding:
     if info is None:
         return _not_built(kind, host, host.kernel, "no driver is loaded: ", build_log)
     driver = f"driver {info.version} is" if info.version else "the driver is"
@@ -94,7 +99,7 @@ def _not_loaded(kind: Kind, host: Host, info: ModuleInfo | None, build_log: str)
     return Finding(f"{driver} on disk and not loaded", kind.where, action)
 
 
-def _not_built(kind: Kind, host: Host, kernel: str, before: str, build_log: str) -> Finding:
+def _not_built(kind: DriverKind, host: Host, kernel: str, before: str, build_log: str) -> Finding:
     headers = f"{'linux-headers' if host.manager == APT else 'kernel-devel'}-{kernel}"
     builds = [build for build in host.dkms if build.module.startswith(kind.dkms)]
     lacks = "" if headers in host.packages else f"install {headers}, then "
@@ -106,7 +111,7 @@ def _not_built(kind: Kind, host: Host, kernel: str, before: str, build_log: str)
     return Finding(f"{before}there is no module for kernel {kernel}", f"kernel {kernel}", action)
 
 
-def prove_kernels(kind: Kind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
+def check_kernels(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
     """Yield kernels, of the running one and the one that boots next, without a module that was built for them."""
     for kernel in host.kernels:
         info = parse_module_info(disk.get(kernel, ""))
@@ -121,18 +126,18 @@ def prove_kernels(kind: Kind, host: Host, disk: Mapping[str, str], build_log: st
             )
 
 
-def prove_minimum(kind: Kind, host: Host, minimum: str) -> Iterator[Finding]:
+def check_minimum(kind: DriverKind, host: Host, minimum: str) -> Iterator[Finding]:
     """Yield a driver that is older than the release works with; ``minimum`` is empty for any."""
     loaded = loaded_version(kind, host)
     if loaded and minimum and not at_least(loaded, minimum):
         yield Finding(
             f"driver {loaded} is loaded, the release needs {minimum} or newer",
             kind.where,
-            f"set {kind.role}_policy to install, or choose a release that does with it",
+            f"set {kind.role}_policy to install, or choose a release that works with it",
         )
 
 
-def prove_holds(kind: Kind, host: Host) -> Iterator[Finding]:
+def check_holds(kind: DriverKind, host: Host) -> Iterator[Finding]:
     """Yield the driver's packages that an upgrade of the host may replace."""
     free = sorted(name for name in host.packages if kind.is_package(name) and name not in host.holds)
     if free:

@@ -13,13 +13,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.process
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
     Run,
     active_units,
-    contents,
-    offered,
+    offered_versions,
     read_holders,
+    read_text,
     run_command,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import Finding, describe_findings
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import DAEMONS, EXPORTERS, SERVING
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -40,10 +40,11 @@ def common_state(
     root, proc_root = options["root"], options["proc_root"]
     return {
         "host": host.as_dict(),
-        "offered": {name: offered(name, host.manager, run) for name in options["offered_of"]},
-        "contents": {path: contents(os.path.join(root, path.lstrip("/"))) for path in options["contents_of"]},
+        "offered": {name: offered_versions(name, host.manager, run) for name in options["offered_of"]},
+        "contents": {path: read_text(os.path.join(root, path.lstrip("/"))) for path in options["contents_of"]},
         "boot": boot_id(proc_root),
         "active": active_units(run, (SERVING, *EXPORTERS, *DAEMONS)),
         "holders": [asdict(holder) for holder in read_holders(proc_root, nodes)],
         "findings": [finding.as_dict() for finding in findings],
+        "summary": describe_findings(findings),
     }

@@ -40,13 +40,13 @@ class Holder:
         return f"process {self.pid} ({self.command}{unit}) has {self.path} open"
 
 
-def to_stop(active: Sequence[str]) -> tuple[str, ...]:
+def units_to_stop(active: Sequence[str]) -> tuple[str, ...]:
     """Return which of the units that run are stopped for a new driver, in order. The reverse starts them again."""
     serving = sorted(unit for unit in active if _SERVING.match(unit))
     return (*serving, *(unit for unit in (*EXPORTERS, *DAEMONS) if unit in active))
 
 
-def foreign(holders: Sequence[Holder], stopping: Sequence[str]) -> list[Holder]:
+def foreign_holders(holders: Sequence[Holder], stopping: Sequence[str]) -> list[Holder]:
     """Return the processes on the chips that are nobody's to stop.
 
     Containers count as instances' as long as instances run; once these are stopped, none may be left.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanOutline
+
 CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
@@ -20,7 +22,7 @@ QUADLET_DIR = "/etc/containers/systemd"
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
-def unit_kind(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def unit_kind(plan: PlanOutline, settings: Mapping[str, Any]) -> str:
     """Return how systemd learns of the instance: ``template``, ``unit`` or ``quadlet``."""
     if plan["runtime"] != "container":
         return TEMPLATE
@@ -29,7 +31,7 @@ def unit_kind(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     return QUADLET if able else UNIT
 
 
-def instance_files(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the files of one instance in the order in which they are written, the unit last.
 
     ``settings`` is the role's ``__vllm_container``: ``user`` (the system user of vLLM), ``engine`` (``docker``

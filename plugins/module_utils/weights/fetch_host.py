@@ -14,40 +14,48 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.conne
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
     Settings,
     check_size,
-    fetch_all,
-    probe_all,
+    fetch_files,
+    probe_sizes,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
+    DownloadRequest,
     TargetError,
-    Wanted,
     make_directory,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Fetch
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Scheduler
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
-    State,
-    is_right,
-    link_right_files,
-    observe,
+    ModelState,
+    has_expected_hash,
+    link_verified_files,
     publish_model,
     read_stamp,
-    sweep,
+    remove_unlisted_files,
+    stat_files,
     write_stamp,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest, WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import listing, make_stamp, plan
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    ManifestFile,
+    WeightsError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import (
+    list_checksums,
+    make_stamp,
+    plan_fetch,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import (
     Access,
     Source,
-    address,
-    headers,
+    file_address,
+    request_headers,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.space_host import check_place, check_room
 
 
 @dataclass(frozen=True)
-class Site:
+class WeightsStore:
     """Where weights lie on the host, where they come from, and where the instances that use them are known.
 
     ``access`` has an entry for each source. ``lock_timeout`` is in seconds. ``pushed`` is the source of the controller
@@ -68,17 +76,17 @@ class Site:
         source, access = self.sources[number], self.access[number]
         return replace(
             self.settings,
-            headers=headers(source, access),
+            headers=request_headers(source, access),
             probe_with_get=source.kind == "s3",
-            elsewhere=number + 1 < len(self.sources),
+            has_fallback=number + 1 < len(self.sources),
         )
 
 
 @dataclass
-class Outcome:
+class FetchOutcome:
     """What was done for a model, or would be: the source, the ones passed over with the reason, bytes and seconds."""
 
-    state: State
+    state: ModelState
     source: str = ""
     skipped: tuple[str, ...] = ()
     transferred: int = 0
@@ -106,13 +114,13 @@ class Outcome:
         return {
             "before_header": self.state.directory,
             "after_header": self.state.directory,
-            "before": listing(self.state.right),
-            "after": listing(self.state.manifest.files),
+            "before": list_checksums(self.state.right),
+            "after": list_checksums(self.state.manifest.files),
         }
 
 
 @dataclass
-class Track:
+class ProgressTracker:
     """What a progress report is made of; bytes and files are those of all models of a run."""
 
     total: int = 0
@@ -122,7 +130,7 @@ class Track:
     waits_for: str = ""
     ended: int = 0
     files_ended: int = 0
-    fetch: Fetch | None = None
+    fetch: Scheduler | None = None
     # Of the model at hand: what has come before the fetch that runs now.
     before: int = 0
     files_before: int = 0
@@ -131,39 +139,39 @@ class Track:
         """Return how far it is."""
         done, files = self.ended + self.before, self.files_ended + self.files_before
         if self.fetch:
-            done += min(self.fetch.had + self.fetch.transferred, self.fetch.size)
+            done += min(self.fetch.resumed + self.fetch.transferred, self.fetch.size)
             files += self.fetch.files_done
         return Progress(self.model, self.source, done, self.total, files, self.files, waits_for=self.waits_for)
 
-    def begin(self, state: State, source: str, wanted: Sequence[Wanted]) -> None:
+    def begin(self, state: ModelState, source: str, wanted: Sequence[DownloadRequest]) -> None:
         """Note that a model is fetched from a source, all but what is there already."""
         self.model, self.source, self.waits_for, self.fetch = state.manifest.repository, source, "", None
         self.before = sum(file.size for file in state.missing) - sum(file.size for file in wanted)
         self.files_before = len(state.missing) - len(wanted)
 
-    def end(self, state: State) -> None:
+    def end(self, state: ModelState) -> None:
         """Note that a model is complete."""
         self.fetch, self.before, self.files_before = None, 0, 0
         self.ended += sum(file.size for file in state.missing)
         self.files_ended += len(state.missing)
 
-    def follow(self, fetch: Fetch) -> None:
+    def follow(self, fetch: Scheduler) -> None:
         """Note the fetch that begins."""
         self.fetch = fetch
 
 
-def look(root: str, manifest: Manifest, full: bool = False) -> State:
+def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelState:
     """Return what the host has of a manifest. Files that the stamp does not vouch for are read, with ``full`` all."""
     directory = os.path.join(root, manifest.path)
-    seen, stamp = observe(directory, manifest), read_stamp(directory)
-    todo = plan(manifest, seen, stamp, full)
-    wrong = {file for file in todo.check if not is_right(os.path.join(directory, file.name), file)}
+    seen, stamp = stat_files(directory, manifest), read_stamp(directory)
+    todo = plan_fetch(manifest, seen, stamp, full)
+    wrong = {file for file in todo.check if not has_expected_hash(os.path.join(directory, file.name), file)}
     missing = tuple(file for file in manifest.files if file in wrong or file in todo.fetch)
     right = tuple(file for file in manifest.files if file not in missing)
-    return State(manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen)
+    return ModelState(manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen)
 
 
-def check(states: Sequence[State], site: Site) -> None:
+def check_preconditions(states: Sequence[ModelState], site: WeightsStore) -> None:
     """Raise WeightsError for what would stop the fetch: a directory in use, too little space."""
     todo = [state for state in states if state.missing]
     for state in todo:
@@ -175,7 +183,7 @@ def check(states: Sequence[State], site: Site) -> None:
 class NoSourceError(WeightsError):
     """No source gives the missing files of a model."""
 
-    def __init__(self, state: State, reasons: Sequence[str]) -> None:
+    def __init__(self, state: ModelState, reasons: Sequence[str]) -> None:
         count = len(state.missing)
         super().__init__(
             f"{state.manifest.repository} revision {state.manifest.revision}: no source gives its {count} missing "
@@ -184,32 +192,34 @@ class NoSourceError(WeightsError):
         self.state = state
 
 
-def choose(state: State, site: Site) -> Outcome:
+def choose_source(state: ModelState, site: WeightsStore) -> FetchOutcome:
     """Return the first source that has every missing file with its size. Raises NoSourceError when none has."""
     if not state.missing:
-        return Outcome(state)
+        return FetchOutcome(state)
     if site.pushed and _is_pushed(state):
-        return Outcome(state, site.pushed)
+        return FetchOutcome(state, site.pushed)
     skipped: list[str] = []
     for number, source in enumerate(site.sources):
         try:
-            places = [address(source, state.manifest, file, site.access[number]) for file in state.missing]
-            for place, found, file in zip(places, probe_all(places, site.reach(number)), state.missing):
+            places = [file_address(source, state.manifest, file, site.access[number]) for file in state.missing]
+            for place, found, file in zip(places, probe_sizes(places, site.reach(number)), state.missing):
                 check_size(place, found, file.size)
         except FetchError as exc:
             skipped.append(str(exc))
         else:
-            return Outcome(state, source.text, tuple(skipped), number=number)
+            return FetchOutcome(state, source.text, tuple(skipped), number=number)
     raise NoSourceError(state, skipped)
 
 
-def _is_pushed(state: State) -> bool:
+def _is_pushed(state: ModelState) -> bool:
     """Whether every missing file lies where it grows, by its size; what it holds is looked at when it is published."""
     paths = {os.path.join(state.partial, file.name): file.size for file in state.missing}
     return all(os.path.isfile(path) and os.path.getsize(path) == size for path, size in paths.items())
 
 
-def bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+def fetch_weights(
+    chosen: FetchOutcome, site: WeightsStore, log: Callable[[str], None], track: ProgressTracker
+) -> FetchOutcome:
     """Make the directory what its manifest says; start with the chosen source, go on with those after it.
 
     Where another run, of this host or of one that shares the file system, has made it so meanwhile, that is enough.
@@ -228,10 +238,10 @@ def bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track)
     with lock_model_directory(parent, waiting, site.lock_timeout):
         state = chosen.state
         # Another run was here since it was looked at.
-        if observe(state.directory, state.manifest) != state.seen:
-            state = look(site.root, state.manifest)
+        if stat_files(state.directory, state.manifest) != state.seen:
+            state = inspect_weights(site.root, state.manifest)
         try:
-            result = _bring(replace(chosen, state=state), site, log, track)
+            result = _fetch_and_publish(replace(chosen, state=state), site, log, track)
         except TargetError as exc:
             raise WeightsError(str(exc)) from exc
     track.end(chosen.state)
@@ -239,25 +249,29 @@ def bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track)
     return result
 
 
-def _bring(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+def _fetch_and_publish(
+    chosen: FetchOutcome, site: WeightsStore, log: Callable[[str], None], track: ProgressTracker
+) -> FetchOutcome:
     state = chosen.state
     if not state.changed:
         return replace(chosen, source="")
     if not state.missing:
         write_stamp(state.directory, state.manifest)
         return chosen
-    link_right_files(state)
-    result = _fetch_all(chosen, site, log, track)
-    sweep(state)
+    link_verified_files(state)
+    result = _fetch_missing_files(chosen, site, log, track)
+    remove_unlisted_files(state)
     write_stamp(state.partial, state.manifest)
     publish_model(state)
     return result
 
 
-def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None], track: Track) -> Outcome:
+def _fetch_missing_files(
+    chosen: FetchOutcome, site: WeightsStore, log: Callable[[str], None], track: ProgressTracker
+) -> FetchOutcome:
     """Fetch what is not there from the chosen source and those after it, until one has brought the last file."""
     state, skipped, transferred = chosen.state, list(chosen.skipped), 0
-    missing = _not_there(state)
+    missing = _files_to_fetch(state)
     if not missing:
         pushed = sum(file.size for file in state.missing) if chosen.source == site.pushed else 0
         return replace(chosen, transferred=pushed)
@@ -267,11 +281,13 @@ def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None], track: T
         )
     for number in range(chosen.number, len(site.sources)):
         source, access = site.sources[number], site.access[number]
-        wanted = [_wanted(state, file, address(source, state.manifest, file, access)) for file in missing]
+        wanted = [
+            _download_request(state, file, file_address(source, state.manifest, file, access)) for file in missing
+        ]
         track.begin(state, source.text, wanted)
         log(f"fetching {len(wanted)} files of {state.manifest.path} from {source.text}")
         try:
-            transferred += fetch_all(wanted, site.reach(number), track.follow)
+            transferred += fetch_files(wanted, site.reach(number), track.follow)
         except TargetError:
             # The host's own disk: no other source can help.
             raise
@@ -285,21 +301,21 @@ def _fetch_all(chosen: Outcome, site: Site, log: Callable[[str], None], track: T
     raise NoSourceError(state, skipped)
 
 
-def _not_there(state: State) -> list[File]:
+def _files_to_fetch(state: ModelState) -> list[ManifestFile]:
     """Return the files that an earlier run has not brought; what it has brought is read and, if wrong, removed."""
     found = []
     for file in state.missing:
         path = os.path.join(state.partial, file.name)
         if os.path.lexists(path):
-            if not os.path.islink(path) and os.path.getsize(path) == file.size and is_right(path, file):
-                _settle(path)
+            if not os.path.islink(path) and os.path.getsize(path) == file.size and has_expected_hash(path, file):
+                _sync_pushed_file(path)
                 continue
             os.unlink(path)
         found.append(file)
     return found
 
 
-def _settle(path: str) -> None:
+def _sync_pushed_file(path: str) -> None:
     """Have a file that somebody else has written on the disk, readable for all."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -309,16 +325,16 @@ def _settle(path: str) -> None:
         os.close(descriptor)
 
 
-def _wanted(state: State, file: File, location: str) -> Wanted:
+def _download_request(state: ModelState, file: ManifestFile, location: str) -> DownloadRequest:
     dest = os.path.join(state.partial, file.name)
     make_directory(os.path.dirname(dest), os.path.dirname(state.partial))
-    return Wanted(location, dest, file.size, file.sha256)
+    return DownloadRequest(location, dest, file.size, file.sha256)
 
 
-def _check_unused(state: State, site: Site) -> None:
+def _check_unused(state: ModelState, site: WeightsStore) -> None:
     if not os.path.isdir(state.directory):
         return
-    for name in _users(state.directory, site.state_dir):
+    for name in _instances_using(state.directory, site.state_dir):
         if site.is_active(f"vllm@{name}.service"):
             raise WeightsError(
                 f"{state.directory}: {', '.join(file.name for file in state.missing)} must be fetched again, but "
@@ -326,7 +342,7 @@ def _check_unused(state: State, site: Site) -> None:
             )
 
 
-def _users(directory: str, state_dir: str) -> list[str]:
+def _instances_using(directory: str, state_dir: str) -> list[str]:
     """Return the instances whose symlink ``model`` leads to the directory."""
     if not os.path.isdir(state_dir):
         return []

@@ -19,12 +19,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     sync_directory,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import make_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, Seen, make_stamp
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, ManifestFile
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, FileStatus, make_stamp
 
 
 @dataclass(frozen=True)
-class State:
+class ModelState:
     """A model on the host: its directory, the files that are right and those that are not, whether its stamp is.
 
     ``seen`` is what stat said of the files at that moment.
@@ -32,10 +32,10 @@ class State:
 
     manifest: Manifest
     directory: str
-    right: tuple[File, ...]
-    missing: tuple[File, ...]
+    right: tuple[ManifestFile, ...]
+    missing: tuple[ManifestFile, ...]
     stamp_current: bool
-    seen: Mapping[str, Seen] = field(default_factory=dict)
+    seen: Mapping[str, FileStatus] = field(default_factory=dict)
 
     @property
     def partial(self) -> str:
@@ -49,7 +49,7 @@ class State:
         return bool(self.missing) or not self.stamp_current
 
 
-def link_right_files(state: State) -> None:
+def link_verified_files(state: ModelState) -> None:
     """Let the partial directory share the files that are right with the published one."""
     parent = os.path.dirname(state.partial)
     make_directory(state.partial, parent)
@@ -61,7 +61,7 @@ def link_right_files(state: State) -> None:
         os.link(os.path.join(state.directory, file.name), dest)
 
 
-def sweep(state: State) -> None:
+def remove_unlisted_files(state: ModelState) -> None:
     """Remove what the manifest does not name, such as the rest of another manifest's file."""
     wanted = {os.path.join(state.partial, file.name) for file in state.manifest.files}
     for parent, _directories, names in os.walk(state.partial):
@@ -71,7 +71,7 @@ def sweep(state: State) -> None:
                 os.unlink(path)
 
 
-def publish_model(state: State) -> None:
+def publish_model(state: ModelState) -> None:
     """Put the partial directory in the place of the published one, which nothing uses."""
     parent, revision = os.path.split(state.directory)
     old = os.path.join(parent, f".{revision}.old")
@@ -84,16 +84,16 @@ def publish_model(state: State) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def observe(directory: str, manifest: Manifest) -> dict[str, Seen]:
+def stat_files(directory: str, manifest: Manifest) -> dict[str, FileStatus]:
     seen = {}
     for file in manifest.files:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found = os.stat(os.path.join(directory, file.name))
-            seen[file.name] = Seen(found.st_size, found.st_mtime_ns, found.st_ino)
+            seen[file.name] = FileStatus(found.st_size, found.st_mtime_ns, found.st_ino)
     return seen
 
 
-def is_right(path: str, file: File) -> bool:
+def has_expected_hash(path: str, file: ManifestFile) -> bool:
     """Whether a file holds what its manifest says; one that the disk cannot read any more does not."""
     try:
         return sha256_of(path) == file.sha256
@@ -115,5 +115,5 @@ def read_stamp(directory: str) -> dict[str, Any]:
 
 def write_stamp(directory: str, manifest: Manifest) -> None:
     """Note the size, time and inode that each verified file has now. Raises OSError."""
-    stamp = make_stamp(manifest, observe(directory, manifest))
+    stamp = make_stamp(manifest, stat_files(directory, manifest))
     publish(os.path.join(directory, STAMP_NAME), json.dumps(stamp, indent=1, sort_keys=True))

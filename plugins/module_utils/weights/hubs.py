@@ -67,7 +67,7 @@ def hub_commit(data: Any, where: str) -> str:
     """Return the commit that a hub tells of a revision. Raises WeightsError for another answer."""
     commit = data.get("sha") if isinstance(data, Mapping) else None
     if not isinstance(commit, str) or not is_commit(commit):
-        raise WeightsError(f"{where}: found no commit in the answer, expected a hub of models; is the address right?")
+        raise WeightsError(f"{where}: found no commit in the answer, expected that of a model hub; check the address")
     return commit
 
 
@@ -76,7 +76,7 @@ def hub_files(page: Any, where: str) -> list[Listed]:
     try:
         return [_hub_file(entry) for entry in page if entry["type"] == "file"]
     except (KeyError, TypeError, ValueError) as exc:
-        raise WeightsError(f"{where}: the listing of files cannot be read ({exc!r}); is the address right?") from exc
+        raise WeightsError(f"{where}: the listing of files cannot be read ({exc!r}); check the address") from exc
 
 
 def _hub_file(entry: Mapping[str, Any]) -> Listed:
@@ -164,7 +164,7 @@ def modelscope_files(data: Mapping[str, Any], where: str) -> list[Listed]:
     try:
         return [_modelscope_file(entry) for entry in entries if entry.get("Type") != "tree"]
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise WeightsError(f"{where}: the listing of files cannot be read ({exc!r}); is the address right?") from exc
+        raise WeightsError(f"{where}: the listing of files cannot be read ({exc!r}); check the address") from exc
 
 
 def _modelscope_file(entry: Mapping[str, Any]) -> Listed:
@@ -183,7 +183,7 @@ def modelscope_refusal(model: str, status: int, token: bool) -> str:
     return f"{model}: ModelScope answered HTTP {status}, expected 200"
 
 
-def differences(files: Iterable[Listed], there: Iterable[Listed]) -> list[str]:
+def differing_files(files: Iterable[Listed], there: Iterable[Listed]) -> list[str]:
     """Return the names of ``files`` that are not, or not as they are, among those of another place."""
     known = {file.name: file for file in there}
     return [

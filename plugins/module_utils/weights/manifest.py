@@ -30,7 +30,7 @@ class WeightsError(ValueError):
 
 
 @dataclass(frozen=True)
-class File:
+class ManifestFile:
     """A file of a manifest: its path below the revision's directory, its bytes, its sha256 in hex."""
 
     name: str
@@ -44,7 +44,7 @@ class Manifest:
 
     repository: str
     revision: str
-    files: tuple[File, ...]
+    files: tuple[ManifestFile, ...]
     # What ModelScope calls the repository and the revision that has these very files.
     modelscope_repository: str = ""
     modelscope_revision: str = "master"
@@ -55,7 +55,7 @@ class Manifest:
         return f"{self.repository}/{self.revision}"
 
 
-def parse(data: Any) -> Manifest:
+def parse_manifest(data: Any) -> Manifest:
     """Return the manifest that ``data`` describes. Raises WeightsError naming the repository and the key."""
     if not isinstance(data, Mapping):
         raise WeightsError(
@@ -89,7 +89,7 @@ def parse(data: Any) -> Manifest:
     return Manifest(repository, revision, files, *_modelscope(data.get("modelscope"), repository, where))
 
 
-def _check_tree(files: tuple[File, ...], where: str) -> None:
+def _check_tree(files: tuple[ManifestFile, ...], where: str) -> None:
     """Raise WeightsError where a file would have to be a directory too."""
     names = {file.name for file in files}
     for name in sorted(names):
@@ -113,14 +113,16 @@ def _modelscope(entry: Any, repository: str, where: str) -> tuple[str, str]:
     return name, _text(revision, _MODELSCOPE_REVISION, f"{where}: modelscope.revision", "a branch, tag or commit")
 
 
-def _file(name: Any, entry: Any, where: str) -> File:
+def _file(name: Any, entry: Any, where: str) -> ManifestFile:
     name = _text(name, _FILE_NAME, f"{where}: files", "a relative path without '..' or leading dots")
     if not isinstance(entry, Mapping) or set(entry) != {"size", "sha256"}:
         raise WeightsError(f"{where}: files.{name}: found {entry!r}, expected the keys size and sha256")
     size = entry["size"]
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise WeightsError(f"{where}: files.{name}.size: found {size!r}, expected a number of bytes")
-    return File(name, size, _text(entry["sha256"], _SHA256, f"{where}: files.{name}.sha256", "64 hexadecimal digits"))
+    return ManifestFile(
+        name, size, _text(entry["sha256"], _SHA256, f"{where}: files.{name}.sha256", "64 hexadecimal digits")
+    )
 
 
 def _text(value: Any, pattern: re.Pattern[str], where: str, expected: str) -> str:

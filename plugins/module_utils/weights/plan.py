@@ -8,7 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest, WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    ManifestFile,
+    WeightsError,
+)
 
 # Written into each directory; its form. A stamp of another version is as good as none.
 STAMP_NAME = ".verified.json"
@@ -16,7 +20,7 @@ STAMP_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Seen:
+class FileStatus:
     """What stat says of a file: bytes, time of the last change in nanoseconds, inode."""
 
     size: int
@@ -25,23 +29,25 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FetchPlan:
     """The files that are known to be right, those to be hashed before they can be, and those to be fetched."""
 
-    keep: tuple[File, ...]
-    check: tuple[File, ...]
-    fetch: tuple[File, ...]
+    keep: tuple[ManifestFile, ...]
+    check: tuple[ManifestFile, ...]
+    fetch: tuple[ManifestFile, ...]
 
 
-def plan(manifest: Manifest, seen: Mapping[str, Seen], stamp: Mapping[str, Any], full: bool = False) -> Plan:
+def plan_fetch(
+    manifest: Manifest, seen: Mapping[str, FileStatus], stamp: Mapping[str, Any], full: bool = False
+) -> FetchPlan:
     """Return what to do for a directory of which ``seen`` (by file name) and its stamp are known.
 
     A file that is as the stamp says is trusted without being read, unless ``full``.
     """
-    trusted = {} if full else stamped(stamp)
-    keep: list[File] = []
-    check: list[File] = []
-    fetch: list[File] = []
+    trusted = {} if full else parse_stamp(stamp)
+    keep: list[ManifestFile] = []
+    check: list[ManifestFile] = []
+    fetch: list[ManifestFile] = []
     for file in manifest.files:
         found = seen.get(file.name)
         if found is None or found.size != file.size:
@@ -50,23 +56,23 @@ def plan(manifest: Manifest, seen: Mapping[str, Seen], stamp: Mapping[str, Any],
             keep.append(file)
         else:
             check.append(file)
-    return Plan(tuple(keep), tuple(check), tuple(fetch))
+    return FetchPlan(tuple(keep), tuple(check), tuple(fetch))
 
 
-def stamped(stamp: Mapping[str, Any]) -> dict[str, tuple[Seen, str]]:
+def parse_stamp(stamp: Mapping[str, Any]) -> dict[str, tuple[FileStatus, str]]:
     """Return stat and sha256 of each file that a stamp vouches for; none for a stamp that is not one."""
     if stamp.get("version") != STAMP_VERSION:
         return {}
     try:
         return {
-            name: (Seen(entry["size"], entry["mtime_ns"], entry["inode"]), entry["sha256"])
+            name: (FileStatus(entry["size"], entry["mtime_ns"], entry["inode"]), entry["sha256"])
             for name, entry in stamp["files"].items()
         }
     except (AttributeError, KeyError, TypeError):
         return {}
 
 
-def make_stamp(manifest: Manifest, seen: Mapping[str, Seen]) -> dict[str, Any]:
+def make_stamp(manifest: Manifest, seen: Mapping[str, FileStatus]) -> dict[str, Any]:
     """Return the stamp of a directory whose files have just been verified."""
     return {
         "version": STAMP_VERSION,
@@ -86,8 +92,8 @@ def check_space(file_system: str, needed: int, free: int, models: Iterable[str])
     """Raise WeightsError when a file system (by its mount point) has fewer bytes free than needed."""
     if needed > free:
         raise WeightsError(
-            f"{file_system}: {needed} bytes ({gib(needed)}) are needed for {', '.join(models)}, "
-            f"{free} bytes ({gib(free)}) are free; make room or let weights_root name a larger file system"
+            f"{file_system}: {needed} bytes ({format_gib(needed)}) are needed for {', '.join(models)}, "
+            f"{free} bytes ({format_gib(free)}) are free; make room or let weights_root name a larger file system"
         )
 
 
@@ -100,16 +106,16 @@ def check_inodes(file_system: str, needed: int, free: int, models: Iterable[str]
         )
 
 
-def gib(count: int) -> str:
+def format_gib(count: int) -> str:
     """Return bytes as GiB for people."""
     return f"{count / 1024**3:.2f} GiB"
 
 
-def blocks(size: int, block: int) -> int:
+def round_up_to_blocks(size: int, block: int) -> int:
     """Return the bytes that a file of ``size`` bytes takes in blocks of ``block`` bytes."""
     return -(-size // block) * block
 
 
-def listing(files: Iterable[File]) -> str:
+def list_checksums(files: Iterable[ManifestFile]) -> str:
     """Return files as sha256sum prints them: a side of a diff."""
     return "".join(f"{file.sha256}  {file.name}\n" for file in files)

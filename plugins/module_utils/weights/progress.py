@@ -29,31 +29,31 @@ class Progress:
     beat: int = 0
 
 
-def line(progress: Progress) -> str:
+def format_progress(progress: Progress) -> str:
     """Return one line for people: what, how much of how much, how fast, and how long it will take at that."""
     if progress.waits_for:
         return f"{progress.model}: waits for {progress.waits_for}, which fetches it"
     if not progress.files:
-        return f"{progress.model or 'weights'}: looking at what is there, and at the sources"
+        return f"{progress.model or 'weights'}: checking the files on the host and the sources"
     share = 100 * progress.done // progress.total if progress.total else 0
     words = [
-        f"{progress.model}: {amount(progress.done)} of {amount(progress.total)} ({share} %)",
+        f"{progress.model}: {format_bytes(progress.done)} of {format_bytes(progress.total)} ({share} %)",
         f"{progress.files_done} of {progress.files} files",
     ]
     if progress.rate >= 1:
-        words.append(f"{amount(progress.rate)}/s")
-        words.append(f"{duration((progress.total - progress.done) / progress.rate)} left")
+        words.append(f"{format_bytes(progress.rate)}/s")
+        words.append(f"{format_duration((progress.total - progress.done) / progress.rate)} left")
     return ", ".join(words) + (f", from {progress.source}" if progress.source else "")
 
 
-def summary(transferred: int, seconds: float, files: int, sources: list[str]) -> str:
+def format_summary(transferred: int, seconds: float, files: int, sources: list[str]) -> str:
     """Return the line for the end of a fetch."""
-    rate = f" at {amount(transferred / seconds)}/s" if seconds >= 0.1 and transferred else ""
+    rate = f" at {format_bytes(transferred / seconds)}/s" if seconds >= 0.1 and transferred else ""
     origin = f" from {', '.join(sources)}" if sources else ""
-    return f"{files} files, {amount(transferred)} in {duration(seconds)}{rate}{origin}"
+    return f"{files} files, {format_bytes(transferred)} in {format_duration(seconds)}{rate}{origin}"
 
 
-def amount(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Return bytes for people, in powers of 1000 as links and vendors count."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 999.5 or unit == "GB":
@@ -62,7 +62,7 @@ def amount(count: float) -> str:
     return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return seconds for people."""
     whole = int(seconds + 0.5)
     if whole < 100:
@@ -72,7 +72,7 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def parse(text: str) -> Progress | None:
+def parse_progress(text: str) -> Progress | None:
     """Return the report in a file's text; None where it is none."""
     try:
         return Progress(**json.loads(text))

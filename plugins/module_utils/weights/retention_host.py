@@ -26,7 +26,7 @@ _LOCAL = re.compile("bcachefs|btrfs|exfat|ext[234]|f2fs|jfs|nilfs2|ntfs3|overlay
 
 
 @dataclass(frozen=True)
-class Old:
+class OldDirectory:
     """What may go: a directory, why (``revision`` or ``abandoned``), the bytes that its removal gives back."""
 
     path: str
@@ -46,7 +46,7 @@ class Found:
     stamped_ns: int = 0
 
 
-def superfluous(found: Iterable[Found], wanted: set[str], used: set[str], keep: int) -> dict[str, str]:
+def find_superfluous(found: Iterable[Found], wanted: set[str], used: set[str], keep: int) -> dict[str, str]:
     """Return the names of a repository that may go, each with why. No I/O.
 
     ``wanted`` and ``used`` are revisions. The ``keep`` newest others stay, those in use counted first; what has no
@@ -70,29 +70,32 @@ def superfluous(found: Iterable[Found], wanted: set[str], used: set[str], keep: 
     return gone
 
 
-def prunable(
+def find_prunable(
     root: str,
     manifests: Sequence[Manifest],
     keep: int,
     state_dir: str,
     shared: bool | None = None,
     proc: str = "/proc",
-) -> list[Old]:
+) -> list[OldDirectory]:
     """Return what ``remove`` may take of the repositories of ``manifests``, sorted by path.
 
     A negative ``keep`` keeps all. ``shared``: whether other hosts use ``root``; None asks the kernel. Raises OSError.
     """
     if keep < 0 or shared:
         return []
-    found: list[Old] = []
+    found: list[OldDirectory] = []
     for repository, wanted in sorted(_wanted(manifests).items()):
         directory = os.path.join(root, repository)
-        entries = _look(directory)
+        entries = _list_directories(directory)
         linked = linked_revisions(directory, state_dir)
-        gone = superfluous(entries, wanted, linked, keep)
+        gone = find_superfluous(entries, wanted, linked, keep)
         if gone and (shared is False or not is_shared(directory, proc)):
-            gone = superfluous(entries, wanted, linked | running_revisions(proc), keep)
-            found += [Old(os.path.join(directory, name), kind, _size(directory, name)) for name, kind in gone.items()]
+            gone = find_superfluous(entries, wanted, linked | running_revisions(proc), keep)
+            found += [
+                OldDirectory(os.path.join(directory, name), kind, _disk_usage(directory, name))
+                for name, kind in gone.items()
+            ]
     return sorted(found, key=lambda old: old.path)
 
 
@@ -106,7 +109,7 @@ def mark_served(root: str, manifests: Sequence[Manifest], state_dir: str) -> Non
                 os.utime(os.path.join(directory, revision, STAMP_NAME))
 
 
-def remove(old: Old) -> bool:
+def remove_old(old: OldDirectory) -> bool:
     """Remove it; from the first moment on it has no name that anybody asks for. Returns False where it stays or is
     gone because another run is at work there. To be called without that model's lock. Raises OSError."""
     directory, name = os.path.split(old.path)
@@ -148,13 +151,13 @@ def linked_revisions(directory: str, state_dir: str) -> set[str]:
 
 
 def _links(state_dir: str) -> list[str]:
-    return [os.path.join(state_dir, name, "model") for name in _names(state_dir)]
+    return [os.path.join(state_dir, name, "model") for name in _list_names(state_dir)]
 
 
 def _kept_links(state_dir: str) -> list[str]:
-    slots = [os.path.join(state_dir, name, "slots") for name in _names(state_dir)]
+    slots = [os.path.join(state_dir, name, "slots") for name in _list_names(state_dir)]
     # One that is still being made counts too.
-    return [os.path.join(top, name, "model") for top in slots for name in _names(top)]
+    return [os.path.join(top, name, "model") for top in slots for name in _list_names(top)]
 
 
 def _revisions_of(directory: str, links: Iterable[str]) -> set[str]:
@@ -173,7 +176,7 @@ def running_revisions(proc: str = "/proc") -> set[str]:
     An instance that has not been started again runs from where its symlink led before; others have no symlink.
     """
     found: set[bytes] = set()
-    for name in _names(proc):
+    for name in _list_names(proc):
         if name.isdigit():
             for text in _process(f"{proc}/{name}"):
                 found.update(_REVISIONS.findall(text))
@@ -185,7 +188,7 @@ def _process(directory: str) -> Iterator[bytes]:
         # A process may end, or belong to somebody whom this one may not look at.
         with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
             yield file.read()
-    for link in ["cwd", *(f"fd/{name}" for name in _names(f"{directory}/fd"))]:
+    for link in ["cwd", *(f"fd/{name}" for name in _list_names(f"{directory}/fd"))]:
         with contextlib.suppress(OSError):
             yield os.fsencode(os.readlink(f"{directory}/{link}"))
 
@@ -197,10 +200,10 @@ def _wanted(manifests: Iterable[Manifest]) -> dict[str, set[str]]:
     return found
 
 
-def _look(directory: str) -> list[Found]:
+def _list_directories(directory: str) -> list[Found]:
     """Return the directories of a repository. A symlink is somebody else's and is left out."""
     found = []
-    for name in _names(directory):
+    for name in _list_names(directory):
         path = os.path.join(directory, name)
         if os.path.isdir(path) and not os.path.islink(path):
             stamped = 0
@@ -210,14 +213,14 @@ def _look(directory: str) -> list[Found]:
     return found
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))
     except OSError:
         return []
 
 
-def _size(directory: str, name: str) -> int:
+def _disk_usage(directory: str, name: str) -> int:
     """Return the bytes on disk that have no second name elsewhere, as those of a half-fetched repair have."""
     total = 0
     for parent, _directories, names in os.walk(os.path.join(directory, name)):

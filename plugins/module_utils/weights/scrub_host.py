@@ -17,7 +17,7 @@ VERSION = 1
 _KEYS = {"directory", "name", "expected", "found", "when", "withdrawn"}
 
 
-def damaged(root: str, report: str = REPORT) -> list[str]:
+def describe_damage(root: str, report: str = REPORT) -> list[str]:
     """Return a sentence for each file below ``root`` that the scrub found damaged and that nobody has fetched again.
 
     Empty without a scrub, without damage, and where the report cannot be read.

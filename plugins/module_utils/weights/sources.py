@@ -11,7 +11,11 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import check_location, is_url, join
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    check_location,
+    is_url,
+    join_location,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import (
     HUB,
     MODELSCOPE,
@@ -20,7 +24,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs i
     modelscope_file,
     modelscope_headers,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest, WeightsError
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    ManifestFile,
+    WeightsError,
+)
 
 # The environment variable of the controller that holds the token of each kind, where the entry names none.
 TOKEN_VARIABLES = {"hub": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
@@ -71,7 +79,9 @@ def _parse(entry: Any) -> Source:
     text = entry
     if isinstance(entry, Mapping):
         if not isinstance(entry.get("source"), str):
-            raise WeightsError(f"weights_sources: found {_shown(entry)}, expected a text or a mapping with 'source'")
+            raise WeightsError(
+                f"weights_sources: found {_describe_keys(entry)}, expected a text or a mapping with 'source'"
+            )
         text = entry["source"]
         options = {key: value for key, value in entry.items() if key != "source"}
     if not isinstance(text, str):
@@ -86,7 +96,7 @@ def _parse(entry: Any) -> Source:
     return Source(text, kind, base, options)
 
 
-def _shown(entry: Mapping[Any, Any]) -> str:
+def _describe_keys(entry: Mapping[Any, Any]) -> str:
     """Return the keys of an entry: a value may be what nobody should read."""
     return f"a mapping with {', '.join(sorted(map(str, entry))) or 'nothing'}"
 
@@ -94,7 +104,7 @@ def _shown(entry: Mapping[Any, Any]) -> str:
 def _kind(text: str) -> tuple[str, str]:
     word, _colon, rest = text.partition(":")
     if word in _ENDPOINTS and (text == word or rest):
-        return word, _checked(rest).rstrip("/") if rest else _ENDPOINTS[word]
+        return word, _check_address(rest).rstrip("/") if rest else _ENDPOINTS[word]
     if word == "controller":
         if not rest.startswith("/"):
             raise WeightsError(f"weights_sources: {text}: found {rest!r}, expected an absolute path on the controller")
@@ -106,10 +116,10 @@ def _kind(text: str) -> tuple[str, str]:
     if not is_url(text) and not text.startswith("/"):
         guess = nearest(text, ("hub", "modelscope")) if ":" not in text and "/" not in text else ""
         raise WeightsError(f"weights_sources: found {text!r}, expected {EXPECTED}{'; ' if guess else ''}{guess}")
-    return "tree", _checked(text)
+    return "tree", _check_address(text)
 
 
-def _checked(location: str) -> str:
+def _check_address(location: str) -> str:
     try:
         check_location(location)
     except FetchError as exc:
@@ -117,7 +127,7 @@ def _checked(location: str) -> str:
     return location
 
 
-def address(source: Source, manifest: Manifest, file: File, access: Access) -> str:
+def file_address(source: Source, manifest: Manifest, file: ManifestFile, access: Access) -> str:
     """Return where a source has a file of a manifest."""
     if source.kind == "hub":
         return hub_file(source.base, manifest.repository, manifest.revision, file.name)
@@ -126,9 +136,9 @@ def address(source: Source, manifest: Manifest, file: File, access: Access) -> s
         return modelscope_file(source.base, manifest.modelscope_repository, revision, file.name)
     if source.kind == "s3":
         return access.addresses[f"{manifest.path}/{file.name}"]
-    return join(source.base, *manifest.path.split("/"), *file.name.split("/"))
+    return join_location(source.base, *manifest.path.split("/"), *file.name.split("/"))
 
 
-def headers(source: Source, access: Access) -> dict[str, str]:
+def request_headers(source: Source, access: Access) -> dict[str, str]:
     """Return what each request to a source carries."""
     return modelscope_headers(access.token) if source.kind == "modelscope" else hub_headers(access.token)

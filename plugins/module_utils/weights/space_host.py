@@ -8,28 +8,32 @@ from __future__ import annotations
 import os
 from typing import Iterable
 
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import State
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import blocks, check_inodes, check_space
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import (
+    check_inodes,
+    check_space,
+    round_up_to_blocks,
+)
 
 
-def check_room(states: Iterable[State]) -> None:
+def check_room(states: Iterable[ModelState]) -> None:
     """Raise WeightsError where a file system that models are to be fetched to has no room, or cannot be written."""
-    by_device: dict[int, list[State]] = {}
+    by_device: dict[int, list[ModelState]] = {}
     for state in states:
         by_device.setdefault(os.stat(_existing(state.directory)).st_dev, []).append(state)
     for together in by_device.values():
         place = _existing(together[0].directory)
         _check_writable(place)
         figures, names = os.statvfs(place), [state.manifest.repository for state in together]
-        needed = sum(_needed(state, figures.f_frsize) for state in together)
+        needed = sum(_needed_bytes(state, figures.f_frsize) for state in together)
         check_space(_mount_point(place), needed, figures.f_bavail * figures.f_frsize, names)
         # A file system without a table of inodes says that it has none.
         if figures.f_files:
-            check_inodes(_mount_point(place), sum(_inodes(state) for state in together), figures.f_favail, names)
+            check_inodes(_mount_point(place), sum(_needed_inodes(state) for state in together), figures.f_favail, names)
 
 
-def check_place(state: State) -> None:
+def check_place(state: ModelState) -> None:
     """Raise WeightsError where a model cannot be published by a rename: a mount point, or a symbolic link."""
     for path in (state.directory, state.partial):
         if os.path.islink(path):
@@ -51,21 +55,21 @@ def _check_writable(place: str) -> None:
         raise WeightsError(f"{place}: found a file, expected a directory; let weights_root name a directory")
 
 
-def _inodes(state: State) -> int:
+def _needed_inodes(state: ModelState) -> int:
     """Return how many files and directories are still to be made: the files, their directories, stamp and lock."""
     directories = {os.path.dirname(file.name) for file in state.missing}
     return len(state.missing) + len(directories) + 6
 
 
-def _needed(state: State, block: int) -> int:
+def _needed_bytes(state: ModelState, block: int) -> int:
     """Return the bytes that the missing files still take, those of an earlier run's partial files left out."""
-    needed = sum(blocks(file.size, block) for file in state.missing)
+    needed = sum(round_up_to_blocks(file.size, block) for file in state.missing)
     for parent, _directories, names in os.walk(state.partial):
-        needed -= sum(_taken(os.path.join(parent, name)) for name in names)
+        needed -= sum(_disk_bytes(os.path.join(parent, name)) for name in names)
     return max(needed, 0)
 
 
-def _taken(path: str) -> int:
+def _disk_bytes(path: str) -> int:
     """Return the bytes of a partial file; none of one that another run has just renamed."""
     try:
         found = os.lstat(path)

@@ -53,7 +53,7 @@ class Link:
     sha256: str | None
 
 
-def normalise(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Return a project's name as PEP 503 wants it in addresses."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -72,7 +72,7 @@ def parse_name(filename: str) -> WheelName:
         for abi in match["abi"].split(".")
         for platform in match["platform"].split(".")
     )
-    return WheelName(normalise(match["project"]), match["version"].replace("_", "-"), match["build"] or "", tags)
+    return WheelName(normalise_name(match["project"]), match["version"].replace("_", "-"), match["build"] or "", tags)
 
 
 def render_pages(wheels: Iterable[Wheel]) -> dict[str, str]:
@@ -122,7 +122,7 @@ class _Anchors(HTMLParser):
             self.hrefs.append(href)
 
 
-def links(page: str, url: str = "") -> list[Link]:
+def parse_links(page: str, url: str = "") -> list[Link]:
     """Return what a page that lies at url links to, in its order."""
     anchors = _Anchors()
     anchors.feed(page)
@@ -144,12 +144,12 @@ def changed_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> list[
     return [path for path, text in pages.items() if present.get(path) != text]
 
 
-def listing(pages: Mapping[str, str]) -> str:
+def list_files(pages: Mapping[str, str]) -> str:
     """Return the files that the pages of an index list, a line ``FILE sha256=...`` each: what a diff shows."""
     lines = {
         f"{link.filename} sha256={link.sha256}\n"
         for path, text in pages.items()
         if path != ROOT_PAGE
-        for link in links(text)
+        for link in parse_links(text)
     }
     return "".join(sorted(lines))

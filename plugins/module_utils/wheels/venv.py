@@ -13,7 +13,7 @@ from typing import Iterable, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import (
     Link,
     WheelError,
-    normalise,
+    normalise_name,
     parse_name,
 )
 
@@ -111,7 +111,7 @@ def parse_lock(text: str) -> Lock:
                 f"requirements line {words[:100]!r}: expected NAME==VERSION with --hash=sha256:... on every project; "
                 "tools/vllm/lock_requirements.py makes such a lock"
             )
-        name = normalise(match["name"])
+        name = normalise_name(match["name"])
         if name in pins:
             raise VenvError(f"requirements: {name} is pinned twice; one project has one version in an environment")
         pins[name] = Pin(name, match["version"], frozenset(hashes), (match["marker"] or "").strip())
@@ -162,7 +162,7 @@ def check_space(path: str, free: int, wanted: int) -> None:
 def check_listed(lock: Lock, listed: Iterable[str], index_url: str) -> None:
     """Raise VenvError when an index lacks a project of the lock; one with a marker may be meant for other hosts."""
     wanted = {name for name, pin in lock.pins.items() if not pin.marker}
-    missing = sorted(wanted - {normalise(name) for name in listed})
+    missing = sorted(wanted - {normalise_name(name) for name in listed})
     if missing:
         raise VenvError(
             f"{index_url} has no {', '.join(missing)}; "
@@ -186,7 +186,7 @@ def choose_tool(pin: Pin, links: Sequence[Link], machine: str, index_url: str) -
     )
 
 
-def environment(inherited: Mapping[str, str], index_url: str, ca_file: str | None, cache_dir: str) -> dict[str, str]:
+def uv_environment(inherited: Mapping[str, str], index_url: str, ca_file: str | None, cache_dir: str) -> dict[str, str]:
     """Return the variables that uv runs with: inherited ones without any setting of uv, pip or Python, and ours."""
     kept = {key: value for key, value in inherited.items() if not FOREIGN_SETTINGS.fullmatch(key)}
     ours = {
@@ -205,7 +205,7 @@ def environment(inherited: Mapping[str, str], index_url: str, ca_file: str | Non
     return {**kept, **ours}
 
 
-def explain(output: str, index_url: str, root: str) -> str:
+def explain_failure(output: str, index_url: str, root: str) -> str:
     """Return one sentence for what uv printed when it failed."""
     # uv draws a tree beside its words.
     text = " ".join(re.sub(r"[^\x20-\x7e]+", " ", output).split())

@@ -39,7 +39,7 @@ SCRATCH = ".fetch-"
 # Names of the platforms that a lock's wheels can be for; the lock's hashes decide which file it is.
 GLIBC_MINORS = range(5, 51)
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class File(NamedTuple):
@@ -51,7 +51,7 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True)
-class House:
+class Wheelhouse:
     """A directory of wheels and a lock: the files that are there, by project, and the pins that lack theirs."""
 
     wheels: str
@@ -80,7 +80,7 @@ class House:
         return os.path.join(self.wheels, f".{os.path.splitext(self.name)[0]}.fetched.json")
 
 
-def look(path: str, wheels: str, full: bool = False) -> House:
+def inspect_wheelhouse(path: str, wheels: str, full: bool = False) -> Wheelhouse:
     """Return what a directory has of the lock at ``path``. Raises VenvError or OSError for a lock that cannot be read.
 
     A lock that an earlier run has completed is trusted by size and time of its files, unless ``full``; else every file
@@ -88,13 +88,13 @@ def look(path: str, wheels: str, full: bool = False) -> House:
     """
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    empty = House(wheels, os.path.basename(path), hashlib.sha256(text.encode()).hexdigest(), parse_lock(text), {})
+    empty = Wheelhouse(wheels, os.path.basename(path), hashlib.sha256(text.encode()).hexdigest(), parse_lock(text), {})
     empty.target  # noqa: B018 (a lock without one is refused before anything is fetched)
-    files = (None if full else _stamped(empty)) or present(empty.lock.pins.values(), wheels)
-    return House(wheels, empty.name, empty.digest, empty.lock, files)
+    files = (None if full else _read_stamp(empty)) or find_wheels(empty.lock.pins.values(), wheels)
+    return Wheelhouse(wheels, empty.name, empty.digest, empty.lock, files)
 
 
-def fill(house: House, say: Say) -> House:
+def fill_wheelhouse(house: Wheelhouse, say: Report) -> Wheelhouse:
     """Fetch what is missing and note that the lock is complete. Raises VenvError; what was fetched stays."""
     os.makedirs(house.wheels, exist_ok=True)
     for name in os.listdir(house.wheels):
@@ -102,42 +102,42 @@ def fill(house: House, say: Say) -> House:
             shutil.rmtree(os.path.join(house.wheels, name))
     files, missing = dict(house.files), house.missing
     for start in range(0, len(missing), BATCH):
-        files.update(_download(missing[start : start + BATCH], house, Counter(say, start, len(missing))))
-    full = House(house.wheels, house.name, house.digest, house.lock, files)
-    if not is_noted(full):
+        files.update(_download(missing[start : start + BATCH], house, PipProgress(say, start, len(missing))))
+    full = Wheelhouse(house.wheels, house.name, house.digest, house.lock, files)
+    if not is_complete(full):
         _write_stamp(full)
     return full
 
 
-def is_noted(house: House) -> bool:
+def is_complete(house: Wheelhouse) -> bool:
     """Whether it is noted already that the lock is complete."""
-    return not house.missing and _stamped(house) is not None
+    return not house.missing and _read_stamp(house) is not None
 
 
-def _stamped(house: House) -> dict[str, File] | None:
+def _read_stamp(house: Wheelhouse) -> dict[str, File] | None:
     """Return what an earlier run has completed of this very lock, None where its files are not there in full."""
     try:
         with open(house.stamp, encoding="utf-8") as stream:
             known = json.load(stream)
         files = {project: File(*entry) for project, entry in known["wheels"].items()}
         same = known["lock"] == house.digest and set(files) == set(house.lock.pins)
-        return files if same and known["seen"] == _seen(house, files) else None
+        return files if same and known["seen"] == _file_times(house, files) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _seen(house: House, files: Mapping[str, File]) -> dict[str, list[int]]:
+def _file_times(house: Wheelhouse, files: Mapping[str, File]) -> dict[str, list[int]]:
     """Return bytes and time of the last change, in nanoseconds, of each file."""
     found = {project: os.stat(os.path.join(house.wheels, file.name)) for project, file in sorted(files.items())}
     return {project: [status.st_size, status.st_mtime_ns] for project, status in found.items()}
 
 
-def _write_stamp(house: House) -> None:
-    known = {"lock": house.digest, "wheels": dict(sorted(house.files.items())), "seen": _seen(house, house.files)}
+def _write_stamp(house: Wheelhouse) -> None:
+    known = {"lock": house.digest, "wheels": dict(sorted(house.files.items())), "seen": _file_times(house, house.files)}
     publish(house.stamp, json.dumps(known, indent=0))
 
 
-def present(pins: Iterable[Pin], wheels: str) -> dict[str, File]:
+def find_wheels(pins: Iterable[Pin], wheels: str) -> dict[str, File]:
     """Return by project the wheels of pins that are in a directory and have one of their sha256."""
     wanted = {(pin.name, pin.version): pin for pin in pins}
     found = {}
@@ -154,10 +154,10 @@ def present(pins: Iterable[Pin], wheels: str) -> dict[str, File]:
     return found
 
 
-class Counter:
+class PipProgress:
     """Says which file of how many pip turns to."""
 
-    def __init__(self, say: Say, done: int, total: int) -> None:
+    def __init__(self, say: Report, done: int, total: int) -> None:
         self._say = say
         self._done = done
         self._total = total
@@ -174,14 +174,16 @@ class Counter:
         self._say(text)
 
 
-def _download(pins: Sequence[Pin], house: House, counter: Counter) -> dict[str, File]:
+def _download(pins: Sequence[Pin], house: Wheelhouse, counter: PipProgress) -> dict[str, File]:
     """Fetch the wheels of pins into the directory and return them by project."""
     with tempfile.TemporaryDirectory(dir=house.wheels, prefix=SCRATCH) as scratch:
         requirements = os.path.join(scratch, "requirements.txt")
         with open(requirements, "w", encoding="utf-8") as file:
             file.write("".join(f"{pin.text()}\n" for pin in pins))
-        _fetch([*pip_command(), "--requirement", requirements, "--dest", scratch, *_options(house.target)], counter)
-        fetched = present(pins, scratch)
+        _run_download(
+            [*pip_command(), "--requirement", requirements, "--dest", scratch, *_options(house.target)], counter
+        )
+        fetched = find_wheels(pins, scratch)
         lacking = sorted({pin.name for pin in pins} - set(fetched))
         if lacking:
             raise VenvError(f"pip fetched files for {', '.join(lacking)} that are not those of the lock")
@@ -192,11 +194,11 @@ def _download(pins: Sequence[Pin], house: House, counter: Counter) -> dict[str, 
     return fetched
 
 
-def _fetch(command: Sequence[str], counter: Counter) -> None:
-    output, rc = _run(command, counter)
+def _run_download(command: Sequence[str], counter: PipProgress) -> None:
+    output, rc = _run_pip(command, counter)
     if rc and re.search(r"No matching distribution found for torch==\S+\+cpu", output):
         counter.note(f"the configured index has no +cpu build of torch; asking {TORCH_INDEX} too")
-        output, rc = _run([*command, "--extra-index-url", TORCH_INDEX], counter)
+        output, rc = _run_pip([*command, "--extra-index-url", TORCH_INDEX], counter)
     if rc:
         raise VenvError(f"pip could not fetch it; run again to go on from here:\n{_errors_of(output)}")
 
@@ -221,7 +223,7 @@ def _options(target: Target) -> list[str]:
     return options + [word for platform in platforms for word in ("--platform", platform)]
 
 
-def _run(command: Sequence[str], counter: Counter) -> tuple[str, int]:
+def _run_pip(command: Sequence[str], counter: PipProgress) -> tuple[str, int]:
     """Run pip, tell of each file that it turns to, and return its output and exit status."""
     lines = []
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

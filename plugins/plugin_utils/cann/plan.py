@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed, mismatch
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import Chip, Hardware, chip_of
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.chips import AscendChip, CannHardware, chip_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import (
     CANN,
     DRIVER,
     FIRMWARE,
     USER,
     RunFile,
-    choose,
-    installer,
+    choose_file,
+    installer_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import (
     DKMS,
@@ -41,10 +41,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     RETAIN,
     VENDOR,
     Command,
+    DriverPlan,
     Group,
     Host,
     Package,
-    Plan,
     Repository,
     StackError,
     User,
@@ -61,7 +61,7 @@ FORMATS = (AUTO, PACKAGES, RUN)
 
 
 @dataclass(frozen=True)
-class Row:
+class MatrixRow:
     """What belongs together: CANN, driver and firmware by their own numbers; ``firmware`` is empty where unknown."""
 
     cann: str
@@ -70,7 +70,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Wish:
+class CannRequest:
     """What the site wants: a row of the matrix, which its release names unless ``asked`` says otherwise.
 
     ``asked`` is whether the site has set the driver's version itself. ``mirror`` and ``key`` stand for the public
@@ -79,7 +79,7 @@ class Wish:
     """
 
     release: str
-    row: Row
+    row: MatrixRow
     asked: bool = False
     source: str = VENDOR
     policy: str = RETAIN
@@ -103,82 +103,92 @@ class _Need:
     notes: tuple[str, ...] = ()
 
 
-def plan(
-    host: Host, hardware: Hardware, installed: Installed, wish: Wish, offered: Mapping[str, Sequence[str]] | None = None
-) -> Plan:
+def plan_driver(
+    host: Host,
+    hardware: CannHardware,
+    installed: Installed,
+    request: CannRequest,
+    offered: Mapping[str, Sequence[str]] | None = None,
+) -> DriverPlan:
     """Return what is to be done for driver, firmware and CANN; a host that cannot get it gets a plan that halts.
 
     ``offered`` are the versions of each package that the repositories have, None before they are there.
     """
     try:
-        return _plan(host, hardware, installed, wish, offered)
+        return _plan_driver(host, hardware, installed, request, offered)
     except StackError as exc:
-        return Plan(halt=str(exc))
+        return DriverPlan(halt=str(exc))
 
 
-def _plan(
-    host: Host, hardware: Hardware, installed: Installed, wish: Wish, offered: Mapping[str, Sequence[str]] | None
-) -> Plan:
+def _plan_driver(
+    host: Host,
+    hardware: CannHardware,
+    installed: Installed,
+    request: CannRequest,
+    offered: Mapping[str, Sequence[str]] | None,
+) -> DriverPlan:
     chip = chip_of(hardware)
-    _check_source(host, wish)
-    need = _hdk(installed, wish)
-    need = replace(need, components=(*need.components, *_cann(installed, wish)))
-    _may(need, installed, wish)
+    _check_source(host, request)
+    need = _needed_hdk(installed, request)
+    need = replace(need, components=(*need.components, *_needed_cann(installed, request)))
+    _check_policy(need, installed, request)
     if DRIVER in need.components:
         check_secure_boot(host)
     built = bool(need.components) or any(build.module.startswith(DKMS) for build in host.dkms)
-    wanted = tuple(build_packages(host)) if built and wish.source != NONE else ()
-    ours, installers = _what(host, chip, installed, wish, need)
+    wanted = tuple(build_packages(host)) if built and request.source != NONE else ()
+    ours, installers = _packages_or_installers(host, chip, installed, request, need)
     if offered is not None:
-        ours, need = _had(ours, need, offered)
-    _check_origin(host, need, wish)
-    users, groups = _owner(installed, wish, need)
-    return Plan(
+        ours, need = _resolve_versions(ours, need, offered)
+    _check_origin(host, need, request)
+    users, groups = _accounts(installed, request, need)
+    return DriverPlan(
         groups=groups,
         users=users,
-        repositories=(_repository(host, wish, need),) if ours else (),
+        repositories=(_repository(host, request, need),) if ours else (),
         packages=(*(one for one in wanted if not is_installed(host, one)), *ours),
         in_order=True,
         installers=installers,
         replaces=installed.running or installed.driver if need.upgrade else "",
-        finish=_finish(host, DRIVER in need.components),
-        hold=_held(host, ours) if wish.hold else (),
-        reboot=_reboot(host, installed, need, wish),
-        notes=(*need.notes, *_notes(host, hardware, installed, wish, ours)),
+        finish=_finishing_commands(host, DRIVER in need.components),
+        hold=_packages_to_hold(host, ours) if request.hold else (),
+        reboot=_reboot_reasons(host, installed, need, request),
+        notes=(*need.notes, *_notes(host, hardware, installed, request, ours)),
     )
 
 
-def _check_source(host: Host, wish: Wish) -> None:
-    if wish.source == DISTRO:
+def _check_source(host: Host, request: CannRequest) -> None:
+    if request.source == DISTRO:
         raise StackError(
             f"no distribution carries Huawei's driver, {host.title} neither; set cann_source to vendor, mirror or none"
         )
-    if wish.format == PACKAGES and wish.files:
+    if request.format == PACKAGES and request.files:
         raise StackError("cann_format is packages and cann_run_files has files; leave one of them out")
-    if wish.format == RUN and not wish.files:
+    if request.format == RUN and not request.files:
         raise StackError("cann_format is run and cann_run_files is empty; name the files with url and sha256")
-    if wish.source != NONE:
+    if request.source != NONE:
         platform(host)
 
 
-def _format(wish: Wish) -> str:
-    return RUN if wish.files else PACKAGES
+def _format(request: CannRequest) -> str:
+    return RUN if request.files else PACKAGES
 
 
-def _what(
-    host: Host, chip: Chip, installed: Installed, wish: Wish, need: _Need
+def _packages_or_installers(
+    host: Host, chip: AscendChip, installed: Installed, request: CannRequest, need: _Need
 ) -> tuple[tuple[Package, ...], tuple[Installer, ...]]:
     """Return packages or installers of what is needed, in its order."""
-    if _format(wish) == PACKAGES:
-        return tuple(package(host, chip, word, _version(word, wish.row)) for word in need.components), ()
+    if _format(request) == PACKAGES:
+        return tuple(package(host, chip, word, _version_of(word, request.row)) for word in need.components), ()
     files = [
-        (choose(wish.files, word, chip.word, _version(word, wish.row), host.architecture), word)
+        (choose_file(request.files, word, chip.word, _version_of(word, request.row), host.architecture), word)
         for word in need.components
     ]
-    return (), tuple(installer(file, _replaces(word, need, installed), wish.user, wish.group) for file, word in files)
+    return (), tuple(
+        installer_of(file, _replaces(word, need, installed), request.user, request.group) for file, word in files
+    )
 
 
-def _had(
+def _resolve_versions(
     ours: tuple[Package, ...], need: _Need, offered: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Package, ...], _Need]:
     """Return the packages at the versions that the repository has, and what is needed without what it never has.
@@ -194,31 +204,31 @@ def _had(
     return tuple(resolved(one, offered[one.name]) for one in named.values()), need
 
 
-def _repository(host: Host, wish: Wish, need: _Need) -> Repository:
-    return repository(host, wish.mirror, wish.key, with_cann=any(word in CANN for word in need.components))
+def _repository(host: Host, request: CannRequest, need: _Need) -> Repository:
+    return repository(host, request.mirror, request.key, with_cann=any(word in CANN for word in need.components))
 
 
-def _hdk(installed: Installed, wish: Wish) -> _Need:
+def _needed_hdk(installed: Installed, request: CannRequest) -> _Need:
     """Return what of driver and firmware has to be installed. Raises StackError where something has to and must not."""
-    row = wish.row
-    with_firmware = bool(row.firmware) or any(file.component == FIRMWARE for file in wish.files)
-    note = () if with_firmware else (f"release {wish.release} names no firmware: it is left as it is",)
+    row = request.row
+    with_firmware = bool(row.firmware) or any(file.component == FIRMWARE for file in request.files)
+    note = () if with_firmware else (f"release {request.release} names no firmware: it is left as it is",)
     if not installed.driver or not installed.complete:
-        if wish.source == NONE:
+        if request.source == NONE:
             there = "its installation did not come to an end" if installed.driver else "it is not on the host"
             raise StackError(
                 f"Huawei's driver is needed, {there}, and cann_source is none; install it, or set cann_source"
             )
         return _Need((DRIVER, FIRMWARE) if with_firmware else (DRIVER,), notes=note)
-    why = _not_working(installed, wish)
-    differs = wish.asked and not is_same(installed.driver, row.driver)
-    if not why and not (differs and wish.policy != RETAIN):
-        return _Need(notes=_retained(installed, wish))
+    why = _fault_of_installed(installed, request)
+    differs = request.asked and not is_same(installed.driver, row.driver)
+    if not why and not (differs and request.policy != RETAIN):
+        return _Need(notes=_retained_notes(installed, request))
     why = why or f"driver {installed.driver} is on the host, cann_driver_version asks for {row.driver}"
-    if wish.policy != INSTALL or wish.source == NONE:
+    if request.policy != INSTALL or request.source == NONE:
         raise StackError(
-            f"{why}, and cann_policy is {wish.policy} with cann_source {wish.source}; set cann_policy to install and a "
-            "source to bring the host to one row, or choose a release that does with it"
+            f"{why}, and cann_policy is {request.policy} with cann_source {request.source}; set cann_policy to install "
+            "and a source, or choose a release that works with it"
         )
     components = []
     if with_firmware and not (row.firmware and is_same(installed.firmware, row.firmware)):
@@ -226,64 +236,64 @@ def _hdk(installed: Installed, wish: Wish) -> _Need:
     if not is_same(installed.driver, row.driver):
         components.append(DRIVER)
     if not components:
-        raise StackError(f"{why}; release {wish.release} names no firmware that fits: set cann_firmware_version")
+        raise StackError(f"{why}; release {request.release} names no firmware that fits: set cann_firmware_version")
     return _Need(tuple(components), upgrade=True, notes=note)
 
 
-def _retained(installed: Installed, wish: Wish) -> tuple[str, ...]:
+def _retained_notes(installed: Installed, request: CannRequest) -> tuple[str, ...]:
     """Return what is not of the row and works all the same."""
-    pairs = ((DRIVER, installed.driver, wish.row.driver), (FIRMWARE, installed.firmware, wish.row.firmware))
+    pairs = ((DRIVER, installed.driver, request.row.driver), (FIRMWARE, installed.firmware, request.row.firmware))
     return tuple(
-        f"{word} {there} is retained, the row of release {wish.release} has {named}"
+        f"{word} {there} is retained, the row of release {request.release} has {named}"
         for word, there, named in pairs
         if there and named and not is_same(there, named)
     )
 
 
-def _not_working(installed: Installed, wish: Wish) -> str:
+def _fault_of_installed(installed: Installed, request: CannRequest) -> str:
     """Return why driver and firmware on the host do not do, empty where they do."""
-    if is_older(installed.driver, wish.row.driver):
+    if is_older(installed.driver, request.row.driver):
         return (
-            f"driver {installed.driver} is on the host, release {wish.release} belongs to {wish.row.driver} "
-            f"with CANN {wish.row.cann}"
+            f"driver {installed.driver} is on the host, release {request.release} belongs to {request.row.driver} "
+            f"with CANN {request.row.cann}"
         )
     return mismatch(installed)
 
 
-def _cann(installed: Installed, wish: Wish) -> tuple[str, ...]:
+def _needed_cann(installed: Installed, request: CannRequest) -> tuple[str, ...]:
     """Return the parts of CANN that have to be installed. Raises StackError where they are of another row."""
-    if not wish.toolkit:
+    if not request.toolkit:
         return ()
-    other = {part: version for part, version in installed.cann.items() if not is_same(version, wish.row.cann)}
+    other = {part: version for part, version in installed.cann.items() if not is_same(version, request.row.cann)}
     missing = tuple(part for part in CANN if part not in installed.cann or part in other)
-    if other and (wish.policy != INSTALL or wish.source == NONE):
+    if other and (request.policy != INSTALL or request.source == NONE):
         words = ", ".join(f"{part} {version}" for part, version in other.items())
         raise StackError(
-            f"CANN on the host is {words}, release {wish.release} belongs to {wish.row.cann}, and cann_policy is "
-            f"{wish.policy} with cann_source {wish.source}; set cann_policy to install and a source, or choose a "
-            "release that does with it"
+            f"CANN on the host is {words}, release {request.release} belongs to {request.row.cann}, and cann_policy is "
+            f"{request.policy} with cann_source {request.source}; set cann_policy to install and a source, or choose a "
+            "release that works with it"
         )
-    if missing and wish.source == NONE:
-        raise StackError(f"CANN {wish.row.cann} lacks {', '.join(missing)}, and cann_source is none")
+    if missing and request.source == NONE:
+        raise StackError(f"CANN {request.row.cann} lacks {', '.join(missing)}, and cann_source is none")
     return missing
 
 
-def _may(need: _Need, installed: Installed, wish: Wish) -> None:
+def _check_policy(need: _Need, installed: Installed, request: CannRequest) -> None:
     """Raise StackError where something is to be installed that policy, licence or user forbid."""
     if not need.components:
         return
-    words = ", ".join(f"{component} {_version(component, wish.row)}".strip() for component in need.components)
-    if wish.policy == HALT:
+    words = ", ".join(f"{component} {_version_of(component, request.row)}".strip() for component in need.components)
+    if request.policy == HALT:
         raise StackError(f"cann_policy is halt, and these are to be installed: {words}")
-    if not wish.licence_accepted:
+    if not request.licence_accepted:
         raise StackError(
             f"{words} would be installed, and Huawei's licence for them is not accepted; read it where the files are "
             "had (hiascend.com, or the .run file with --check), then set cann_licence_accepted to true"
         )
-    if installed.group and installed.group != wish.group:
+    if installed.group and installed.group != request.group:
         raise StackError(
-            f"user {wish.user} is in group {installed.group}, Huawei's installer wants {wish.group}; correct it with "
-            f"'usermod --gid {wish.group} {wish.user}', or set cann_group"
+            f"user {request.user} is in group {installed.group}, Huawei's installer wants {request.group}; correct it "
+            f"with 'usermod --gid {request.group} {request.user}', or set cann_group"
         )
 
 
@@ -292,10 +302,10 @@ def _replaces(component: str, need: _Need, installed: Installed) -> bool:
     return need.upgrade and (component != FIRMWARE or bool(installed.firmware))
 
 
-def _check_origin(host: Host, need: _Need, wish: Wish) -> None:
+def _check_origin(host: Host, need: _Need, request: CannRequest) -> None:
     """Raise StackError where packages would replace what a .run file has installed, or the other way round."""
     packaged = sorted(hdk_packages(host))
-    if not need.upgrade or bool(packaged) == (_format(wish) == PACKAGES):
+    if not need.upgrade or bool(packaged) == (_format(request) == PACKAGES):
         return
     if packaged:
         raise StackError(
@@ -308,20 +318,20 @@ def _check_origin(host: Host, need: _Need, wish: Wish) -> None:
     )
 
 
-def _version(component: str, row: Row) -> str:
+def _version_of(component: str, row: MatrixRow) -> str:
     """Return the version of a component in a row of the matrix."""
     return {DRIVER: row.driver, FIRMWARE: row.firmware}.get(component, row.cann)
 
 
-def _owner(installed: Installed, wish: Wish, need: _Need) -> tuple[tuple[User, ...], tuple[Group, ...]]:
+def _accounts(installed: Installed, request: CannRequest, need: _Need) -> tuple[tuple[User, ...], tuple[Group, ...]]:
     """Return user and group, which have to be there before an installer looks for them."""
     if not need.components or installed.group:
         return (), ()
-    user = User(wish.user, wish.group, (), f"/home/{wish.user}", "/bin/bash")
-    return (user,), () if installed.has_group else (Group(wish.group, system=False),)
+    user = User(request.user, request.group, (), f"/home/{request.user}", "/bin/bash")
+    return (user,), () if installed.has_group else (Group(request.group, system=False),)
 
 
-def _finish(host: Host, is_new: bool) -> tuple[Command, ...]:
+def _finishing_commands(host: Host, is_new: bool) -> tuple[Command, ...]:
     """Return what builds the driver's modules for kernels that have none; an installer does it for the running one."""
     ours = [build for build in host.dkms if build.module.startswith(DKMS)]
     built = {host.kernel} if is_new else {build.kernel for build in ours if build.state == "installed"}
@@ -332,11 +342,11 @@ def _finish(host: Host, is_new: bool) -> tuple[Command, ...]:
     )
 
 
-def _held(host: Host, packages: tuple[Package, ...]) -> tuple[str, ...]:
+def _packages_to_hold(host: Host, packages: tuple[Package, ...]) -> tuple[str, ...]:
     return tuple(sorted({name for name in (*host.packages, *(one.name for one in packages)) if is_ours(name)}))
 
 
-def _reboot(host: Host, installed: Installed, need: _Need, wish: Wish) -> tuple[str, ...]:
+def _reboot_reasons(host: Host, installed: Installed, need: _Need, request: CannRequest) -> tuple[str, ...]:
     """Return why a reboot is needed, now or once what is due has taken the place of what runs.
 
     UNCONFIRMED: that npu-smi says the firmware that runs, by the number that version.info has.
@@ -346,7 +356,8 @@ def _reboot(host: Host, installed: Installed, need: _Need, wish: Wish) -> tuple[
     if DRIVER in need.components or FIRMWARE in need.components:
         due = [word for word in need.components if need.upgrade and running.get(word)]
         return tuple(
-            f"{word} {running[word]} runs, {_version(word, wish.row) or 'another'} takes its place" for word in due
+            f"{word} {running[word]} runs, {_version_of(word, request.row) or 'another'} takes its place"
+            for word in due
         )
     if KIND.module not in host.modules:
         return (f"driver {installed.driver} is installed and not loaded",)
@@ -358,14 +369,14 @@ def _reboot(host: Host, installed: Installed, need: _Need, wish: Wish) -> tuple[
 
 
 def _notes(
-    host: Host, hardware: Hardware, installed: Installed, wish: Wish, ours: tuple[Package, ...]
+    host: Host, hardware: CannHardware, installed: Installed, request: CannRequest, ours: tuple[Package, ...]
 ) -> tuple[str, ...]:
     reasons = {npu.model: npu.unsupported for npu in hardware.npus if npu.unsupported}
     notes = [f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items())]
     other = installed.cann.get("toolkit", "")
-    if not wish.toolkit and other and not is_same(other, wish.row.cann):
+    if not request.toolkit and other and not is_same(other, request.row.cann):
         notes.append(
-            f"CANN {other} is on the host, release {wish.release} has {wish.row.cann}: containers bring their own"
+            f"CANN {other} is on the host, release {request.release} has {request.row.cann}: containers bring their own"
         )
     if host.manager == APT and any("ascend-cann" in one.name for one in ours):
         notes.append("packages of CANN may ask for the licence at a terminal; name .run files if they fail")

@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple
 
-import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
     CPU,
     UNKNOWN,
@@ -22,10 +21,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     check_declared,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml, yaml_problem
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 
-BUNDLED = Path(__file__).resolve().parents[3] / "catalog" / "accelerators"
+BUNDLED = CATALOG / "accelerators"
 
 NAME = r"[a-z][a-z0-9_]*"
 HEX4 = r"[0-9a-f]{4}"
@@ -139,13 +139,9 @@ def _files(directory: Path) -> list[Path]:
 def _read(path: Path) -> dict[str, Any]:
     """Return one file, every key of it checked."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise AcceleratorError(f"{path}: cannot be read: {exc}") from exc
-    try:
-        data = load_yaml(text)
-    except yaml.YAMLError as exc:
-        raise AcceleratorError(f"{path}: cannot be read: {yaml_problem(exc, text)}") from exc
+        data = read_yaml(path)
+    except UnreadableError as exc:
+        raise AcceleratorError(str(exc)) from exc
     _check(path, "", data, FILE_KEYS)
     if "vendor" not in data:
         raise AcceleratorError(f"{path}: 'vendor' is missing")

@@ -10,14 +10,12 @@ import hashlib
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml, yaml_problem
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import RUNTIMES
-
-CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 
 # What one file of each part of the catalogue is called in an error.
 WORDS = {"recipes": "recipe", "releases": "release", "weights": "manifest of weights"}
@@ -82,13 +80,9 @@ def _places(kind: str, directories: Sequence[str]) -> list[Path]:
 def read(path: Path) -> Mapping[str, Any]:
     """Return the mapping in a YAML file; read once for all hosts of a run. Raises PlanError naming the file."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise PlanError(f"{path}: cannot be read: {exc}") from exc
-    try:
-        data = load_yaml(text)
-    except yaml.YAMLError as exc:
-        raise PlanError(f"{path}: cannot be read: {yaml_problem(exc, text)}") from exc
+        data = read_yaml(path)
+    except UnreadableError as exc:
+        raise PlanError(str(exc)) from exc
     if not isinstance(data, dict):
         raise PlanError(f"{path}: found {type(data).__name__}, expected a mapping")
     return data
@@ -165,4 +159,4 @@ def lock_text(path: Path) -> tuple[str, str]:
     try:
         return str(path), path.read_text(encoding="utf-8")
     except OSError as exc:
-        raise PlanError(f"{path}: the release names this lock of requirements, but it cannot be read: {exc}") from exc
+        raise PlanError(f"{path}: cannot read this requirements lock, which the release names: {exc}") from exc

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
     Foreign,
     OptionTable,
     OptionTableError,
 )
 
-BUNDLED = Path(__file__).resolve().parents[3] / "catalog" / "options"
+BUNDLED = CATALOG / "options"
 # The C parser reads a table in 0.05 s, the other one in 0.5 s.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 RELEASE = re.compile(r"\d+(\.\d+)+$")

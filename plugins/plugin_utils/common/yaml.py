@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Hashable
 
 import yaml
@@ -36,6 +37,22 @@ class _Loader(_Base):  # type: ignore[misc]
             seen.add(key)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return mapping
+
+
+class UnreadableError(ValueError):
+    """A file cannot be read as YAML; the message names the file and is the whole sentence for the user."""
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the plain values in a file. Raises UnreadableError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UnreadableError(f"{path}: cannot be read: {exc}") from exc
+    try:
+        return load_yaml(text)
+    except yaml.YAMLError as exc:
+        raise UnreadableError(f"{path}: cannot be read: {yaml_problem(exc, text)}") from exc
 
 
 def load_yaml(text: str) -> Any:

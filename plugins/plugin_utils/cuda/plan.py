@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.version
     newest,
     upstream_version,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, Hardware, flavour_of
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, CudaHardware, flavour_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import (
     DEBIAN_BRANCHES,
     Driver,
@@ -38,10 +38,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     RETAIN,
     VENDOR,
     Command,
-    File,
+    ConfigFile,
+    DriverPlan,
     Host,
     Package,
-    Plan,
     StackError,
     branch_of,
 )
@@ -54,23 +54,23 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
     rebuild_initramfs,
 )
 
-NOUVEAU = File(
+NOUVEAU = ConfigFile(
     "/etc/modprobe.d/baremetal-nouveau.conf", "blacklist nouveau\noptions nouveau modeset=0\n", in_initramfs=True
 )
 # Ubuntu's unit starts it with persistence mode off.
-PERSISTENCE = File(
+PERSISTENCE = ConfigFile(
     "/etc/systemd/system/nvidia-persistenced.service.d/baremetal.conf",
     "[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --persistence-mode --verbose\n",
     restarts="nvidia-persistenced",
 )
-NVLINK5_MODULES = File("/etc/modules-load.d/baremetal-nvlink5.conf", "mlx5_core\nib_umad\n")
+NVLINK5_MODULES = ConfigFile("/etc/modules-load.d/baremetal-nvlink5.conf", "mlx5_core\nib_umad\n")
 # Those first that need the others.
 UNLOAD = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia", "nouveau")
 FILES = (NOUVEAU, PERSISTENCE, NVLINK5_MODULES)
 
 
 @dataclass(frozen=True)
-class Wish:
+class CudaRequest:
     """What the site wants: ``version`` is a branch or an exact version, empty for the branch of the release's minimum.
 
     ``mirror`` and ``epel`` stand for the public addresses of the repositories, empty for these.
@@ -99,42 +99,48 @@ class _Change:
     is_new: bool = False
 
 
-def plan(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | None = None) -> Plan:
+def plan_driver(
+    host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None = None
+) -> DriverPlan:
     """Return what is to be done for the driver; a host that cannot get what it needs gets a plan that halts.
 
     ``offered`` are the versions of the kernel module's package that the repositories have, None before they are there:
     then the plan has ``580.*`` where it will have one exact version.
     """
     try:
-        return _plan(host, hardware, wish, offered)
+        return _plan_driver(host, hardware, request, offered)
     except StackError as exc:
-        return Plan(halt=str(exc))
+        return DriverPlan(halt=str(exc))
 
 
-def _plan(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | None) -> Plan:
+def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None) -> DriverPlan:
     if not hardware.gpus:
         raise StackError("no NVIDIA chip is on PCI; take the host out of accel_cuda, or see why its chips do not show")
-    if wish.source != NONE:
+    if request.source != NONE:
         platform(host)
-    change = _install(host, hardware, wish, offered) if _is_due(host, wish) else _keep(host, hardware, wish)
-    wanted = (*change.packages, *_cut_off(host, wish, change))
+    change = (
+        _plan_installation(host, hardware, request, offered)
+        if _needs_driver(host, request)
+        else _plan_retention(host, hardware, request)
+    )
+    wanted = (*change.packages, *_interrupted_packages(host, request, change))
     missing = tuple(package for package in wanted if not is_installed(host, package))
     remove = (*change.remove, *_superfluous_fabric(host, hardware, change))
-    _may(host, wish, missing, remove, change)
-    needs = missing if wish.source != NONE else ()
+    _check_policy(host, request, missing, remove, change)
+    needs = missing if request.source != NONE else ()
     ours = any(is_driver(package.name) for package in needs)
-    reboot = _reboot(host, change)
-    return Plan(
-        replaces=(_loaded(host) or "") if reboot else "",
+    reboot = _reboot_reasons(host, change)
+    return DriverPlan(
+        replaces=(_loaded_version(host) or "") if reboot else "",
         unload=tuple(name for name in UNLOAD if name in host.modules) if reboot else (),
         remove_first=change.remove_first,
-        repositories=repositories(host, wish.source, wish.mirror, wish.epel) if ours else (),
+        repositories=repositories(host, request.source, request.mirror, request.epel) if ours else (),
         prepare=change.prepare,
         packages=needs,
         remove=remove,
-        hold=_held(host, change.packages, remove) if wish.hold else (),
+        hold=_packages_to_hold(host, change.packages, remove) if request.hold else (),
         files=(NOUVEAU, PERSISTENCE, *((NVLINK5_MODULES,) if hardware.fabric == NVLINK5 else ())),
-        finish=_finish(host, hardware, change, bool(reboot)),
+        finish=_finishing_commands(host, hardware, change, bool(reboot)),
         services=("nvidia-persistenced", *(("nvidia-fabricmanager",) if hardware.fabric else ())),
         reboot=reboot,
         notes=(*change.notes, *_notes(hardware)),
@@ -142,28 +148,28 @@ def _plan(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | N
     )
 
 
-def _is_due(host: Host, wish: Wish) -> bool:
+def _needs_driver(host: Host, request: CudaRequest) -> bool:
     """Return whether a driver has to be installed. Raises StackError where one has to be and must not."""
-    current = on_disk(host) or _loaded(host)
+    current = on_disk(host) or _loaded_version(host)
     if current is None:
-        if wish.source == NONE:
+        if request.source == NONE:
             raise StackError("no NVIDIA driver is on the host and cuda_source is none; install one, or set cuda_source")
         return True
-    asked = wish.version and not _is_version(current, wish.version)
-    if at_least(current, wish.minimum) and not (asked and wish.policy != RETAIN):
+    asked = request.version and not _is_version(current, request.version)
+    if at_least(current, request.minimum) and not (asked and request.policy != RETAIN):
         return False
-    if wish.policy == INSTALL and wish.source != NONE:
+    if request.policy == INSTALL and request.source != NONE:
         if on_disk(host) is None:
             raise StackError(
                 f"driver {current} did not come in packages, which cannot replace it; remove it with nvidia-uninstall"
             )
         return True
-    wanted = f"cuda_version asks for {wish.version}"
-    if not at_least(current, wish.minimum):
-        wanted = f"release {wish.release} needs {wish.minimum} or newer"
+    wanted = f"cuda_version asks for {request.version}"
+    if not at_least(current, request.minimum):
+        wanted = f"release {request.release} needs {request.minimum} or newer"
     raise StackError(
-        f"driver {current} is on the host, {wanted}, and cuda_policy is {wish.policy} with cuda_source {wish.source}; "
-        "set cuda_policy to install and a source to replace it, or choose a release that does with it"
+        f"driver {current} is on the host, {wanted}, and cuda_policy is {request.policy} with cuda_source "
+        f"{request.source}; set cuda_policy to install and a source, or choose a release that works with it"
     )
 
 
@@ -172,18 +178,20 @@ def _is_version(version: str, wanted: str) -> bool:
     return version == wanted or version.startswith(f"{wanted}.")
 
 
-def _install(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] | None) -> _Change:
-    branch, version = _target(host, wish, offered)
+def _plan_installation(
+    host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None
+) -> _Change:
+    branch, version = _target_version(host, request, offered)
     flavour, notes = flavour_of(hardware.gpus, branch)
-    driver = Driver(branch, version, flavour, pin=wish.version or str(branch))
-    packages = [*header_packages(host), *driver_packages(host, wish.source, driver)]
+    driver = Driver(branch, version, flavour, pin=request.version or str(branch))
+    packages = [*header_packages(host), *driver_packages(host, request.source, driver)]
     if hardware.fabric:
-        packages += fabric_packages(host, wish.source, version or f"{branch}.*", hardware.fabric == NVLINK5)
+        packages += fabric_packages(host, request.source, version or f"{branch}.*", hardware.fabric == NVLINK5)
     check_secure_boot(host)
     names = {package.name for package in packages}
     remove = tuple(name for name in sorted(kernel_packages(host)) if name not in names)
     remove_first: tuple[str, ...] = ()
-    if host.manager == APT and wish.source != DISTRO and "cuda-keyring" in host.packages:
+    if host.manager == APT and request.source != DISTRO and "cuda-keyring" in host.packages:
         remove_first = ("cuda-keyring",)
         notes += ("cuda-keyring goes: apt refuses a repository that two files name with different keys",)
     return _Change(
@@ -191,20 +199,20 @@ def _install(host: Host, hardware: Hardware, wish: Wish, offered: Sequence[str] 
         tuple(packages),
         remove_first,
         remove,
-        preparation(host, wish.source, driver),
+        preparation(host, request.source, driver),
         notes,
         is_new=True,
     )
 
 
-def _target(host: Host, wish: Wish, offered: Sequence[str] | None) -> tuple[int, str | None]:
+def _target_version(host: Host, request: CudaRequest, offered: Sequence[str] | None) -> tuple[int, str | None]:
     """Return branch and, where known, version of the driver to install."""
-    wanted = wish.version or str(branch_of(wish.minimum))
-    if wish.source == DISTRO and host.distribution == "debian":
+    wanted = request.version or str(branch_of(request.minimum))
+    if request.source == DISTRO and host.distribution == "debian":
         wanted = str(DEBIAN_BRANCHES[host.major])
-        if wish.version and not _is_version(wish.version, wanted):
+        if request.version and not _is_version(request.version, wanted):
             raise StackError(
-                f"{host.title} has driver branch {wanted} of its own, cuda_version asks for {wish.version}"
+                f"{host.title} has driver branch {wanted} of its own, cuda_version asks for {request.version}"
             )
     version: str | None = wanted if "." in wanted else None
     if offered is not None:
@@ -213,41 +221,41 @@ def _target(host: Host, wish: Wish, offered: Sequence[str] | None) -> tuple[int,
             found = ", ".join(sorted(set(map(upstream_version, offered)))) or "none"
             raise StackError(f"the repository has no driver {wanted}; it has {found}; correct cuda_version")
         version = newest(fit)
-    enough = at_least(version, wish.minimum) if version else branch_of(wanted) >= branch_of(wish.minimum)
+    enough = at_least(version, request.minimum) if version else branch_of(wanted) >= branch_of(request.minimum)
     if not enough:
         raise StackError(
-            f"release {wish.release} needs driver {wish.minimum} or newer, {wish.source} packages of {host.title} "
-            f"would be {version or f'branch {wanted}'}; "
-            + ("set cuda_source to vendor or mirror" if wish.source == DISTRO else "correct cuda_version")
+            f"release {request.release} needs driver {request.minimum} or newer, {request.source} packages of "
+            f"{host.title} would be {version or f'branch {wanted}'}; "
+            + ("set cuda_source to vendor or mirror" if request.source == DISTRO else "correct cuda_version")
         )
     return branch_of(wanted), version
 
 
-def _keep(host: Host, hardware: Hardware, wish: Wish) -> _Change:
+def _plan_retention(host: Host, hardware: CudaHardware, request: CudaRequest) -> _Change:
     """Return what a driver that stays still needs: headers for its modules, and the fabric manager of its version."""
-    version = on_disk(host) or _loaded(host) or ""
-    packages = [*pinning_packages(host, wish.source, version, wish.version)]
+    version = on_disk(host) or _loaded_version(host) or ""
+    packages = [*pinning_packages(host, request.source, version, request.version)]
     packages += header_packages(host) if kernel_packages(host) else []
     if hardware.fabric:
-        fabric = fabric_packages(host, wish.source, version, hardware.fabric == NVLINK5)
+        fabric = fabric_packages(host, request.source, version, hardware.fabric == NVLINK5)
         # Whatever source its package came from: it is the version that counts.
         there = version in (upstream_version(text) for name, text in host.packages.items() if is_fabric(name))
         packages += [package for package in fabric if not there or package.version is None]
-    asked = wish.version and not _is_version(version, wish.version)
-    notes = (f"driver {version} is retained, cuda_version asks for {wish.version}",) if asked else ()
+    asked = request.version and not _is_version(version, request.version)
+    notes = (f"driver {version} is retained, cuda_version asks for {request.version}",) if asked else ()
     return _Change(version, tuple(packages), notes=notes)
 
 
-def _cut_off(host: Host, wish: Wish, change: _Change) -> list[Package]:
+def _interrupted_packages(host: Host, request: CudaRequest, change: _Change) -> list[Package]:
     """Return further packages of the driver that an installation which was cut off has left, at the right version."""
     names = {package.name for package in change.packages}
     version = exact(change.version, host.manager) if "." in change.version else f"{change.version}.*"
     # A distribution's packages of one driver may have versions of their own.
-    at = None if wish.source == DISTRO else version
+    at = None if request.source == DISTRO else version
     return [Package(name, at) for name in host.unfinished if is_driver(name) and name not in names]
 
 
-def _superfluous_fabric(host: Host, hardware: Hardware, change: _Change) -> tuple[str, ...]:
+def _superfluous_fabric(host: Host, hardware: CudaHardware, change: _Change) -> tuple[str, ...]:
     """Return fabric managers that are installed where nothing is to be managed, or that another one replaces."""
     if hardware.fabric and not change.is_new:
         return ()
@@ -255,30 +263,32 @@ def _superfluous_fabric(host: Host, hardware: Hardware, change: _Change) -> tupl
     return tuple(name for name in sorted(host.packages) if is_fabric(name) and name not in names)
 
 
-def _may(host: Host, wish: Wish, missing: Sequence[Package], remove: Sequence[str], change: _Change) -> None:
+def _check_policy(
+    host: Host, request: CudaRequest, missing: Sequence[Package], remove: Sequence[str], change: _Change
+) -> None:
     """Raise StackError where something is to be done that policy or source forbid."""
     fabric = [package.spec(host.manager) for package in missing if is_fabric(package.name)]
-    if wish.source == NONE and fabric:
+    if request.source == NONE and fabric:
         raise StackError(
             f"this machine's NVSwitches need {fabric[0]}, exactly the driver's version, and cuda_source is none; "
             "install it, or set cuda_source"
         )
     words = [f"install {package.spec(host.manager)}" for package in missing] + [f"remove {name}" for name in remove]
-    if wish.policy == HALT and words:
+    if request.policy == HALT and words:
         what = "a driver is to be installed" if change.is_new else f"driver {change.version} needs more"
         raise StackError(f"cuda_policy is halt, and {what}: {', '.join(words)}")
 
 
-def _held(host: Host, packages: Sequence[Package], remove: Sequence[str]) -> tuple[str, ...]:
+def _packages_to_hold(host: Host, packages: Sequence[Package], remove: Sequence[str]) -> tuple[str, ...]:
     names = {*host.packages, *(package.name for package in packages)} - set(remove)
     return tuple(sorted(name for name in names if is_driver(name)))
 
 
-def _loaded(host: Host) -> str | None:
+def _loaded_version(host: Host) -> str | None:
     return host.modules["nvidia"].version if "nvidia" in host.modules else None
 
 
-def _finish(host: Host, hardware: Hardware, change: _Change, waits: bool) -> tuple[Command, ...]:
+def _finishing_commands(host: Host, hardware: CudaHardware, change: _Change, waits: bool) -> tuple[Command, ...]:
     commands: list[Command] = []
     if not change.is_new and kernel_packages(host):
         commands += build_missing(host, "nvidia", min(kernel_packages(host)))
@@ -292,11 +302,11 @@ def _finish(host: Host, hardware: Hardware, change: _Change, waits: bool) -> tup
     return tuple(commands)
 
 
-def _reboot(host: Host, change: _Change) -> tuple[str, ...]:
+def _reboot_reasons(host: Host, change: _Change) -> tuple[str, ...]:
     why = []
     if "nouveau" in host.modules:
         why.append("nouveau is loaded and holds the chips")
-    loaded = _loaded(host)
+    loaded = _loaded_version(host)
     if loaded and change.is_new:
         why.append(f"the loaded driver is {loaded}, {change.version} takes its place")
     elif loaded and loaded != change.version:
@@ -304,7 +314,7 @@ def _reboot(host: Host, change: _Change) -> tuple[str, ...]:
     return tuple(why)
 
 
-def _notes(hardware: Hardware) -> tuple[str, ...]:
+def _notes(hardware: CudaHardware) -> tuple[str, ...]:
     reasons = {gpu.model: gpu.unsupported for gpu in hardware.gpus if gpu.unsupported}
     notes = [f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items())]
     if hardware.fabric == NVLINK5 and not hardware.management_ports:

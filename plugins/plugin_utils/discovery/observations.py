@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a look at a host showed, what the catalogue makes of it, and how answers of many hosts are kept. No I/O."""
+"""Observations of hosts: what a probe showed, how the catalogue interprets it, and how answers are stored."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 BEGIN = "accelerator-probe 1 begin"
 END = "accelerator-probe 1 end"
 
-# Of the file that answers are kept in. A file of another schema is not read; the next discovery makes it anew.
+# Schema of the file with the answers. A file of another schema is not read; the next discovery rebuilds it.
 SCHEMA = 1
 
-# An observation as plain data, or the sentence that says why a host gave none.
+# An observation as plain data, or the reason why a host gave none, as a sentence.
 Answer = Union[Mapping[str, Any], str]
 
 _FUNCTION = re.compile(
@@ -49,10 +49,10 @@ class DiscoveryError(ValueError):
 
 @dataclass(frozen=True)
 class Observation:
-    """What one host showed, as raw as it came, so that a newer catalogue can read it anew.
+    """What one host showed, as raw data, so that a newer catalogue can interpret it again.
 
     ``functions`` are PCI functions of the catalogue's vendors, by address. ``drivers`` is what _drivers.read_drivers
-    returns. ``memory_mib`` is the memory of a chip by its PCI address, where the kernel says.
+    returns. ``memory_mib`` is the memory of a chip by its PCI address, where the kernel reports it.
     """
 
     functions: tuple[PciFunction, ...]
@@ -88,17 +88,17 @@ class Observation:
 def parse_probe(text: str) -> Observation:
     """Return what the probe printed; what a login prints before or after it does not matter.
 
-    Raises DiscoveryError where the probe did not start, was cut off or says itself why it has no answer.
+    Raises DiscoveryError where the probe did not start, was interrupted, or reports itself why it has no answer.
     """
     lines = _between_marks(text)
-    said: dict[str, list[str]] = {}
+    lines_by_key: dict[str, list[str]] = {}
     for line in lines:
         key, _space, value = line.partition(" ")
-        said.setdefault(key, []).append(value)
-    if "error" in said:
-        raise DiscoveryError(said["error"][0])
+        lines_by_key.setdefault(key, []).append(value)
+    if "error" in lines_by_key:
+        raise DiscoveryError(lines_by_key["error"][0])
     functions, memory_mib = [], {}
-    for value in said.get("pci", []):
+    for value in lines_by_key.get("pci", []):
         words, _bar, size = value.partition(" bytes ")
         function = _function(words)
         functions.append(function)
@@ -106,16 +106,16 @@ def parse_probe(text: str) -> Observation:
             memory_mib[function.address] = int(size) // 1024**2
     return Observation(
         functions=tuple(sorted(functions, key=lambda function: function.address)),
-        cpu=_probed_cpu(said),
-        drivers=_probed_drivers(said),
+        cpu=_probed_cpu(lines_by_key),
+        drivers=_probed_drivers(lines_by_key),
         memory_mib=memory_mib,
     )
 
 
 def detected(observation: Observation, catalogue: Catalogue) -> Detected:
-    """Return what the catalogue makes of a host, with the memory that the kernel says in place of the nominal one.
+    """Return a host's hardware by the catalogue, with the memory that the kernel reports instead of the nominal one.
 
-    A chip whose memory is a share of the host's stays without a number: what the kernel says is only a part of it.
+    A chip whose memory is a share of the host's gets no number: the kernel reports only a part of it.
     """
     found = match(observation.functions, catalogue, observation.cpu, observation.drivers)
     if not observation.memory_mib:
@@ -247,28 +247,29 @@ def _between_marks(text: str) -> list[str]:
             if line != f"{END} {number}":
                 break
             return inside[:number]
-    raise DiscoveryError(
-        f"the answer of the probe is cut: its last line is missing, or some before it ({len(inside)} came)"
-    )
+    raise DiscoveryError(f"the answer of the probe is cut: its last line or others are missing ({len(inside)} arrived)")
 
 
-def _probed_cpu(said: Mapping[str, Sequence[str]]) -> Cpu:
+def _probed_cpu(lines_by_key: Mapping[str, Sequence[str]]) -> Cpu:
     """Return the processors: the probe hands on the first of them and counts the others."""
-    numbers = {key: _number(key, said.get(key, ["nothing"])[0]) for key in ("threads", "cores", "nodes")}
-    machine = said.get("machine", [""])[0]
+    numbers = {key: _number(key, lines_by_key.get(key, ["nothing"])[0]) for key in ("threads", "cores", "nodes")}
+    machine = lines_by_key.get("machine", [""])[0]
     try:
         cpu = parse_cpu(
-            "\n".join(said.get("cpuinfo", [])), "\n".join(said.get("meminfo", [])), numbers["nodes"], machine
+            "\n".join(lines_by_key.get("cpuinfo", [])),
+            "\n".join(lines_by_key.get("meminfo", [])),
+            numbers["nodes"],
+            machine,
         )
     except CpuError as exc:
         raise DiscoveryError(str(exc)) from exc
     return replace(cpu, threads=numbers["threads"], cores=numbers["cores"] or numbers["threads"])
 
 
-def _probed_drivers(said: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
+def _probed_drivers(lines_by_key: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
     """Return what _drivers.read_drivers returns on the host itself."""
-    texts = {key: "\n".join(said.get(key, [])) for key in ("nvidia", "nvrm", "amdgpu", "ascend")}
-    firmware = [int(text, 0) for text in said.get("mec", []) if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
+    texts = {key: "\n".join(lines_by_key.get(key, [])) for key in ("nvidia", "nvrm", "amdgpu", "ascend")}
+    firmware = [int(text, 0) for text in lines_by_key.get("mec", []) if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
     found: dict[str, dict[str, Any]] = {
         "nvidia": {"version": texts["nvidia"].strip() or first_group(NVRM_VERSION, texts["nvrm"] + "\n")},
         "amd": {"version": texts["amdgpu"].strip(), "mec_firmware": min(firmware) if firmware else None},

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A discovery in words: what hosts have, what is different, who did not answer. No I/O."""
+"""A discovery in words: what hosts have, what is different, who did not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
     summary,
 )
 
-# Of a longer list the first ones are told, and the number of the others.
+# A longer list shows its first entries and the number of the others.
 MOST = 20
 UNREADABLE = "an answer that cannot be read"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
@@ -34,7 +34,7 @@ def timestamp(seconds: float) -> str:
 
 
 def age(then: str, now: str) -> str:
-    """Return how long ago a time was, in words; its text where it is no time."""
+    """Return how long ago a time was, in words; its text if it is not a time."""
     try:
         seconds = (datetime.strptime(now, _TIME) - datetime.strptime(then, _TIME)).total_seconds()
     except ValueError:
@@ -53,7 +53,7 @@ class Reader:
         self._known: dict[str, dict[str, Any] | None] = {}
 
     def summary(self, observation: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the short form of the fact; None for an observation that cannot be read."""
+        """Return the short form of the fact; None for an unreadable observation."""
         key = json.dumps(observation)
         if key not in self._known:
             try:
@@ -102,7 +102,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Discovery:
-    """One discovery: what the hosts that were asked said at the time ``now``, and what was kept before and after it."""
+    """One discovery: the answers at the time ``now``, and what was stored before and after it."""
 
     answers: Mapping[str, Answer]
     before: Mapping[str, Entry]
@@ -117,7 +117,7 @@ class Discovery:
 
 
 def report(discovery: Discovery, path: str, reader: Reader) -> str:
-    """Return what a person wants to know after a discovery; ``path`` is where the answers are kept."""
+    """Return the summary of a discovery for a person; ``path`` is the file of the answers."""
     after, silent = discovery.after, discovery.silent
     answered = len(discovery.answers) - len(silent)
     lines = [f"{answered} of {len(discovery.answers)} hosts answered; all answers are kept in {path}"]
@@ -154,7 +154,7 @@ def counts_of(entries: Mapping[str, Entry], reader: Reader) -> dict[str, int]:
 
 
 def stale_lines(entries: Mapping[str, Entry], now: str, reader: Reader) -> list[str]:
-    """Return a line for each host whose last answer is an old one: how old, and why there is no newer one."""
+    """Return a line for each host whose last answer is stale: how old it is, and why there is no newer one."""
     return [
         f"{host}: {reader.hardware(entry.observation)}, {age(entry.at, now)} old ({entry.at}): {entry.stale_reason}"
         for host, entry in entries.items()

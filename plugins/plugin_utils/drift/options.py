@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a release's table of options says of a flag or of a key inside it, and how two tables differ. No I/O."""
+"""What a release's table of options says of a flag or of a key inside it, and how two tables differ."""
 
 from __future__ import annotations
 
 from typing import Any, Iterator, Mapping, Sequence, Tuple
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Entry, OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import Entry
 
 # A flag's name, and the keys that lead to a value inside it.
 Path = Tuple[str, ...]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a recipe or of a guide's command appears, changes or vanishes between two releases of vLLM. No I/O."""
+"""What of a recipe or of a guide's command appears, changes or vanishes between two releases of vLLM."""
 
 from __future__ import annotations
 
@@ -20,11 +20,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.options 
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import Use
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import WIDTH, shown
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
-    Foreign,
-    OptionTable,
-    decoded,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import decoded
 
 Row = Dict[str, Any]
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a guide's command, a ``--config`` file or a recipe sets, as single settings. No I/O."""
+"""What a guide's command, a ``--config`` file or a recipe sets, as single settings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why an instance is started with what: plans of a fleet, grouped and laid out for people. No I/O."""
+"""Why an instance is started with what: plans of a fleet, grouped and laid out for people."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
     load_manifest,
     load_recipe,
@@ -29,6 +30,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
+    SETTINGS,
     Library,
     PlanError,
     SiteSettings,
@@ -36,14 +38,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import check_instances
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
 
-# Settings of a host that are a Site's; the rest are instances and where to look for files.
-SITE = (
-    "release", "weights_root", "encodings_dir", "cache_root", "venv_root", "drain_timeout", "config_dir", "runtime",
-    "image", "registry", "strict", "secrets",
-)  # fmt: skip
+# Where a site's own recipes, releases and manifests are.
+PATHS = ("recipe_path", "release_path", "weights_manifest_path")
 
 # The plans of this process, by everything that they follow from.
-_PLANS: dict[str, dict[str, dict[str, Any]]] = {}
+_PLANS: dict[str, dict[str, PlanDocument]] = {}
 
 
 def library(
@@ -69,7 +68,7 @@ def _table(version: str, strict: bool) -> OptionTable:
         return load_table(version)
     except OptionTableError as exc:
         if strict:
-            raise PlanError(f"{exc}; or set vllm_strict: false to go by the newest table") from exc
+            raise PlanError(f"{exc}; or set vllm_strict: false to use the newest table") from exc
         return load_table(releases()[-1])
 
 
@@ -80,7 +79,7 @@ def _foreign(stack: str) -> Foreign:
         raise PlanError(str(exc)) from exc
 
 
-def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
     """Return the plan of each instance of a host as plain data, by name. Raises PlanError.
 
     ``settings`` holds ``instances``, the fields of a Site (those left out have its defaults), and ``recipe_path``,
@@ -96,8 +95,8 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
     return {name: {**plan, "host": host} for name, plan in _PLANS[key].items()}
 
 
-def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    paths = {key: tuple(settings.get(key) or ()) for key in ("recipe_path", "release_path", "weights_manifest_path")}
-    site = SiteSettings(**{key: settings[key] for key in SITE if settings.get(key) is not None})
+def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
+    paths = {key: tuple(settings.get(key) or ()) for key in PATHS}
+    site = SiteSettings(**{key: settings[key] for key in SETTINGS if settings.get(key) is not None})
     plans = plan_instances(host, accelerator, settings["instances"], site, library(**paths))
     return {plan.instance: plan.as_dict() for plan in plans}

@@ -14,13 +14,13 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from ansible.template import Templar, generate_ansible_template_vars
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import (
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
     TEMPLATES,
-    Alike,
-    Fleet,
     as_template,
     constants,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Alike, Fleet
 
 # Stands for the host in texts that are made once for many hosts; no host has such a name.
 ANY_HOST = "<host of this plan>"
@@ -30,7 +30,7 @@ FILES = "files"
 # Files of one instance, by their path below its directory.
 Texts = Mapping[str, str]
 # What the role installs for a plan, as instance_files says it.
-FilesOf = Callable[[Mapping[str, Any], Mapping[str, Any]], List[Dict[str, Any]]]
+FilesOf = Callable[[PlanDocument, Mapping[str, Any]], List[Dict[str, Any]]]
 
 
 class RenderError(ValueError):
@@ -158,7 +158,7 @@ class Tree:
             os.mkdir(directory)
             os.chmod(directory, 0o755)  # noqa: S103 (nothing secret lies in it)
         elif not os.path.isdir(directory) or (inside and os.path.islink(directory)):
-            raise RenderError(f"render_dir: {directory} is in the way: expected a directory, and no link to one")
+            raise RenderError(f"render_dir: {directory} expected a directory that is not a link")
         self._directories.add(directory)
 
     def _sweep(self, top: str, stale: Sequence[str]) -> None:

@@ -56,7 +56,7 @@ def document(checks: Rows, instances: Rows) -> dict[str, Any]:
         **(
             {}
             if checks
-            else {"problem": "no instance was verified: no host in reach of the pattern has vllm_instances"}
+            else {"problem": "no instance was verified: no host that the pattern matches has vllm_instances"}
         ),
     }
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a gateway's plan takes from the inventory and the controller: hosts with plans and addresses, keys."""
+"""Read the input of a gateway's plan from the inventory and the controller: hosts, plans, addresses and keys."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     shared_keys,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import HostReader, plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
 
 INFERENCE, CLUSTER = "inference", "cluster_"
-# The largest file of keys that is read, in bytes.
-LARGEST = 64 * 1024
+# Bytes read of a key file.
+MAX_KEY_FILE_BYTES = 64 * 1024
 
 Groups = Mapping[str, Sequence[str]]
 HostVariables = Mapping[str, Mapping[str, Any]]
 
 
 def hosts_of(named: Sequence[str], cluster: str, groups: Groups) -> list[str]:
-    """Return the hosts whose instances are served: those of the hosts and groups ``named``, else those of the cluster.
+    """Return the hosts to serve: those of the hosts and groups ``named``, else those of the cluster.
 
-    Raises GatewayError for a name that is neither, and for a cluster that no group is named after where others are.
+    Raises GatewayError for an unknown name, and for a cluster without a group when other clusters have one.
     """
     if named:
         found = {host: None for name in named for host in _expanded(name, groups)}
@@ -57,12 +58,12 @@ def _expanded(name: str, groups: Groups) -> Sequence[str]:
     if name in groups.get("all", []):
         return [name]
     raise GatewayError(
-        f"gateway_backends: {name!r} is no host and no group; {nearest(name, [*groups, *groups.get('all', [])])}"
+        f"gateway_backends: {name!r} is neither a host nor a group; {nearest(name, [*groups, *groups.get('all', [])])}"
     )
 
 
 def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backend]:
-    """Return hosts with the plans of their instances. Raises FleetError with the problems of all of them."""
+    """Return hosts with the plans of their instances. Raises FleetError with the problems of all hosts."""
     fleet = plan_fleet(hosts, HostReader(hostvars, loader), plan_host)
     fleet.check("the gateway stays as it is")
     plans = {host: group.plans for group in fleet.groups for host in group.hosts}
@@ -70,13 +71,13 @@ def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backen
 
 
 def address_of(host: str, hostvars: HostVariables) -> str:
-    """Return where gateways reach a host."""
+    """Return the address of a host as seen from gateways."""
     variables = hostvars[host]
     return str(variables.get("gateway_host_address") or variables.get("ansible_host") or host)
 
 
 def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars: HostVariables) -> dict[str, Any]:
-    """Return what keepalived is told of the gateways with this shared address: ``own`` and ``others``."""
+    """Return keepalived's peers for the shared address: ``own`` and ``others``."""
     if not options["address"]:
         return {"own": "", "others": []}
     members = [
@@ -86,8 +87,8 @@ def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars:
     ]
     if gateway not in members or len(members) < 2:
         raise GatewayError(
-            f"gateway_address: {options['address']} is to be shared, and group {options['peers']} (gateway_peers) has "
-            f"no second gateway beside {gateway} with this gateway_address"
+            f"gateway_address: {options['address']} is a shared address, and group {options['peers']} (gateway_peers) "
+            f"has no second gateway beside {gateway} with this gateway_address; add one, or remove gateway_address"
         )
     addresses = {host: address_of(host, hostvars) for host in members}
     for host, address in addresses.items():
@@ -95,20 +96,20 @@ def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars:
             ipaddress.ip_address(address)
         except ValueError:
             raise GatewayError(
-                f"{host}: gateways with a shared address talk to each other by address, and {address!r} is none; "
-                "set gateway_host_address for it"
+                f"{host}: gateways with a shared address need IP addresses of each other, found {address!r}; "
+                "set gateway_host_address for this host"
             ) from None
     others = [address for host, address in addresses.items() if host != gateway]
     return {"own": addresses[gateway], "others": others}
 
 
-def read_clients(wanted: Any) -> tuple[list[Client], list[str]]:
-    """Return the clients with the sha256 of their keys, and a sentence for each that cannot be used."""
-    problems = check_clients(wanted)
+def read_clients(entries: Any) -> tuple[list[Client], list[str]]:
+    """Return the clients with the sha256 of their keys, and a problem for each invalid entry."""
+    problems = check_clients(entries)
     if problems:
         return [], problems
     clients = []
-    for name, entry in wanted.items():
+    for name, entry in entries.items():
         where = f"gateway_clients.{name}.key_file: {entry['key_file']}"
         try:
             hashes = hashes_of(_read(entry["key_file"]))
@@ -120,19 +121,21 @@ def read_clients(wanted: Any) -> tuple[list[Client], list[str]]:
 
 
 def _read(path: str) -> str:
-    """Return the text of a file of keys. Raises KeyFileError for one that others can read."""
+    """Return the text of a key file. Raises KeyFileError for a file that other users can read."""
     path = os.path.expanduser(path)
     if not os.path.isabs(path):
-        raise KeyFileError("is no absolute path; name the file on the controller from / or ~ on")
+        raise KeyFileError("is not an absolute path; give the path on the controller from / or ~")
     try:
         with open(path, encoding="ascii") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise KeyFileError("is no plain file")
+                raise KeyFileError("is not a regular file")
             if status.st_mode & 0o006:
-                raise KeyFileError(f"is open to everybody (mode {stat.S_IMODE(status.st_mode):04o}); chmod 600 it")
-            return file.read(LARGEST)
+                raise KeyFileError(
+                    f"is open to everybody (mode {stat.S_IMODE(status.st_mode):04o}); run chmod 600 on it"
+                )
+            return file.read(MAX_KEY_FILE_BYTES)
     except UnicodeDecodeError:
-        raise KeyFileError("has characters that no key has") from None
+        raise KeyFileError("has characters that are invalid in a key") from None
     except OSError as exc:
         raise KeyFileError(f"cannot be read on the controller: {exc.strerror}") from exc

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which gateways stand in front of a host, told from the inventory alone."""
+"""Find the gateways of a host in the inventory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ GATEWAYS = "gateways"
 def gateways_of(hosts: Iterable[str], groups: Groups, variables: Any, group: str = GATEWAYS) -> dict[str, list[str]]:
     """Return the gateways of each host, in the order of their group. Raises GatewayError with all problems.
 
-    ``variables`` maps each gateway to its variables; what it does not set of ``gateway_cluster`` and
-    ``gateway_backends`` is as the role's defaults have it.
+    ``variables`` maps each gateway to its variables; ``gateway_cluster`` and ``gateway_backends`` default as in the
+    role.
     """
     found: dict[str, list[str]] = {host: [] for host in hosts}
-    # Members are looked up for each host of a gateway: in a list that would take a fleet times a fleet.
+    # Sets by name: hosts_of tests membership for each host, which would be quadratic with lists.
     members = cast(Mapping[str, Sequence[str]], {name: dict.fromkeys(names) for name, names in groups.items()})
     problems = []
     for gateway in groups.get(group, []):
@@ -40,7 +40,7 @@ def gateways_of(hosts: Iterable[str], groups: Groups, variables: Any, group: str
 
 
 def clusters_of(hosts: Iterable[str], variables: Any) -> dict[str, str]:
-    """Return the cluster of each host, empty for one without."""
+    """Return the cluster of each host, an empty string without one."""
     return {host: str(variables[host].get("cluster") or "") for host in hosts}
 
 

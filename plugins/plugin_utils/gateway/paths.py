@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which paths a gateway lets through, by method. Everything else that vLLM serves stays behind it. No I/O."""
+"""Decide which paths and methods a gateway allows; it answers 404 to everything else that vLLM serves."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 KEYS = ("methods", "path")
 
-# A name in a path. It begins with no dot, and nothing but a slash may be encoded: no path means another one behind it.
+# A name in a path. It begins with no dot, and only a slash may be encoded, so vLLM cannot read a path as another one.
 SEGMENT = "[A-Za-z0-9_][A-Za-z0-9._:@+-]*"
-# The id of a model has slashes of its own, which clients send as they are or encoded.
+# A model ID may contain slashes, which clients send literally or encoded.
 MODEL = f"{SEGMENT}(?:(?:/|%2[Ff]){SEGMENT})*"
 PLACEHOLDERS = {"<id>": SEGMENT, "<model>": MODEL}
 
@@ -32,16 +32,16 @@ ALLOWED = (
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*|<id>|<model>))+\Z")
 
 
-def paths_of(wanted: Any) -> tuple[list[dict[str, str]], list[str]]:
-    """Return what is let through, and a sentence for each entry of ``gateway_paths`` that cannot be used.
+def paths_of(extra: Any) -> tuple[list[dict[str, str]], list[str]]:
+    """Return the allowed paths, and a problem for each invalid entry of ``gateway_paths``.
 
-    Each is a mapping of ``methods`` (parted by spaces), ``match`` (``str`` or ``reg``, as HAProxy calls it) and
+    Each path is a mapping of ``methods`` (separated by spaces), ``match`` (``str`` or ``reg``, HAProxy's names) and
     ``value``.
     """
-    if not isinstance(wanted, (list, tuple)):
-        return [], [f"gateway_paths: found {wanted!r}, expected a list of {{path: ..., methods: [...]}}"]
-    problems = [text for number, entry in enumerate(wanted) for text in _problems(f"gateway_paths[{number}]", entry)]
-    more = [] if problems else [(entry["path"], tuple(entry.get("methods", ["POST"]))) for entry in wanted]
+    if not isinstance(extra, (list, tuple)):
+        return [], [f"gateway_paths: found {extra!r}, expected a list of {{path: ..., methods: [...]}}"]
+    problems = [text for number, entry in enumerate(extra) for text in _problems(f"gateway_paths[{number}]", entry)]
+    more = [] if problems else [(entry["path"], tuple(entry.get("methods", ["POST"]))) for entry in extra]
     return [_rule(path, methods) for path, methods in (*ALLOWED, *more)], problems
 
 
@@ -53,8 +53,8 @@ def _problems(where: str, entry: Any) -> list[str]:
             return [f"{where}: unknown key {key!r}; {nearest(str(key), KEYS)}"]
     if not isinstance(entry.get("path"), str) or not _PATH.match(entry["path"]):
         return [
-            f"{where}.path: found {entry.get('path')!r}, expected a path such as /v1/embeddings, in which <id> stands "
-            "for a name and <model> for one with slashes"
+            f"{where}.path: found {entry.get('path')!r}, expected a path such as /v1/embeddings, where <id> stands "
+            "for a name and <model> for a name with slashes"
         ]
     return _method_problems(f"{where}.methods", entry.get("methods", ["POST"]))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gateways say of their servers, for people. No I/O."""
+"""Format the servers of gateways as a table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.server
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table
 
 WIDTH = 120
-HEADERS = ("gateway", "service", "server", "state", "checks", "running", "by whom, since when, why")
+HEADERS = ("gateway", "service", "server", "state", "checks", "running", "drained by, since, reason")
 Results = Mapping[str, Mapping[str, Any]]
 
 
 def gateway_table(results: Results, width: int = WIDTH) -> str:
-    """Return the servers of each gateway, those out of service first; ``results`` are those of gateway_server."""
+    """Return a table of the servers of each gateway, drained ones first; ``results`` are those of gateway_server."""
     rows = [
         ((entry["state"] == "ready", entry["up"], gateway, entry["backend"], name), _row(gateway, name, entry))
         for gateway, result in results.items()
@@ -40,12 +40,12 @@ def _row(gateway: str, name: str, entry: Mapping[str, Any]) -> list[str]:
         {"ready": "ready", "drain": "drained", "maint": "maintenance"}[entry["state"]],
         "up" if entry["up"] else f"down: {entry['why']}" if entry["why"] else "down",
         str(entry["sessions"] + entry["queued"]),
-        _told(entry),
+        _drained_by(entry),
     ]
 
 
-def _told(entry: Mapping[str, Any]) -> str:
-    """Return who took a server out, since when and why."""
+def _drained_by(entry: Mapping[str, Any]) -> str:
+    """Return who drained a server, since when and why."""
     if entry["state"] == "ready":
         return ""
     if not entry["owner"]:
@@ -55,7 +55,7 @@ def _told(entry: Mapping[str, Any]) -> str:
 
 
 def gateway_instances(results: Results, host: str) -> list[str]:
-    """Return the instances of a host that gateways have servers of."""
+    """Return the instances of a host that are servers of the gateways."""
     start = server_prefix(host)
     names = (name for result in results.values() for name in result["servers"] if name.startswith(start))
     return sorted({name[len(start) :] for name in names})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All that is known of each host before an inventory is changed: what it declares, and what was seen of it."""
+"""Collect what is known about each host before the inventory changes: its declarations and observations."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
     SortingError,
     Statement,
-    declared,
-    detected,
     leading_first,
+    read_declaration,
+    read_detection,
     region_name,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Bmc
@@ -54,7 +54,7 @@ class Candidate:
     statements: tuple[Statement, ...] = ()
 
     def problem(self, problem: Exception | str) -> str:
-        """Return an error in a sentence that says of which host it is."""
+        """Return an error as a sentence that names the host."""
         return f"{self.place}: host {self.name!r}: {problem}"
 
 
@@ -126,24 +126,26 @@ def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catal
     return {**names, "count": count, **document}
 
 
-def grouped(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
-    """Return what groups such as accel_h200 say that somebody, or a source before this one, has put a host into."""
+def read_groups(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
+    """Return what groups such as accel_h200 state, into which an earlier source has put a host."""
     names = models_of_groups(groups, catalogue.models)
     models = tuple((name, None) for name in names if name != UNKNOWN)
     unknown = int(UNKNOWN in names)
     return Statement("its group", models, unknown) if models or unknown else None
 
 
-def hear(candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any], catalogue: Catalogue) -> None:
-    """Write down all that is said of a host, the strongest first, and its cluster and site. Raises SortingError.
+def collect_statements(
+    candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any], catalogue: Catalogue
+) -> None:
+    """Collect all statements about a host, the strongest first, and its cluster and site. Raises SortingError.
 
     ``facts`` are those that Ansible kept, ``bmc`` is what its BMC showed; both may be empty.
     """
     variables, new = candidate.variables, candidate.new
-    statements = [declared(variables, catalogue), grouped(candidate.groups, catalogue)]
-    statements.append(detected(new.get("accelerator_detected"), "discovery", catalogue))
-    statements.append(detected(facts.get("accelerator_detected"), "the fact cache", catalogue))
-    statements.append(detected(bmc, "Redfish", catalogue))
+    statements = [read_declaration(variables, catalogue), read_groups(candidate.groups, catalogue)]
+    statements.append(read_detection(new.get("accelerator_detected"), "discovery", catalogue))
+    statements.append(read_detection(facts.get("accelerator_detected"), "the fact cache", catalogue))
+    statements.append(read_detection(bmc, "Redfish", catalogue))
     candidate.statements = tuple(statement for statement in statements if statement)
     if bmc and not facts.get("accelerator_detected"):
         new.setdefault("accelerator_detected", bmc)

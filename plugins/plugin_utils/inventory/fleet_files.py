@@ -74,7 +74,7 @@ def find_files(patterns: Sequence[str], directory: str) -> tuple[list[str], list
 
 
 def load_text(path: str) -> FleetText:
-    """Return a file's content. Raises FleetFileError for what is no file, cannot be read or is far too large."""
+    """Return a file's content. Raises FleetFileError if it is not a file, unreadable or far too large."""
     try:
         with open(path, "rb", opener=_open_at_once) as stream:
             mode = os.fstat(stream.fileno()).st_mode
@@ -133,7 +133,7 @@ def refuse_inventories(files: Sequence[str]) -> None:
                 IGNORED.search(os.fsencode(part)) for part in Path(file).relative_to(directory).parts
             ):
                 raise FleetFileError(
-                    f"{file}: Ansible takes every file below {directory} for an inventory, so this one too; move it "
+                    f"{file}: Ansible reads every file below {directory} as an inventory, including this one; move it "
                     "out of there, give accelerators.yml itself as the inventory, or add it to ignore_patterns in "
                     "ansible.cfg"
                 )

@@ -235,18 +235,18 @@ def _columns(text: FleetText, row: Sequence[str], line: int) -> list[str]:
         raise FleetFileError(f"{text.path}:{line}: found {len(columns)} columns, expected up to {MOST_COLUMNS}")
     names = [column for column in columns if column in NAME_COLUMNS]
     if len(names) != 1:
-        shown = _shown(columns)
+        shown = _join_columns(columns)
         raise FleetFileError(
             f"{text.path}:{line}: found the columns {shown}; expected one of them to be 'name', the host's"
         )
     for number, column in enumerate(columns):
         if not column or column in columns[:number]:
-            what = f"the column {_shown([column])!r} twice" if column else "a column without a name"
+            what = f"the column {_join_columns([column])!r} twice" if column else "a column without a name"
             raise FleetFileError(f"{text.path}:{line}: found {what}")
     return columns
 
 
-def _shown(columns: Sequence[str]) -> str:
+def _join_columns(columns: Sequence[str]) -> str:
     """Return columns in one line that does nothing to a terminal."""
     text = ", ".join(columns)[:200]
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
@@ -255,7 +255,7 @@ def _shown(columns: Sequence[str]) -> str:
 def _row(text: FleetText, columns: Sequence[str], row: Sequence[str], line: int) -> FleetHost:
     if len(row) != len(columns):
         raise FleetFileError(
-            f"{text.path}:{line}: found {len(row)} cells, expected {len(columns)} ({_shown(columns)}); "
+            f"{text.path}:{line}: found {len(row)} cells, expected {len(columns)} ({_join_columns(columns)}); "
             "a cell with a separator in it needs quotes"
         )
     cells = {column: cell.strip() for column, cell in zip(columns, row)}

@@ -117,9 +117,7 @@ class EventReader:
     def _count(self, nodes: int, event: Any) -> None:
         self._nodes += nodes
         if self._nodes > MOST_NODES:
-            raise EventYamlError(
-                f"more than {MOST_NODES:,} values, aliases counted as what they stand for", _line(event)
-            )
+            raise EventYamlError(f"more than {MOST_NODES:,} values, with aliases expanded", _line(event))
 
     def _add(self, value: Any, event: Any, anchor: str | None, nodes: int, line: int | None = None) -> Any:
         """Put a value where it belongs and return it; ``nodes`` is how many values it counts as."""

@@ -22,7 +22,7 @@ from ansible.template import Templar
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-# The one vars plugin of which it is known where it looks.
+# The only vars plugin whose directories are known.
 _FILES = ("host_group_vars", "ansible.builtin.host_group_vars")
 _MEMORY = ("memory", "ansible.builtin.memory")
 
@@ -31,7 +31,7 @@ class HostVariables:
     """Reads variables in Ansible's order: groups, group_vars, the host's own, host_vars.
 
     ``sources`` are the inventory's sources, which group_vars and host_vars lie beside. Without ``use_vars_plugins``
-    only what the sources themselves say is read.
+    only the sources' own variables are read.
     """
 
     def __init__(self, loader: Any, inventory: Any, sources: Sequence[str], use_vars_plugins: bool) -> None:
@@ -39,7 +39,7 @@ class HostVariables:
         self._loader = loader
         self._sources = list(sources) if use_vars_plugins else []
         self._of_groups: dict[frozenset[str], Mapping[str, Any]] = {}
-        # Asking for something first lets Ansible find its vars plugins; to list them before would hide them from it.
+        # The first query lets Ansible find its vars plugins; listing them before would hide them from it.
         get_vars_from_inventory_sources(loader, self._sources, [inventory.groups["all"]], "all")
         self._with_files = _hosts_with_files(self._sources)
 
@@ -52,20 +52,20 @@ class HostVariables:
         if key not in self._of_groups:
             above = self._inventory.groups["all"]
             groups = sort_groups([self._inventory.groups.get(name) or Group(name) for name in key])
-            told = combine_vars(above.get_vars(), get_group_vars(groups))
+            declared = combine_vars(above.get_vars(), get_group_vars(groups))
             asked = get_vars_from_inventory_sources(self._loader, self._sources, [above, *groups], "all")
-            self._of_groups[key] = combine_vars(told, asked)
+            self._of_groups[key] = combine_vars(declared, asked)
         return self._of_groups[key]
 
     def of_host(self, name: str, own: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a source says of a host (``own``) with what host_vars say of it. Do not change the result."""
+        """Return a source's variables of a host (``own``) merged with host_vars. Do not change the result."""
         if self._sources and (self._with_files is None or name in self._with_files):
             asked = get_vars_from_inventory_sources(self._loader, self._sources, [Host(name)], "all")
             return dict(combine_vars(own, asked))
         return own
 
-    def everything(self, name: str, own: Mapping[str, Any], groups: Iterable[str]) -> dict[str, Any]:
-        """Return all that is known of a host in these groups, as an expression of compose wants it."""
+    def read_all(self, name: str, own: Mapping[str, Any], groups: Iterable[str]) -> dict[str, Any]:
+        """Return all variables of a host in these groups, for an expression of compose."""
         magic = {
             "inventory_hostname": name,
             "inventory_hostname_short": name.split(".")[0],
@@ -73,20 +73,22 @@ class HostVariables:
         }
         return dict(reduce(combine_vars, (self.of_groups(groups), self.of_host(name, own), magic)))
 
-    def some(self, names: Iterable[str], host: str, own: Mapping[str, Any], groups: Sequence[str]) -> dict[str, Any]:
-        """Return those of the named variables that a host in these groups has, templates filled in."""
+    def read_named(
+        self, names: Iterable[str], host: str, own: Mapping[str, Any], groups: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return those of the named variables that a host in these groups has, with templates rendered."""
         layers = (self.of_groups(groups), self.of_host(host, own))
         found = {name: layer[name] for layer in layers for name in names if name in layer}
         for name, value in found.items():
             if isinstance(value, str) and ("{{" in value or "{%" in value):
-                # Ansible leaves alone what nobody vouches for.
-                variables = self.everything(host, own, groups)
+                # Ansible renders only templates from trusted sources.
+                variables = self.read_all(host, own, groups)
                 found[name] = Templar(loader=self._loader, variables=variables).template(value)
         return found
 
 
 def _hosts_with_files(sources: Sequence[str]) -> set[str] | None:
-    """Return the names that have an entry in a directory host_vars; None where further vars plugins have a say."""
+    """Return the names that have an entry in a directory host_vars; None if further vars plugins are enabled."""
     if any(plugin.ansible_name not in _FILES for plugin in vars_loader.all(class_only=True)):
         return None
     if any(name not in _FILES for name in constants.VARIABLE_PLUGINS_ENABLED):
@@ -104,7 +106,7 @@ def _hosts_with_files(sources: Sequence[str]) -> set[str] | None:
 
 
 class CachedFacts:
-    """The facts that Ansible keeps between runs; nothing where it keeps none."""
+    """The facts that Ansible stores between runs, if it stores any."""
 
     def __init__(self, enabled: bool, warn: Callable[[str], None]) -> None:
         self._cache = None
@@ -119,6 +121,6 @@ class CachedFacts:
         try:
             facts = self._cache.get(host)
         except Exception as exc:  # cache plugins raise what they like; one host's damaged facts stop no inventory
-            self._warn(f"the fact cache of {host} cannot be read, nothing is taken from it: {exc}")
+            self._warn(f"the fact cache of {host} cannot be read and is ignored: {exc}")
             return {}
         return facts if isinstance(facts, Mapping) else {}

@@ -25,7 +25,7 @@ def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:
     except RegionError as exc:
         named = (candidate for candidate in candidates if getattr(candidate, exc.kind) == exc.value)
         raise SortingError(next(named).problem(exc)) from exc
-    for cluster in areas.torn:
+    for cluster in areas.split_clusters:
         group = inventory.groups.get(name_region_group("cluster", cluster))
         above = [parent.name for parent in group.parent_groups if parent.name.startswith("site_")] if group else []
         if above:
@@ -75,7 +75,7 @@ def add_hosts(inventory: Any, candidates: Iterable[Candidate], members: Mapping[
     for candidate in candidates:
         if candidate.name not in hosts:
             inventory.add_host(candidate.name)
-        # set_variable would look at every name again, and merge a dictionary with the one of the last time.
+        # set_variable would check every name again, and merge a dictionary with the previous one.
         hosts[candidate.name].vars.update(candidate.new)
     for name in sorted(members):
         group = groups[name]

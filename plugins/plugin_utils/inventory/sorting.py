@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is said of a host's accelerators -> the inventory groups that it belongs to. No I/O."""
+"""Sort hosts into inventory groups by what sources state about their accelerators."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_n
 
 MIXED = "accelerator_mixed"
 
-# The largest hosts have 16 chips, and sixty-odd functions where each chip is parted. More is a slip of the pen.
+# The largest hosts have 16 chips, and about sixty functions where each chip is partitioned. More is a typing error.
 MOST_CHIPS = 64
 
-# ``h200:4 l40s:2``, what a cell of a table can hold.
+# ``h200:4 l40s:2``, the form for a cell of a table.
 _COUNTED = re.compile(r"([A-Za-z0-9_]+):(\d{1,4})\Z")
 
 
 class SortingError(ValueError):
-    """What is said of a host cannot be; the message names the variable, what was found and what was expected."""
+    """A statement about a host is invalid; the message names the variable, what was found and what was expected."""
 
 
 class RegionError(SortingError):
@@ -43,10 +43,10 @@ class RegionError(SortingError):
 
 @dataclass(frozen=True)
 class Statement:
-    """What one source says of one host.
+    """What one source states about one host.
 
-    ``source`` says in words who. ``models`` are pairs of model and number, the leading one first; the number is None
-    where only the model is named. ``unknown`` counts chips that the catalogue does not know.
+    ``source`` describes the source. ``models`` are pairs of model and number, the leading one first; the number is None
+    where only the model is named. ``unknown`` counts chips that are not in the catalogue.
     """
 
     source: str
@@ -71,8 +71,8 @@ class Place:
     variables: Mapping[str, Any]
 
 
-def declared(variables: Mapping[str, Any], catalogue: Catalogue) -> Statement | None:
-    """Return what a host's variables declare, None where they declare nothing. Raises SortingError.
+def read_declaration(variables: Mapping[str, Any], catalogue: Catalogue) -> Statement | None:
+    """Return what a host's variables declare, None if they declare nothing. Raises SortingError.
 
     Either ``accelerator`` (and ``accelerator_count``), or ``accelerators``, a mapping of models to numbers or a text
     such as ``h200:4 l40s:2``.
@@ -84,7 +84,7 @@ def declared(variables: Mapping[str, Any], catalogue: Catalogue) -> Statement | 
         # A source before this one may have set the other two, from the same.
         leading = kinds.models[0]
         if (model, count) not in ((None, None), leading):
-            raise SortingError("accelerators: found beside accelerator or accelerator_count; leave one of the two ways")
+            raise SortingError("accelerators: found beside accelerator or accelerator_count; use one of the two")
         return kinds
     if count is not None:
         count = _count("accelerator_count", count)
@@ -100,7 +100,7 @@ def _declared_kinds(several: Any, catalogue: Catalogue) -> Statement:
     pairs = _pairs(several) if isinstance(several, str) else several
     if not isinstance(pairs, Mapping) or not pairs:
         raise SortingError(
-            f"accelerators: found {_shown(several)}, expected models with their numbers, like {{h200: 4, l40s: 2}}"
+            f"accelerators: found {_shorten(several)}, expected models with their numbers, like {{h200: 4, l40s: 2}}"
         )
     for model in pairs:
         _check_model("accelerators", model, catalogue)
@@ -119,11 +119,11 @@ def _pairs(text: str) -> dict[str, int] | None:
 
 def _check_model(variable: str, model: Any, catalogue: Catalogue) -> None:
     if not isinstance(model, str):
-        raise SortingError(f"{variable}: found {_shown(model)}, expected the name of a model, like h200")
+        raise SortingError(f"{variable}: found {_shorten(model)}, expected the name of a model, like h200")
     if model not in catalogue.models and model != CPU:
         known = [*catalogue.models, CPU]
         raise SortingError(
-            f"{variable}: found {_shown(model)}, which is in no file of the catalogue; {_near(model, known)}"
+            f"{variable}: found {_shorten(model)}, which is in no file of the catalogue; {_near(model, known)}"
         )
 
 
@@ -136,16 +136,16 @@ def _count(variable: str, value: Any) -> int:
     """Return a number of chips. A text of digits is one too: INI files and tables have nothing else."""
     number = int(value) if isinstance(value, str) and re.match(r"\d{1,9}\Z", value, re.ASCII) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_CHIPS:
-        raise SortingError(f"{variable}: found {_shown(value)}, expected a whole number from 1 to {MOST_CHIPS}")
+        raise SortingError(f"{variable}: found {_shorten(value)}, expected a whole number from 1 to {MOST_CHIPS}")
     return number
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def detected(document: Any, source: str, catalogue: Catalogue) -> Statement | None:
+def read_detection(document: Any, source: str, catalogue: Catalogue) -> Statement | None:
     """Return what was found on a host, from ``accelerator_detected`` as a fact or variable; None for anything else.
 
     A model that the catalogue no longer has counts as unknown.
@@ -163,7 +163,7 @@ def detected(document: Any, source: str, catalogue: Catalogue) -> Statement | No
 
 
 def leading_first(counts: Mapping[str, int], catalogue: Catalogue) -> tuple[tuple[str, int], ...]:
-    """Return pairs of model and number, in the order of _accelerators.match: what can be served on, then by number."""
+    """Return pairs of model and number, ordered as recognition.match does: supported ones first, then by number."""
 
     def rank(pair: tuple[str, int]) -> tuple[bool, int, str]:
         return catalogue.models[pair[0]].unsupported is not None, -pair[1], pair[0]
@@ -171,11 +171,11 @@ def leading_first(counts: Mapping[str, int], catalogue: Catalogue) -> tuple[tupl
     return tuple(sorted(counts.items(), key=rank))
 
 
-def agree(first: Statement, other: Statement) -> bool:
+def can_agree(first: Statement, other: Statement) -> bool:
     """Return whether two sources can both be right.
 
-    Who names one model means the leading one and says nothing of others; who names several names all. A number that
-    nobody named fits every number.
+    A source that names one model means the leading one and states nothing about others; a source that names several
+    names all. A missing number agrees with every number.
     """
     if first.kinds == 1 and first.models:
         uncounted = all(count is None for _model, count in other.models)
@@ -223,7 +223,7 @@ class Tree:
         return found
 
     def _lowest(self, chain: Sequence[str]) -> tuple[str, ...]:
-        """Return the groups of a chain that none of its others brings along."""
+        """Return the groups of a chain that no other of its groups implies."""
         implied = {above for name in chain for above in self._above(name)[1:]}
         return tuple(MODEL_PREFIX + name for name in chain if name not in implied)
 
@@ -244,14 +244,14 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class Sorter:
-    """Sorts hosts; the same statements are looked at once, for a fleet has few kinds of host."""
+    """Sorts hosts; equal statements are evaluated once, because a fleet has few kinds of host."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.tree = Tree(catalogue)
         self._known: dict[tuple[Statement, ...], Place] = {}
 
     def place(self, statements: tuple[Statement, ...]) -> Place:
-        """Return the place of a host. The first statement decides, one that disagrees is shown and else not heard."""
+        """Return the place of a host. The first statement decides; one that disagrees is only reported."""
         if statements not in self._known:
             self._known[statements] = self._place(statements)
         return self._known[statements]
@@ -260,21 +260,21 @@ class Sorter:
         if not statements:
             return Place((), {})
         first = statements[0]
-        heard = [first, *(other for other in statements[1:] if agree(first, other))]
-        models = list(dict.fromkeys(model for statement in heard for model, _count in statement.models))
-        models += [UNKNOWN] if any(statement.unknown for statement in heard) else []
+        agreeing = [first, *(other for other in statements[1:] if can_agree(first, other))]
+        models = list(dict.fromkeys(model for statement in agreeing for model, _count in statement.models))
+        models += [UNKNOWN] if any(statement.unknown for statement in agreeing) else []
         groups = [group for model in models for group in self.tree.own(model)]
         variables: dict[str, Any] = {MIXED: True} if len(models) > 1 else {}
         if first.source == "declared" and first.kinds > 1:
             variables.update(accelerator=first.models[0][0], accelerator_count=first.models[0][1])
-        if len(heard) < len(statements):
-            others = [f"{other.source} says {other}" for other in statements[1:] if other not in heard]
-            variables[CONFLICT_GROUP] = f"{_says(first)}, but {' and '.join(others)}"
+        if len(agreeing) < len(statements):
+            others = [f"{other.source} says {other}" for other in statements[1:] if other not in agreeing]
+            variables[CONFLICT_GROUP] = f"{_describe(first)}, but {' and '.join(others)}"
             groups.append(CONFLICT_GROUP)
         return Place(tuple(dict.fromkeys(groups)), variables)
 
 
-def _says(first: Statement) -> str:
+def _describe(first: Statement) -> str:
     return f"declared {first}" if first.source == "declared" else f"{first.source} says {first}"
 
 
@@ -282,12 +282,12 @@ def _says(first: Statement) -> str:
 class Regions:
     """Groups of clusters and sites: those of each pair of cluster and site, pairs of parent and child, doubts.
 
-    ``torn`` are the clusters with hosts of several sites, or with some of none.
+    ``split_clusters`` are the clusters with hosts of several sites, or with some of none.
     """
 
     groups: Mapping[tuple[str | None, str | None], tuple[str, ...]]
     edges: list[tuple[str, str]]
-    torn: list[str]
+    split_clusters: list[str]
     warnings: list[str]
 
 
@@ -317,13 +317,13 @@ def regions(pairs: Iterable[tuple[str | None, str | None]]) -> Regions:
         for cluster, site in sorted(nested.items())
         if site
     ]
-    torn = {cluster: [site for site in found if site] for cluster, found in sites.items() if len(found) > 1}
+    split_clusters = {cluster: [site for site in found if site] for cluster, found in sites.items() if len(found) > 1}
     warnings = [
         f"cluster {cluster!r} has hosts of several sites ({', '.join(found)}), so its group is below none of theirs"
-        for cluster, found in torn.items()
+        for cluster, found in split_clusters.items()
         if len(found) > 1
     ]
-    return Regions(groups, edges, list(torn), warnings)
+    return Regions(groups, edges, list(split_clusters), warnings)
 
 
 def region_name(variable: str, value: Any) -> str | None:
@@ -334,4 +334,4 @@ def region_name(variable: str, value: Any) -> str | None:
         return value
     if isinstance(value, (str, int)) and not isinstance(value, bool) and re.search(r"[A-Za-z0-9]", str(value)):
         return str(value)
-    raise SortingError(f"{variable}: found {_shown(value)}, expected a name, like fra1")
+    raise SortingError(f"{variable}: found {_shorten(value)}, expected a name, like fra1")

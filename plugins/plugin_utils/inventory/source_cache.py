@@ -11,17 +11,17 @@ from typing import Any, Callable, Iterable, TypeVar
 
 from ansible.errors import AnsibleError
 
-# Of what is kept; an entry of another schema is made anew.
+# Schema of stored entries; an entry of another schema is rebuilt.
 SCHEMA = 1
 
 T = TypeVar("T")
 
 
-class Kept:
-    """The cache of one source, or nothing where the user wants none.
+class SourceCache:
+    """The cache of one inventory source; it stores nothing where the user has not enabled it.
 
-    ``read`` is false where Ansible was told to flush. Data is kept as one JSON text, since cache plugins take their
-    time over every value of a large structure.
+    ``read`` is false where Ansible flushes its caches. Data is stored as one JSON text, because cache plugins are slow
+    with large structures.
     """
 
     def __init__(self, plugin: Any, path: str, read: bool, warn: Callable[[str], None]) -> None:
@@ -31,8 +31,8 @@ class Kept:
         self._warn = warn
 
     @property
-    def wanted(self) -> bool:
-        """Return whether anything is kept."""
+    def is_enabled(self) -> bool:
+        """Return whether anything is stored."""
         return self._cache is not None
 
     def key(self, part: str, inputs: Iterable[str]) -> str:
@@ -41,7 +41,7 @@ class Kept:
         return f"{self._prefix}_{part}_{digest}"
 
     def load(self, key: str, read: Callable[[Any], T]) -> T | None:
-        """Return what ``read`` makes of the data that is kept, None where there is none or it cannot be used."""
+        """Return the stored data as ``read`` converts it, None if there is none or it cannot be used."""
         if self._cache is None or not self._read:
             return None
         try:
@@ -49,24 +49,24 @@ class Kept:
         except KeyError:
             return None
         except AnsibleError as exc:
-            self._warn(f"inventory cache {key}: not read, made anew: {exc}")
+            self._warn(f"inventory cache {key}: not read, rebuilt: {exc}")
             return None
         try:
             if entry["schema"] != SCHEMA:
                 raise ValueError(f"it has the schema {entry['schema']!r}, expected {SCHEMA}")
             return read(json.loads(entry["data"]))
         except (KeyError, TypeError, AttributeError, ValueError) as exc:
-            self._warn(f"inventory cache {key}: not read, made anew: {exc}")
+            self._warn(f"inventory cache {key}: not read, rebuilt: {exc}")
             return None
 
     def save(self, key: str, data: Any) -> None:
-        """Keep plain data, in place of what was kept of the same part for other inputs."""
+        """Store plain data, and delete what was stored of the same part for other inputs."""
         if self._cache is not None:
             self._forget(key.rpartition("_")[0] + "_")
             self._cache[key] = {"schema": SCHEMA, "data": json.dumps(data)}
 
     def _forget(self, prefix: str) -> None:
-        """Delete what was kept for other inputs: nobody would ever ask for it."""
+        """Delete what was stored for other inputs: nothing would ever load it."""
         plugin = self._cache._plugin  # type: ignore[union-attr]
         old = [key for key in list(plugin.keys()) if key.startswith(prefix)]
         for key in old:

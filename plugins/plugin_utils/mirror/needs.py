@@ -12,8 +12,10 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import weights_holds
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, load_release, lookup, read
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
@@ -21,7 +23,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans im
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
-ENCODINGS_VARIABLE = "TIKTOKEN_ENCODINGS_BASE"
 MANIFESTS = (".yml", ".yaml")
 
 
@@ -41,7 +42,7 @@ class Needs:
     def add_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Add the weights of a manifest. Raises NeedsError where another one describes the same revision."""
         try:
-            path = parse(manifest).path
+            path = parse_manifest(manifest).path
         except WeightsError as exc:
             raise NeedsError(str(exc)) from exc
         if self.manifests.setdefault(path, manifest) != manifest:
@@ -56,7 +57,7 @@ class Needs:
         """Return it as plain data for an action's result, in an order of its own."""
         manifests = [self.manifests[path] for path in sorted(self.manifests)]
         names = sorted(ENCODINGS) if self.encodings else []
-        holds: dict[str, Any] = {"weights": weights_holds(map(parse, manifests))}
+        holds: dict[str, Any] = {"weights": weights_holds(map(parse_manifest, manifests))}
         holds["encodings"] = {name: {f"encodings/{name}": ENCODINGS[name]._asdict()} for name in names}
         return {
             "models": manifests,
@@ -68,7 +69,7 @@ class Needs:
         }
 
 
-def plan_from_origin(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def plan_from_origin(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
     """Return a host's plans with images from where they are published, not from the site's registry."""
     return plan_host(host, accelerator, {**settings, "registry": ""})
 
@@ -99,7 +100,7 @@ def _manifest(model: str, directories: Sequence[str]) -> Mapping[str, Any] | Non
     return read(path) if path else None
 
 
-def _add_runtime(needs: Needs, plan: Mapping[str, Any]) -> None:
+def _add_runtime(needs: Needs, plan: PlanDocument) -> None:
     if plan["image"]:
         needs.add_image(plan["image"])
     if plan["venv"]:
@@ -142,7 +143,7 @@ def add_models(needs: Needs, names: Sequence[str], directories: Sequence[str]) -
         needs.add_manifest(read(find("weights", name, MANIFESTS, directories)))
 
 
-def still_to_come(locks: Mapping[str, int], root: str) -> int:
+def missing_wheel_bytes(locks: Mapping[str, int], root: str) -> int:
     """Return the bytes that wheels may still take: none for a lock that is complete, else what it takes installed."""
     return sum(
         size for lock, size in locks.items() if not os.path.exists(f"{root}/wheels/.{Path(lock).stem}.fetched.json")

@@ -8,25 +8,26 @@ Every problem is one sentence for the user. The tables come from catalog/options
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import (
+    Entry,
+    decoded,
+    described,
+    expected,
+    fits,
+    key_problems,
+    near_value,
+)
 
-INTEGER = re.compile(r"-?\d+$")
-NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
-# 1k is 1000, 1K is 1024; the binary ones take no decimals.
-SUFFIXED = re.compile(r"(\d+(\.\d+)?[kmgt]|\d+[KMGT])$")
 SHORT_LEVEL = re.compile(r"-O=?\w+$")
-BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
-KEY_KINDS = ("boolean", "integer", "number", "text", "choice", "list", "json", "any")
 
-Entry = Mapping[str, Any]
 # Of a name that is gone: what stands in its place ("instead"), from which release on ("since").
 Replaced = Mapping[str, Mapping[str, str]]
 
@@ -163,7 +164,11 @@ class OptionTable:
                 continue
             if name.startswith("VLLM_"):
                 history = _history(self.version, [table for table in others if name in table.env])
-                hint = nearest(name, self.env) if misspelt(name, self.env) else "nothing here replaces it by name"
+                hint = (
+                    nearest(name, self.env)
+                    if misspelt(name, self.env)
+                    else "no variable of this release has a similar name"
+                )
                 hint = _instead(name, self.version, replaced or {}) or hint
                 problems.append(Unknown(f"{name}: vLLM {self.version} does not read this variable{history}; {hint}"))
             else:
@@ -184,7 +189,7 @@ class OptionTable:
             if short
             else nearest(name, [text[2:] for text in self.spellings if text[1] == "-"])
         )
-        hint = hint if hint.startswith("nearest") else "no flag has a name like it"
+        hint = hint if hint.startswith("nearest") else "no flag has a similar name"
         hint = _instead(name, self.version, replaced) or hint
         return f"{_shown(spelling)}: vLLM {self.version} has no such flag{history}; {hint}"
 
@@ -195,7 +200,7 @@ class OptionTable:
         if "=" in spelling:
             value = decoded(spelling.partition("=")[2])
         if flag.keys and entry["kind"] != "json":
-            yield f"{_shown(spelling)}: --{flag.name} takes {_expected(entry)}, it has no keys to set"
+            yield f"{_shown(spelling)}: --{flag.name} takes {expected(entry)}, it has no keys to set"
         elif flag.keys:
             for key in reversed(flag.keys):
                 value = {key: decoded(value)}
@@ -205,8 +210,8 @@ class OptionTable:
         elif value is False and (flag.off or not entry.get("negatable")):
             way_out = f"write --{flag.name}: true" if flag.off else "leave it out"
             yield f"{_shown(spelling)}: vLLM {self.version} has no --no-{_shown(spelling)[2:]}; {way_out}"
-        elif not _fits(entry, value):
-            yield f"{_shown(spelling)}: expected {_expected(entry)}, found {_found(value)}{_near_value(entry, value)}"
+        elif not fits(entry, value):
+            yield f"{_shown(spelling)}: expected {expected(entry)}, found {described(value)}{near_value(entry, value)}"
         elif "known" in entry and str(value) not in entry["known"] and misspelt(str(value), entry["known"]):
             hint = nearest(str(value), entry["known"])
             yield Doubt(f"{_shown(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")
@@ -216,7 +221,7 @@ class OptionTable:
     ) -> Iterator[str]:
         value = decoded(value)
         if isinstance(value, Mapping):
-            for path, problem in _key_problems(entry, value, ()):
+            for path, problem in key_problems(entry, value, ()):
                 history = ""
                 if problem.startswith("no such key"):
                     history = _history(self.version, [table for table in others if table.has_key((name, *path))])
@@ -224,7 +229,7 @@ class OptionTable:
                 text = f"--{name}.{'.'.join(path)}: " + problem.format(version=f"vLLM {self.version}", history=history)
                 yield Unknown(text) if problem.startswith("no such key") else text
         elif (isinstance(value, str) and not entry.get("text")) or "keys" in entry:
-            yield f"--{name}: expected {_expected(entry)}, found {_found(value)}"
+            yield f"--{name}: expected {expected(entry)}, found {described(value)}"
 
     def has_key(self, path: Sequence[str]) -> bool:
         """Return whether this release types the JSON key ``path``: the flag's name, then the keys."""
@@ -271,112 +276,3 @@ def _history(version: str, having: Sequence[OptionTable]) -> str:
     if older:
         return f", the last release here that has it is {older[-1]}"
     return f", the first release here that has it is {newer[0]}" if newer else ""
-
-
-def decoded(value: Any) -> Any:
-    """Return the value of a text as vLLM reads it in a dotted form: JSON where it is JSON, else the text."""
-    if not isinstance(value, str):
-        return value
-    if value in ("True", "False"):
-        return value == "True"
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
-
-
-def _fits(entry: Entry, value: Any) -> bool:
-    kind = entry["kind"]
-    if kind == "list":
-        of = {**entry, "kind": entry.get("of", "text")}
-        return all(_fits(of, item) for item in value) if isinstance(value, (list, tuple)) else _fits(of, value)
-    if kind == "switch":
-        return isinstance(value, bool)
-    if entry.get("repeat") and isinstance(value, (list, tuple)):
-        return all(_fits({"kind": kind}, item) for item in value)
-    if isinstance(value, bool):
-        return bool(entry.get("bare")) or value in entry.get("values", ())
-    if isinstance(value, (Mapping, list, tuple)):
-        # A flag of text that holds a mapping is one word of JSON on the command line (--lora-modules).
-        return kind == "text" and isinstance(value, Mapping)
-    return _scalar_fits(entry, str(value))
-
-
-def _scalar_fits(entry: Entry, text: str) -> bool:
-    kind = entry["kind"]
-    if kind == "choice":
-        return text in [str(value) for value in entry["values"]] or (text == "None" and bool(entry.get("none")))
-    if kind == "integer":
-        return bool(INTEGER.match(text) or (entry.get("suffix") and SUFFIXED.match(text))) or text in entry.get(
-            "words", ()
-        )
-    return bool(NUMBER.match(text)) if kind == "number" else True
-
-
-def _key_problems(entry: Any, value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    keys = entry.get("keys") if isinstance(entry, Mapping) else None
-    if keys is None:
-        return
-    for key, item in value.items():
-        here = (*path, str(key))
-        if key not in keys:
-            yield here, "no such key in {version}{history}; " + _braced(nearest(str(key), keys))
-            continue
-        known = keys[key] if isinstance(keys[key], Mapping) else {"kind": keys[key]}
-        if isinstance(item, Mapping):
-            yield from _key_problems(known, item, here)
-        if not _key_fits(known, item):
-            found = _found(item) + _near_value(known, item)
-            yield here, _braced(f"expected {_expected(known)}, found {found}")
-
-
-def _braced(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def _key_fits(entry: Entry, value: Any) -> bool:
-    """Return whether a JSON value can be what the key holds.
-
-    Lenient where vLLM is: its validators take short forms in place of a config (activation: mxfp8), and texts that
-    hold a number or a truth.
-    """
-    kind = entry["kind"]
-    if value is None or kind in ("any", "text", "json"):
-        return True
-    if kind == "list":
-        return isinstance(value, (list, tuple))
-    if isinstance(value, (Mapping, list, tuple)):
-        return False
-    if kind == "boolean":
-        return isinstance(value, bool) or str(value).lower() in BOOLEANS
-    if kind == "choice":
-        return str(value).lower() in [str(choice).lower() for choice in entry["values"]]
-    return not isinstance(value, bool) and _scalar_fits({**entry, "suffix": True}, str(value))
-
-
-def _expected(entry: Entry) -> str:
-    kind = entry["kind"]
-    if kind == "choice":
-        return "one of " + ", ".join(str(value) for value in entry["values"])
-    if kind == "list" and "of" in entry:
-        return "a list, each " + _expected({**entry, "kind": entry["of"]})
-    if kind == "integer" and entry.get("suffix"):
-        return " or ".join(["an integer (16k and 16K too)", *entry.get("words", ())])
-    return {
-        "switch": "true or false (a switch, it takes no value)",
-        "boolean": "true or false",
-        "integer": "an integer",
-        "number": "a number",
-        "text": "a text",
-        "list": "a list",
-        "json": "a mapping (JSON)",
-    }[kind]
-
-
-def _found(value: Any) -> str:
-    return json.dumps(value, default=str)
-
-
-def _near_value(entry: Entry, value: Any) -> str:
-    near = misspelt(str(value), [str(choice) for choice in entry.get("values", ())])
-    return f"; nearest: {near!r}" if near else ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of hosts -> one line on each: which chips, and how sure that is. No I/O, and no host is too odd."""
+"""Describe each host in one line from its variables: which chips, and how certain that is. No value raises an error."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ VARIABLES = (
     "accelerator_discovered_at", "accelerator_stale", "accelerator_conflict", "accelerator_mixed", "vllm_instances",
 )  # fmt: skip
 
-# What is told of a host's hardware beside its models, with the words before it.
+# Facts about a host's hardware besides its models, with their labels.
 FACTS = {"driver_version": "driver", "compute_capability": "compute capability", "mec_firmware": "MEC firmware"}
 
-# None for a number that nobody said.
+# None for a number that no source gives.
 Counts = Dict[str, Optional[int]]
 
 
 class Host(NamedTuple):
-    """A host as the inventory has it; ``problem`` says which of its variables cannot be read."""
+    """A host as the inventory has it; ``problem`` describes which of its variables cannot be read."""
 
     name: str
     groups: Sequence[str]
@@ -83,7 +83,7 @@ class Line:
 
 
 def overview(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
-    """Return a line on each host, by site, cluster, accelerator and name; numbers in names count as numbers."""
+    """Return a line about each host, by site, cluster, accelerator and name; numbers in names count as numbers."""
     lines = [line_of(host, models) for host in hosts]
     return sorted(
         lines,
@@ -94,7 +94,7 @@ def overview(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
 
 
 def line_of(host: Host, models: Mapping[str, Model]) -> Line:
-    """Return the line on one host. Nothing is raised: what makes no sense is told as the reason of its state."""
+    """Return the line about one host. Raises nothing: an invalid value becomes the reason of the state."""
     variables = host.variables
     detected = variables.get("accelerator_detected")
     detected = detected if isinstance(detected, Mapping) else {}
@@ -113,8 +113,8 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
         state=state,
         why=why,
         todo=todo,
-        declared=in_words(declared),
-        found=in_words(found),
+        declared=describe_counts(declared),
+        found=describe_counts(found),
         facts=_facts(detected),
         seen_at=seconds_of(variables.get("accelerator_discovered_at")),
         serves=_serves(variables.get("vllm_instances")),
@@ -171,7 +171,7 @@ def found_chips(detected: Mapping[str, Any]) -> Counts:
 
 
 def _chips(declared: Counts, found: Counts, grouped: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return what is counted: the declared chips, else those found; a number that nobody said is that found, or 1."""
+    """Return what is counted: the declared chips, else those found; a missing number is the one found, or 1."""
     counts = declared or found or dict.fromkeys([name for name in grouped if name == UNKNOWN])
     pairs = [(model, found.get(model) or 1 if count is None else count) for model, count in counts.items()]
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
@@ -210,9 +210,9 @@ def _state(
 
 
 def _conflict(host: Host, declared: Counts, found: Counts) -> str:
-    told = host.variables.get("accelerator_conflict")
-    if told:
-        return _text(told)
+    reason = host.variables.get("accelerator_conflict")
+    if reason:
+        return _text(reason)
     if CONFLICT_GROUP in host.groups:
         return f"it is in the group {CONFLICT_GROUP}"
     single = not declared_chips(host.variables)
@@ -220,11 +220,11 @@ def _conflict(host: Host, declared: Counts, found: Counts) -> str:
         return "in several groups of a model: " + ", ".join(MODEL_PREFIX + name for name in declared)
     if not declared or not found or UNKNOWN in found or _agree(declared, found):
         return ""
-    return f"declared {in_words(declared)}, found {in_words(found)}"
+    return f"declared {describe_counts(declared)}, found {describe_counts(found)}"
 
 
 def _agree(declared: Counts, found: Counts) -> bool:
-    """Say whether all that was declared was found; of one declared model it is enough that it is the leading one."""
+    """Return whether all that was declared was found; one declared model only has to be the leading one."""
     if CPU in declared:
         return CPU in found
     same = all(found.get(model) and count in (None, found[model]) for model, count in declared.items())
@@ -252,7 +252,7 @@ def _unknown_ids(detected: Mapping[str, Any]) -> str:
 # Small things.
 
 
-def in_words(counts: Counts) -> str:
+def describe_counts(counts: Counts) -> str:
     """Return models with their numbers as a text: ``h200 x 4, l40s x 2``."""
     return ", ".join(
         model if count is None or model == CPU else f"{model} x {count}" for model, count in counts.items()

@@ -81,20 +81,20 @@ def _host(line: Line, texts: SharedTexts, serves: SharedTexts) -> list[Any]:
 def _describe_models(used: Iterable[str], models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
     """Return title, family and colour of each model; those of one vendor share its hues out among them."""
     by_vendor: dict[str, list[str]] = {}
-    looks: dict[str, dict[str, Any]] = {}
+    described: dict[str, dict[str, Any]] = {}
     for key in sorted(used):
         known = models.get(key)
         if known:
-            looks[key] = {"title": known.title, "family": f"{known.vendor} {known.stack} {known.generation}"}
+            described[key] = {"title": known.title, "family": f"{known.vendor} {known.stack} {known.generation}"}
             by_vendor.setdefault(known.vendor, []).append(key)
         else:
-            looks[key] = {"title": "no accelerator" if key == CPU else key, "family": "", "hue": None, "tone": 1}
+            described[key] = {"title": "no accelerator" if key == CPU else key, "family": "", "hue": None, "tone": 1}
     for vendor, keys in by_vendor.items():
         low, high = HUES.get(vendor, OTHER_HUES)
         for index, key in enumerate(sorted(keys, key=lambda key: (models[key].generation, key))):
             share = (index + 0.5) / len(keys)
-            looks[key].update(hue=round(low + (high - low) * share), tone=index % TONES)
-    return looks
+            described[key].update(hue=round(low + (high - low) * share), tone=index % TONES)
+    return described
 
 
 def _json(document: Mapping[str, Any]) -> str:

@@ -12,11 +12,11 @@ from typing import Any, Iterable, Mapping
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Model
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
     FleetError,
     HostReader,
-    _defaults,
     constants,
+    defaults,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import VARIABLES, Host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageFile, read_parts
@@ -28,7 +28,7 @@ MODE = 0o644
 
 
 class OverviewReader(HostReader):
-    """Reads the variables of an overview; what cannot be read is told of the host and stops nobody."""
+    """Reads the variables of an overview; an unreadable one becomes a problem of its host and stops nothing."""
 
     def host(self, name: str) -> tuple[Host, tuple[str, ...]]:
         """Return a host and the directories of its own catalogue."""
@@ -36,7 +36,7 @@ class OverviewReader(HostReader):
         facts = own.get("ansible_facts")
         problems: list[str] = []
         found = {key: self._value(key, own, problems) for key in VARIABLES if own.get(key) is not None}
-        # A cached fact is a variable of its own only where Ansible is told to make it one.
+        # A cached fact becomes a variable of its own only if Ansible is configured to inject facts.
         if "accelerator_detected" not in found and isinstance(facts, Mapping):
             found["accelerator_detected"] = facts.get("accelerator_detected")
         directories = self._value(CATALOG_PATH, own, problems) or []
@@ -45,7 +45,7 @@ class OverviewReader(HostReader):
         return Host(name, groups, found, "; ".join(problems)), tuple(str(directory) for directory in listed)
 
     def _value(self, name: str, own: Mapping[str, Any], problems: list[str]) -> Any:
-        """Return a variable as plain data, None with a problem told where it cannot be."""
+        """Return a variable as plain data, or None and add a problem."""
         value = own.get(name)
         if value is None or isinstance(value, int) or (isinstance(value, str) and "{" not in value):
             return value
@@ -61,7 +61,7 @@ class OverviewReader(HostReader):
 
     def _templar(self, own: Mapping[str, Any]) -> Templar:
         # As the role sees them: its defaults lie below the host's variables.
-        variables = {**_defaults(), **own, **constants(), "hostvars": self._hostvars}
+        variables = {**defaults(), **own, **constants(), "hostvars": self._hostvars}
         return Templar(loader=self._loader, variables=variables)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A fleet on one screen of a terminal, whether it has ten hosts or ten thousand. No I/O."""
+"""A fleet on one screen of a terminal, whether it has ten hosts or ten thousand."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def needs_attention(lines: Sequence[Line], now: float, width: int = WIDTH) -> li
 
 
 def age(seconds: float) -> str:
-    """Return a time span in one number: 3 min, 5 h, 12 d; what lies ahead is no age."""
+    """Return a time span in one number: 3 min, 5 h, 12 d; a time in the future has no age."""
     for unit, size in UNITS:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -108,8 +108,8 @@ def age(seconds: float) -> str:
 
 def _head(lines: Sequence[Line]) -> str:
     numbers = totals(lines)
-    told = [(numbers[f"{what}s"], what) for what in ("host", "chip", "cluster", "site")]
-    parts = [_number_of(count, what) for count, what in told if count]
+    counted = [(numbers[f"{what}s"], what) for what in ("host", "chip", "cluster", "site")]
+    parts = [_number_of(count, what) for count, what in counted if count]
     states = [f"{count:,} {state}" for state, count in numbers["states"].items() if count]
     return f"{', '.join(parts)}: {', '.join(states)}" if lines else "no hosts"
 

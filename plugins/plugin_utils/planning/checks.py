@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether composed arguments and variables are right: guards of the recipe, the release's table, exclusions. No I/O."""
+"""Whether composed arguments and variables are right: guards of the recipe, the release's table, exclusions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def check_format(
     reason = dict(accelerator.lacks).get(found)
     if reason:
         raise PlanError(
-            f"{where}: the weights of {model} are {found}, which {accelerator.model} does not serve: {reason}; "
+            f"{where}: the weights of {model} are {found}, which {accelerator.model} does not support: {reason}; "
             f"{_way_out(recipe, accelerator, model)}"
         )
 
@@ -75,7 +75,7 @@ def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str =
         for name, variant in (recipe.get("variants") or {}).items()
         if not _unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
     ]
-    return f"the variants for it: {', '.join(fit)}" if fit else "no variant of this recipe is for it"
+    return f"the variants that run on it: {', '.join(fit)}" if fit else "no variant of this recipe runs on it"
 
 
 def _unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
@@ -186,7 +186,7 @@ def exclusions(
     for group in exclusive:
         names = _together(have, group["settings"])
         if names and group.get("warn"):
-            yield Doubt(f"{' and '.join(names)} stand together: {group['because']}")
+            yield Doubt(f"{' and '.join(names)} are both set: {group['because']}")
         elif names:
             yield f"{' and '.join(names)} exclude each other: {group['because']}"
 
@@ -196,11 +196,13 @@ def placeholders(args: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[st
     for name, value in env.items():
         found = _PLACEHOLDER.search(value)
         if found:
-            yield f"env.{name}: holds the placeholder {found.group()}; set env.{name} of the instance"
+            yield f"env.{name}: found the placeholder {found.group()}, expected a value; set env.{name} of the instance"
     for name, value in args.items():
         found = _PLACEHOLDER.search(str(value))
         if found:
-            yield f"args.{name}: holds the placeholder {found.group()}; set args.{name} of the instance"
+            yield (
+                f"args.{name}: found the placeholder {found.group()}, expected a value; set args.{name} of the instance"
+            )
 
 
 def _together(have: Mapping[str, Any], settings: Any) -> list[str]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which chips of a host each instance gets, and whether what it serves fits into them. No I/O."""
+"""Which chips of a host each instance gets, and whether what it serves fits into them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def _check_pins(demands: Sequence[Demand], accelerator: Accelerator) -> None:
             )
         if demand.pinned is not None and demand.chips > len(demand.pinned):
             raise PlanError(
-                f"vllm_instances.{demand.name}.chips: {len(demand.pinned)} given, its parallelism takes {demand.chips}"
+                f"vllm_instances.{demand.name}.chips: found "
+                f"{len(demand.pinned)} chips, expected {demand.chips} for its parallelism"
             )
 
 
@@ -94,8 +95,8 @@ def _counts(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, in
         kept = f" beside {len(pinned)} that are pinned" if pinned else ""
         key = f"vllm_instances.{open_demands[0].name}" if len(open_demands) == 1 else "vllm_instances"
         raise PlanError(
-            f"{key}: more chips asked for than there are: {parts} make {wanted}, the host has "
-            f"{accelerator.count} x {accelerator.model}{kept}; lower tensor-parallel-size or replicas, or take "
+            f"{key}: more chips requested than the host has: {parts} make {wanted}, the host has "
+            f"{accelerator.count} x {accelerator.model}{kept}; lower tensor-parallel-size or replicas, or use "
             "another host"
         )
     free -= wanted
@@ -196,7 +197,7 @@ def check_shares(users: Mapping[str, tuple[Sequence[int], float]]) -> None:
             parts = ", ".join(f"{name} {share:g}" for name, share in sorted(shares.items()))
             raise PlanError(
                 f"vllm_instances: chip {chip} is shared, and the gpu-memory-utilization of its instances is above 1: "
-                f"{parts}; lower them, or give each chips of its own"
+                f"{parts}; lower the shares, or give each instance its own chips"
             )
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features. No I/O."""
+"""What an instance is made of before anything is laid together: recipe, release, variant, sizes, features."""
 
 from __future__ import annotations
 
@@ -127,8 +127,9 @@ def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[
     preset: Mapping[str, Any] = presets[name] or {}
     if preset.get("points") or preset.get("workload"):
         raise PlanError(
-            f"{where}.preset: {name!r} of recipe {model} is a set of measured points for one system, not a preset of "
-            "this collection; write what you want of it under args and env"
+            f"{where}.preset: {name!r} of recipe {model} holds measured points for one system, so it is not "
+            "a preset of "
+            "this collection; copy the settings that you want to args and env"
         )
     return preset
 
@@ -138,7 +139,7 @@ def _nodes(host: str, requested: Mapping[str, Any], where: str) -> Nodes:
     if not names:
         return Nodes()
     if host not in names:
-        raise PlanError(f"{where}.nodes: {host} is to serve it, but is not among its nodes {', '.join(names)}")
+        raise PlanError(f"{where}.nodes: {host} is not among the nodes {', '.join(names)}")
     return Nodes(len(names), names.index(host), str(requested.get("node_address") or names[0]))
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other. No I/O.
+"""Recipe x hardware x choices -> arguments and environment, as layers laid over each other.
 
 The order is that of vLLM's own recipe site, with this collection's layers between: model, variant, strategy, preset,
 generation of the hardware, exact hardware, features, release fixes, the instance's own words.
@@ -280,7 +280,7 @@ def features_on(
             )
     for name in modes:
         if name not in on:
-            raise PlanError(f"{where}.feature_modes.{name}: this feature is not on here; add it to {where}.features")
+            raise PlanError(f"{where}.feature_modes.{name}: this feature is off; add it to {where}.features")
     return on
 
 
@@ -296,7 +296,7 @@ def _check_names(offered: Mapping[str, Any], names: Any, where: str, recipe: Map
 
 def _unavailable(feature: Mapping[str, Any], accelerator: Accelerator, strategy: str) -> str | None:
     if feature.get("strategies") and strategy not in feature["strategies"]:
-        return f"is not for the strategy {strategy}; it is for {', '.join(feature['strategies'])}"
+        return f"does not support the strategy {strategy}; supported: {', '.join(feature['strategies'])}"
     if accelerator.pick(feature.get("hardware") or {}) == "unsupported":
         return f"does not run on {accelerator.model}"
     return None
@@ -320,7 +320,7 @@ def _mode(
     if requested and requested not in allowed:
         raise PlanError(
             f"{where}.feature_modes.{name}: {requested!r} is not for {accelerator.model} and the variant {variant!r}; "
-            f"there is {', '.join(allowed) or 'none'}"
+            f"available: {', '.join(allowed) or 'none'}"
         )
     entry = (recipe.get("variants") or {}).get(variant) or {}
     for key in (requested, (entry.get("default_modes") or {}).get(name), feature.get("default_mode")):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import VARIABLE
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -21,7 +21,7 @@ def base_env(entry: Chosen, site: SiteSettings) -> dict[str, str]:
     return {
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
-        VARIABLE: site.encodings_dir,
+        ENCODINGS_VARIABLE: site.encodings_dir,
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         **{key: str(value) for key, value in (own or {}).items()},
@@ -64,7 +64,7 @@ def mounts_of(
     """Return the paths of the host that a container sees under the same names: inputs read-only, its cache writable."""
     spec = composed.args.get("speculative-config")
     draft = spec.get("model") if isinstance(spec, Mapping) else None
-    encodings = composed.env.get(VARIABLE)
+    encodings = composed.env.get(ENCODINGS_VARIABLE)
     inputs = [
         *([weights] if weights else []),
         *([draft] if isinstance(draft, str) and draft.startswith("/") else []),

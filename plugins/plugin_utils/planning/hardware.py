@@ -19,6 +19,9 @@ UPSTREAM_PROCESSORS = ("xeon6", "xeon5")
 # A host with one of these is a system of its own for upstream.
 UPSTREAM_SINGLE = {"gb300": "dgx_station_gb300"}
 
+# Facts of a host that conditions of recipes ask about, where they are known.
+FACTS = ("driver_version", "cuda_version", "mec_firmware")
+
 
 @dataclass(frozen=True)
 class Accelerator:

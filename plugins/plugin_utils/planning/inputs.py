@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
@@ -37,6 +37,15 @@ class SiteSettings:
     registry: str = ""
     strict: bool = True
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+# The names of the settings, and of those among them that a site always sets beside the release.
+SETTINGS = tuple(entry.name for entry in fields(SiteSettings))
+REQUIRED = tuple(
+    entry.name
+    for entry in fields(SiteSettings)
+    if entry.default is MISSING and entry.default_factory is MISSING and entry.name != "release"
+)
 
 
 @dataclass(frozen=True)

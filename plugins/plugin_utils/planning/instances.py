@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person writes under ``vllm_instances``: its keys, and everything that is wrong with it by itself. No I/O."""
+"""What a person writes under ``vllm_instances``: its keys, and everything that is wrong with it by itself."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check_instance(name: str, requested: Any) -> None:
         if key not in INSTANCE_KEYS:
             raise PlanError(f"{where}: unknown key {key!r}; {nearest(str(key), INSTANCE_KEYS)}")
     if not requested.get("recipe"):
-        raise PlanError(f"{where}: 'recipe' is missing; expected <org>/<model> of a file of the recipe catalogue")
+        raise PlanError(f"{where}: 'recipe' is missing; expected the <org>/<model> of a recipe in the catalogue")
     _check_numbers(where, requested)
     _check_texts(where, requested)
     _check_args(where, requested.get("args") or {})
@@ -84,7 +84,10 @@ def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
             f"{where}.replicas: found {replicas!r}, expected a whole number from 1, or nothing to fill the host"
         )
     if replicas not in (None, 1) and requested.get("nodes"):
-        raise PlanError(f"{where}.replicas: found {replicas!r} beside nodes; an instance that spans hosts is one")
+        raise PlanError(
+            f"{where}.replicas: found {replicas!r} together with nodes; an instance that spans hosts has one "
+            "replica, so remove one of the two"
+        )
     chips = requested.get("chips")
     if chips is None:
         return
@@ -93,7 +96,10 @@ def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
     if len(set(chips)) != len(chips):
         raise PlanError(f"{where}.chips: found {chips!r}, expected each number once, like [0, 1]")
     if replicas not in (None, 1):
-        raise PlanError(f"{where}.replicas: found {replicas!r} beside chips; an instance with chips of its own is one")
+        raise PlanError(
+            f"{where}.replicas: found {replicas!r} together with chips; an instance that names its chips has one "
+            "replica, so remove one of the two"
+        )
 
 
 def _is_index(value: Any) -> bool:
@@ -126,14 +132,17 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
 def _check_args(where: str, args: Mapping[str, Any]) -> None:
     for key, value in args.items():
         if key in OWNED_ARGS:
-            raise PlanError(f"{where}.args.{key}: not set here; it comes from {OWNED_ARGS[key]}")
+            raise PlanError(f"{where}.args.{key}: cannot be set here; its value comes from {OWNED_ARGS[key]}")
         if str(key).startswith("-") or "_" in str(key).split(".", 1)[0]:
             head, dot, rest = str(key).lstrip("-").partition(".")
             wanted = head.replace("_", "-") + dot + rest
             raise PlanError(f"{where}.args: {key!r} is not how vLLM's --config file names a flag; expected {wanted!r}")
         problem = _no_word(value)
         if problem:
-            raise PlanError(f"{where}.args.{key}: {problem}, which cannot be a word of a command")
+            raise PlanError(
+                f"{where}.args.{key}: {problem}, which a command line cannot pass; expected text of one line, a "
+                "number, true or false, or a list or mapping of these"
+            )
 
 
 def _no_word(value: Any) -> str | None:
@@ -159,7 +168,10 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             raise PlanError(f"{where}.env.{key}: found {value!r}, expected one value; write JSON as a text in quotes")
         # The value may be none of anybody's business, so it is not shown.
         if isinstance(value, str) and _LINES.search(value):
-            raise PlanError(f"{where}.env.{key}: found a text of several lines, which cannot be a variable of a unit")
+            raise PlanError(
+                f"{where}.env.{key}: found a text of several lines, expected one line, because a systemd unit "
+                "passes no more"
+            )
         if isinstance(value, bool):
             # It would become True, which vLLM reads as no number and other libraries as no truth.
             raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')

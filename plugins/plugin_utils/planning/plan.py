@@ -10,8 +10,9 @@ tests from plain data.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, cast
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
     to_argv,
     to_config,
@@ -117,9 +118,9 @@ class ServePlan:
     explain: list[dict[str, Any]]
     warnings: list[str]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PlanDocument:
         """Return the plan as plain data, JSON-serialisable."""
-        return asdict(self)
+        return cast(PlanDocument, asdict(self))
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,9 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         Layer(
             "collection", _release_args(entry.release, site), {}, "requests finish before a stop; nothing is ignored"
         ),
-        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
+        Layer(
+            entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set in vllm_instances"
+        ),
     ]
     composed = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}")
     # Where it listens and what it serves is the instance's own; a recipe's word would be that of all its replicas.
@@ -371,7 +374,7 @@ def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> Non
     for plan in plans:
         if names.count(plan.instance) > 1:
             raise PlanError(
-                f"vllm_instances.{plan.instance}: a replica of another instance has this name too; rename one of them"
+                f"vllm_instances.{plan.instance}: a replica of another instance has the same name; rename one of them"
             )
     check_ports({plan.instance: (plan.replica_of, plan.listen["port"]) for plan in plans})
     shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How an instance reaches vLLM: a virtual environment on the host, or a container of the vendor's image. No I/O."""
+"""How an instance reaches vLLM: a virtual environment on the host, or a container of the vendor's image."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def choose_stack(release: Mapping[str, Any], name: str, accelerator: Accelerator
     stacks = release["stacks"]
     if accelerator.stack not in stacks:
         raise PlanError(
-            f"vllm_release {name!r} has nothing for stack {accelerator.stack!r} (accelerator {accelerator.model!r}); "
-            f"it serves: {', '.join(sorted(stacks))}"
+            f"vllm_release {name!r} does not support stack {accelerator.stack!r} (accelerator {accelerator.model!r}); "
+            f"it supports: {', '.join(sorted(stacks))}"
         )
     found: Mapping[str, Any] = stacks[accelerator.stack]
     return found
@@ -37,8 +37,8 @@ def choose_runtime(stack: Mapping[str, Any], requested: str, image: str, release
     runtime = requested or str(stack["runtime"])
     if runtime == "venv" and not stack.get("requirements"):
         raise PlanError(
-            f"{where}.runtime: release {release!r} has no lock of wheels for this stack, so it cannot make a virtual "
-            "environment; use the runtime 'container', or name a lock (requirements) in a release of your own"
+            f"{where}.runtime: release {release!r} has no lock of wheels for this stack, so the host cannot have a "
+            "virtual environment; use the runtime 'container', or name a lock (requirements) in a release of your own"
         )
     if runtime == "container" and not (image or stack.get("image") or stack.get("images")):
         raise PlanError(
@@ -154,12 +154,12 @@ def check_lock(stack: Mapping[str, Any], release: str) -> None:
         if not _python_fits(python, spec):
             raise PlanError(
                 f"{stack['requirements']}: the lock is for Python {python}, the wheels of release {release!r} for this "
-                f"stack are for Python {wanted} only; another Python would get another vendor's wheel in silence"
+                f"stack are for Python {wanted} only; another Python would silently get another vendor's wheel"
             )
     tritons = sorted(set(_TRITON.findall(text)))
     if len(tritons) > 1:
         raise PlanError(
-            f"{stack['requirements']}: {' and '.join(tritons)} in one environment break each other (tl.language is not "
+            f"{stack['requirements']}: {' and '.join(tritons)} conflict in one environment (tl.language is not "
             "defined); keep the one that belongs to this torch"
         )
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parallelism: which strategy, how many chips an instance gets, and which. No I/O.
+"""Parallelism: which strategy, how many chips an instance gets, and which.
 
 The names are those of vLLM's recipes: tp splits every layer over the chips, tep the experts too, dep runs the attention
 once per chip and splits the experts; multi_node_* span hosts.
@@ -29,7 +29,7 @@ SINGLE_NODE: dict[str, tuple[list[str], str]] = {
     "single_node_dpa_tp": ([TENSOR, "1"], DATA),
 }
 MULTI_NODE = ("multi_node_tp", "multi_node_tep", "multi_node_dep", "multi_node_tp_pp", "multi_node_tp_dp")
-NOT_COMPOSED = {"pd_cluster": "prefill and decode pools behind a router of their own"}
+NOT_COMPOSED = {"pd_cluster": "prefill and decode pools behind their own router"}
 STRATEGIES = (*SINGLE_NODE, *MULTI_NODE, *NOT_COMPOSED)
 
 
@@ -104,7 +104,7 @@ def _preferred(recipe: Mapping[str, Any], offered: Sequence[str], nodes: int) ->
 def _check_nodes(strategy: str, nodes: int, where: str) -> None:
     if strategy in NOT_COMPOSED:
         raise PlanError(
-            f"{where}.strategy: {strategy} wants {NOT_COMPOSED[strategy]}, which this collection does not set up; "
+            f"{where}.strategy: {strategy} needs {NOT_COMPOSED[strategy]}, which this collection does not set up; "
             f"choose one of {', '.join((*SINGLE_NODE, *MULTI_NODE))}"
         )
     if strategy in MULTI_NODE and nodes < 2:
@@ -112,7 +112,7 @@ def _check_nodes(strategy: str, nodes: int, where: str) -> None:
     if strategy in SINGLE_NODE and nodes > 1:
         raise PlanError(f"{where}.nodes: {strategy} is for one host; expected no nodes, or a multi_node strategy")
     if strategy not in STRATEGIES:
-        raise PlanError(f"{where}.strategy: {strategy!r} is not known here; {nearest(strategy, STRATEGIES)}")
+        raise PlanError(f"{where}.strategy: {strategy!r} is unknown; {nearest(strategy, STRATEGIES)}")
 
 
 def tensor_size(
@@ -139,7 +139,7 @@ def tensor_size(
             return chips, f"tp of the recipe's {source} is {size}, the host has {chips}"
     needs = variant.get("vram_minimum_gb")
     if not needs or accelerator.memory_mib is None:
-        return chips, "all chips: the recipe or the catalogue does not say what is needed"
+        return chips, "all chips: the recipe or the catalogue does not state the memory"
     has = accelerator.memory_mib / 1024
     if needs <= has:
         return 1, f"{needs:g} GB fit into one chip of {has:g}"

@@ -41,7 +41,7 @@ class Bmc:
 class Limits:
     """``parallel`` BMCs at once; ``timeout`` for one whole answer and ``deadline`` for all of one BMC, in seconds.
 
-    ``verify`` says whether TLS certificates are checked, against ``ca_file`` (PEM) or the system's authorities.
+    ``verify`` tells whether TLS certificates are checked, against ``ca_file`` (PEM) or the system's authorities.
     """
 
     parallel: int = 50
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a BMC said: ``chips``, or else ``reason``, one sentence without secrets."""
+    """The answer of a BMC: ``chips``, or else ``reason``, one sentence without secrets."""
 
     host: str
     chips: Chips | None
@@ -63,7 +63,7 @@ class Answer:
 def ask_bmcs(bmcs: Sequence[Bmc], limits: Limits) -> list[Answer]:
     """Return the answers in the order of ``bmcs``; what goes wrong with one BMC is the reason in its answer.
 
-    Raises RedfishError for what concerns all of them: a library that is not installed, a CA file that cannot be read.
+    Raises RedfishError for what concerns all of them: a library that is not installed, an unreadable CA file.
     """
     if not bmcs:
         return []

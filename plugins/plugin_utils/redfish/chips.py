@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a BMC shows of a host's chips, and what the catalogue makes of it. No I/O.
+"""What a BMC shows of a host's chips, and how the catalogue interprets it.
 
 A BMC shows a chip as a processor with a name, as a PCI function with ids, or as both, and not every BMC says which
 processor is which function. _redfish_survey.py reads the documents; here the two views become one count.
@@ -57,7 +57,7 @@ VIRTUAL = "virtual function"
 
 
 class RedfishError(ValueError):
-    """A BMC did not tell what it should; the message is one sentence for the user, without secrets."""
+    """A BMC gave no usable answer; the message is one sentence for the user, without secrets."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def model_of(name: str, catalogue: Catalogue) -> str | None:
     for spelling, key in SPELLINGS:
         if maker in (None, "ascend") and key in catalogue.models and spelling.search(text):
             return key
-    words = _words(text)
+    words = _split_words(text)
     best: dict[int, set[str]] = {}
     for key, model in catalogue.models.items():
         if maker in (None, model.vendor):
@@ -172,7 +172,7 @@ def _names_virtual(chip: Chip) -> bool:
 
 
 def _is_accelerator(pci_id: str, chips: Chips, vendor: PciVendor) -> bool:
-    """Return whether a processor said so, or the class is one of the vendor's; many BMCs leave the subclass out."""
+    """Return whether a processor is listed, or the class is one of the vendor's; many BMCs leave the subclass out."""
     return pci_id not in chips.classes or chips.classes[pci_id] in {known[:2] for known in vendor.classes}
 
 
@@ -196,14 +196,14 @@ def _maker(name: str) -> str | None:
     return next((MAKERS[word] for word in re.findall(r"[a-z]+", text) if word in MAKERS), None)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", text.lower())
 
 
 def _spoken(key: str, title: str) -> list[list[str]]:
     """Return the ways to say a model, each as words: its key, and the parts of its title that hold a number."""
     parts = [key.replace("_", " "), *re.split(r"[(),]|\bor\b", title.lower())]
-    spoken = [[word for word in _words(part) if word not in BRANDS] for part in parts]
+    spoken = [[word for word in _split_words(part) if word not in BRANDS] for part in parts]
     return [words for words in spoken if any(re.search(r"\d", word) for word in words)]
 
 

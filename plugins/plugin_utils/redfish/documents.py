@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What single documents of a Redfish service say: links, PCI ids and classes, names, states. No I/O.
+"""Read single documents of a Redfish service: links, PCI ids and classes, names, states.
 
 What is missing is None or empty; what has the wrong shape raises RedfishError, which names the document and the key.
 """
@@ -42,7 +42,7 @@ Document = Dict[str, Any]
 
 
 def levels_of(root: Document) -> int:
-    """Return how many levels of ``$expand`` (of what lies below a document) the service says it can."""
+    """Return how many levels of ``$expand`` (of what lies below a document) the service supports."""
     features = root.get("ProtocolFeaturesSupported")
     expand = features.get("ExpandQuery") if isinstance(features, dict) else None
     if not isinstance(expand, dict) or expand.get("NoLinks") is not True or expand.get("Levels") is not True:
@@ -52,7 +52,7 @@ def levels_of(root: Document) -> int:
 
 
 def embedded(document: Document) -> list[Document]:
-    """Return the documents that an expanded one holds in the places that the survey looks at."""
+    """Return the documents that an expanded one holds in the places that the survey reads."""
     found: list[Document] = []
     members = document.get("Members")
     places = members if isinstance(members, list) else []
@@ -68,7 +68,7 @@ def link_to(document: Document, key: str) -> str | None:
     if value is None or isinstance(value, list):
         return None  # a system lists its PCI devices, an enclosure names a collection
     if not isinstance(value, dict):
-        raise RedfishError(f"{document['@odata.id']}: {key} is no link")
+        raise RedfishError(f"{document['@odata.id']}: {key} is not a link")
     return path_of(value["@odata.id"], key) if value.get("@odata.id") is not None else None
 
 
@@ -82,11 +82,11 @@ def links_to(document: Document, key: str, place: str) -> list[str]:
     if value is None or (isinstance(value, dict) and key != "Members"):
         return []
     if not isinstance(value, list):
-        raise RedfishError(f"{place}: {key} is no list")
+        raise RedfishError(f"{place}: {key} is not a list")
     if len(value) > MAX_MEMBERS:
         raise RedfishError(f"{place} lists more than {MAX_MEMBERS} {key}")
     if not all(isinstance(item, dict) for item in value):
-        raise RedfishError(f"{place}: {key} lists something that is no link")
+        raise RedfishError(f"{place}: {key} lists something that is not a link")
     return [path_of(item.get("@odata.id"), place) for item in value]
 
 
@@ -94,7 +94,7 @@ def path_of(value: Any, place: str) -> str:
     """Return a link's path. Raises RedfishError for what leads elsewhere."""
     text = value.split("#")[0] if isinstance(value, str) else ""
     if not re.fullmatch(r"/redfish/[\x21-\x7e]*", text) or len(text) > MAX_PATH or ".." in text:
-        raise RedfishError(f"{place} has a link that is no path of the service")
+        raise RedfishError(f"{place} has a link that is not a path of the service")
     return text
 
 
@@ -107,7 +107,7 @@ def hex4(document: Document, key: str) -> str | None:
     """Return ``10de`` for "0x10DE"; None for "N/A" and the like."""
     value = document.get(key)
     if value is not None and not isinstance(value, str):
-        raise RedfishError(f"{document['@odata.id']}: {key} is no text")
+        raise RedfishError(f"{document['@odata.id']}: {key} is not a text")
     match = re.fullmatch(r"(?:0x)?0*([0-9a-f]{1,4})h?", (value or "").strip().lower())
     return match.group(1).rjust(4, "0") if match and int(match.group(1), 16) not in (0, 0xFFFF) else None
 

@@ -94,7 +94,7 @@ def library() -> Library:
 
 
 def tls_context(verify: bool, ca_file: str | None) -> ssl.SSLContext:
-    """Return how certificates are checked. Raises RedfishError for a CA file that cannot be read."""
+    """Return how certificates are checked. Raises RedfishError for an unreadable CA file."""
     try:
         context = ssl.create_default_context(cafile=ca_file if verify else None)
     except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
@@ -120,7 +120,7 @@ def base_url(address: str, with_password: bool) -> str:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise RedfishError(f"the address {_shown(address)} is no host, host:port or URL") from None
+        raise RedfishError(f"the address {_shorten(address)} is not a host, host:port or URL") from None
     host = parts.hostname or ""
     if (
         "@" in parts.netloc
@@ -134,13 +134,13 @@ def base_url(address: str, with_password: bool) -> str:
         )
     ):
         raise RedfishError(
-            f"the address {_shown(address)} is more than https://host:port; the account belongs into "
+            f"the address {_shorten(address)} holds more than https://host:port; put the account into "
             "accelerator_bmc_username and accelerator_bmc_password"
         )
     if not re.fullmatch(r"[A-Za-z0-9._:%-]+", host):
-        raise RedfishError(f"the address {_shown(address)} has no host name")
+        raise RedfishError(f"the address {_shorten(address)} has no host name")
     if parts.scheme == "http" and with_password:
-        raise RedfishError(f"the address {_shown(address)} would send the password unencrypted; use https")
+        raise RedfishError(f"the address {_shorten(address)} would send the password unencrypted; use https")
     name = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{name}" + (f":{port}" if port else "")
 
@@ -215,7 +215,7 @@ class Service:
         except Exception as exc:
             # Never the exception's own words: those of the HTTP library can hold headers.
             raise RedfishError(self._reason(exc)) from None
-        raise RedfishError("redirects without end")
+        raise RedfishError("redirects endlessly")
 
     async def _log_in(self) -> None:
         # Shielded: a session that is being made when the time is over has to be known to be given back.
@@ -260,7 +260,7 @@ class Service:
                 return f"no connection: {os.strerror(cause.errno).lower()}"
         if any(isinstance(cause, self._libs.aiohttp.ServerDisconnectedError) for cause in causes):
             return "closed the connection without an answer"
-        return f"no Redfish: its answer is no HTTP ({type(causes[-1]).__name__})"
+        return f"no Redfish: its answer is not HTTP ({type(causes[-1]).__name__})"
 
 
 async def _look_up(host: str, port: int, family: int) -> list[dict[str, Any]]:
@@ -296,7 +296,7 @@ def _parse(path: str, answer: Any) -> Any:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise RedfishError(f"no Redfish: {path.split('?')[0]} is no JSON object{_kind(answer)}")
+        raise RedfishError(f"no Redfish: {path.split('?')[0]} is not a JSON object{_kind(answer)}")
     return document
 
 
@@ -311,7 +311,9 @@ def _decompressed(path: str, answer: Any) -> bytes:
             raise zlib.error
         unpacked = zlib.decompressobj(wbits=47 if encoding == "gzip" else 15).decompress(body, MAX_BODY + 1)
     except zlib.error:
-        raise RedfishError(f"no Redfish: {path.split('?')[0]} is compressed in a way that nobody asked for") from None
+        raise RedfishError(
+            f"no Redfish: {path.split('?')[0]} is compressed although no compression was requested"
+        ) from None
     if len(unpacked) > MAX_BODY:
         raise RedfishError(f"an answer is larger than {MAX_BODY // 1024 // 1024} MiB")
     return unpacked
@@ -339,6 +341,6 @@ def _causes(exc: BaseException) -> Any:
         current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
 
 
-def _shown(address: str) -> str:
+def _shorten(address: str) -> str:
     """Return an address for a message, without what may be an account in it."""
     return repr(address.rsplit("@", 1)[-1][:80]) if "@" in address else repr(address[:80])

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which documents of a Redfish service tell its chips, in few requests. No I/O: whoever drives it brings them.
+"""Read the chips of a Redfish service from few documents, which the caller fetches.
 
-survey() is a generator: it yields the documents that it wants next and gets them sent. Processors come first: they are
-few, and say which PCI function each one is. PCI devices are read for systems whose processors do not tell; the
-enclosures (chassis) last, where a baseboard's chips may be listed alone. Seen in recordings: iDRAC lists the same
+survey() is a generator: it yields the documents that it needs next and is sent their content. Processors come first:
+they are few, and name their PCI functions. PCI devices are read for systems whose processors do not; the enclosures
+(chassis) last, where a baseboard's chips may be listed alone. Seen in recordings: iDRAC lists the same
 devices below Systems and below Chassis; iLO and iDRAC write the base class last (0x000003); XCC gives GPUs no name.
 """
 
@@ -42,12 +42,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.docume
 
 ROOT = "/redfish/v1/"
 
-# An honest service stays far below: a DGX H100 shows 133 PCI devices.
+# A correct service stays far below: a DGX H100 shows 133 PCI devices.
 MAX_DOCUMENTS = 500
 
 PROCESSOR_TYPES = ("GPU", "Accelerator", "NPU")
 
-# Makers whose PCI devices are network, storage or console, never an accelerator: nobody asks for their functions.
+# Makers whose PCI devices are network, storage or console, never accelerators: their functions are not read.
 OTHER_MAKERS = re.compile(
     r"\b(mellanox|broadcom|emulex|qlogic|marvell|kioxia|samsung|micron|hynix|solidigm|western digital|sandisk|seagate"
     r"|matrox|aspeed|microchip|lsi|avago|realtek|renesas|asmedia|texas instruments|toshiba|adaptec)\b",
@@ -57,22 +57,22 @@ OTHER_MAKERS = re.compile(
 
 @dataclass(frozen=True)
 class Wanted:
-    """A document to bring: its path, and the levels of ``$expand`` that the service says it can (0: none)."""
+    """A document to fetch: its path, and the levels of ``$expand`` that the service supports (0: none)."""
 
     path: str
     levels: int = 0
 
 
-# Yields what it wants at once; is sent what came, by path (None or absent: the service has no such document).
+# Yields the documents that it needs; is sent their content by path (None or absent: no such document).
 Answers = Mapping[str, Optional[Any]]
 T = TypeVar("T")
 Steps = Generator[List[Wanted], Answers, T]
 
 
 def survey() -> Steps[Chips]:
-    """Return the chips of a service, wanting one list of documents after the other.
+    """Return the chips of a service, requesting one list of documents after the other.
 
-    Raises RedfishError for what is no Redfish service, and for lists without end.
+    Raises RedfishError for anything that is not a Redfish service, and for endless lists.
     """
     reader = _Reader()
     (root,) = yield from reader.get([ROOT])
@@ -81,27 +81,27 @@ def survey() -> Steps[Chips]:
     reader.levels = levels_of(root)
     systems = list(filter(is_there, (yield from reader.members(links_of_all([root], "Systems")))))
     if not all(text_of(system, "Id") for system in systems):
-        raise RedfishError(f"{link_to(root, 'Systems')} lists what is no system: it has no Id")
+        raise RedfishError(f"{link_to(root, 'Systems')} lists an entry that is not a system: it has no Id")
     processors = yield from reader.members(links_of_all(systems, "Processors"))
-    told: list[_Function] = []
+    from_processors: list[_Function] = []
     names: Counter[str] = Counter()
     silent = []
     for system in systems:
         functions, unlinked = yield from _processors(reader, system)
-        told += functions
+        from_processors += functions
         names.update(unlinked)
         if unlinked or not functions:
             silent.append(system)
     listed = []
     for system in silent:
         listed += yield from _devices_of_system(reader, system)
-    if not told and not names and not any(_is_candidate(function) for function in listed):
+    if not from_processors and not names and not any(_is_candidate(function) for function in listed):
         listed += yield from _devices_of_chassis(reader, root)
         if not reader.devices:
             # An old BMC, or a host that never was started: "none seen" must not become "there are none".
             shown = "processors but no" if processors else "neither processors nor"
             raise RedfishError(f"shows {shown} PCI devices: it cannot tell what is in the host")
-    return _chips(told, names, listed)
+    return _chips(from_processors, names, listed)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Function:
 
 
 class _Reader:
-    """The documents that came so far; what was embedded in another needs no request of its own."""
+    """The documents received so far; a document embedded in another needs no request of its own."""
 
     def __init__(self) -> None:
         self.known: dict[str, Document] = {}
@@ -156,7 +156,7 @@ class _Reader:
         if document is None:
             document = {}
         if not isinstance(document, dict):
-            raise RedfishError(f"{path} is no JSON object")
+            raise RedfishError(f"{path} is not a JSON object")
         self.known[_key(path)] = kept = {key: document[key] for key in KEYS if key in document}
         kept["@odata.id"] = path
         if not depth:
@@ -186,14 +186,14 @@ def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function
     samples = dict(reversed(linked))
     documents = yield from reader.get(samples.values())
     ids = {kind: _function(document) for kind, document in zip(samples, documents)}
-    told: list[_Function] = []
+    from_processors: list[_Function] = []
     for kind, place in linked:
         function = ids[kind]
         if function:
-            told.append(_Function(place, function.id, function.base))
+            from_processors.append(_Function(place, function.id, function.base))
         else:
             unlinked.append(_kind_name(kind))
-    return told, unlinked
+    return from_processors, unlinked
 
 
 def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Function]]:
@@ -206,7 +206,7 @@ def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Functio
         return (yield from _devices_of_enclosures(reader, (yield from reader.get(chassis))))
     parents = {path.rsplit("/", 1)[0] for path in devices}
     if reader.levels >= MAX_LEVELS and len(devices) > 2 and len(parents) == 1:
-        # One request for the whole collection, with what it embeds; the links count, whatever it says.
+        # One request for the whole collection, with what it embeds; its links decide, not its text.
         yield from reader.get(parents, MAX_LEVELS)
     elif functions:
         documents = yield from reader.get(functions)
@@ -259,13 +259,13 @@ def _is_candidate(function: _Function) -> bool:
     return not function.base or function.base in ACCELERATOR_CLASSES
 
 
-def _chips(told: list[_Function], names: Mapping[str, int], listed: list[_Function]) -> Chips:
+def _chips(from_processors: list[_Function], names: Mapping[str, int], listed: list[_Function]) -> Chips:
     """Return both views as one: a chip that processors and PCI devices show counts once."""
-    from_processors = Counter({function.place: function.id for function in told}.values())
+    processor_ids = Counter({function.place: function.id for function in from_processors}.values())
     candidates = [function for function in listed if _is_candidate(function)]
-    from_devices = Counter({function.place: function.id for function in candidates}.values())
-    classes = {function.id: function.base for function in candidates if function.id not in from_processors}
-    return Chips(ids=dict(from_processors | from_devices), names=dict(names), classes=classes)
+    device_ids = Counter({function.place: function.id for function in candidates}.values())
+    classes = {function.id: function.base for function in candidates if function.id not in processor_ids}
+    return Chips(ids=dict(processor_ids | device_ids), names=dict(names), classes=classes)
 
 
 def _kind_name(kind: Any) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, Chip, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmChip, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     DRIVER,
     INSTALLERS,
@@ -35,9 +35,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     RETAIN,
     VENDOR,
     Command,
+    DriverPlan,
     Host,
     Package,
-    Plan,
     Repository,
     StackError,
 )
@@ -49,13 +49,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
     is_installed,
     rebuild_initramfs,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.userspace import UserspaceWish, userspace_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.userspace import UserspaceRequest, plan_userspace
 
 MODULE = MODULES[0]
 
 
 @dataclass(frozen=True)
-class Wish:
+class RocmRequest:
     """What the site wants.
 
     ``rocm`` is None where neither the site nor the release of vLLM says which; ``is_asked`` is whether the site does.
@@ -87,135 +87,141 @@ class _Change:
     is_new: bool = False
 
 
-def plan(
-    host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish, offered: Mapping[str, Sequence[str]] | None = None
-) -> Plan:
+def plan_driver(
+    host: Host,
+    chips: Sequence[RocmChip],
+    shown: RocmHostState,
+    request: RocmRequest,
+    offered: Mapping[str, Sequence[str]] | None = None,
+) -> DriverPlan:
     """Return what is to be done for the driver; a host that cannot get what it needs gets a plan that halts.
 
     ``offered`` are the versions in the repositories by package, None before these are there.
     """
     try:
-        return _plan(host, chips, shown, wish, offered)
+        return _plan_driver(host, chips, shown, request, offered)
     except StackError as exc:
-        return Plan(halt=str(exc))
+        return DriverPlan(halt=str(exc))
 
 
-def minimum_of(chips: Sequence[Chip], wish: Wish) -> tuple[str, str]:
+def minimum_of(chips: Sequence[RocmChip], request: RocmRequest) -> tuple[str, str]:
     """Return the oldest driver that will do, and who needs it. Both are empty where any does.
 
     The kernel's own driver has no version to compare; a site that wants it (source distro) has none to reach.
     """
-    if wish.source == DISTRO:
+    if request.source == DISTRO:
         return "", ""
     needs = [
         (NEEDS[chip.generation].module, f"{chip.generation} ({chip.model})")
         for chip in chips
         if chip.generation in NEEDS
     ]
-    if wish.minimum:
-        needs.append((wish.minimum, f"release {wish.release}"))
+    if request.minimum:
+        needs.append((request.minimum, f"release {request.release}"))
     return max(needs, key=lambda need: numbers_of(need[0]), default=("", ""))
 
 
-def _plan(
+def _plan_driver(
     host: Host,
-    chips: Sequence[Chip],
-    shown: Shown,
-    wish: Wish,
+    chips: Sequence[RocmChip],
+    shown: RocmHostState,
+    request: RocmRequest,
     offered: Mapping[str, Sequence[str]] | None,
-) -> Plan:
+) -> DriverPlan:
     if not chips:
         raise StackError("no AMD chip is on PCI; take the host out of accel_rocm, or see why its chips do not show")
-    settled = steps(host, shown, wish.settings)
-    is_due = _is_due(host, chips, shown, wish)
-    if is_due and wish.source == DISTRO:
-        change = _own(host, chips, shown, wish)
+    settled = steps(host, shown, request.settings)
+    is_due = _needs_driver(host, chips, shown, request)
+    if is_due and request.source == DISTRO:
+        change = _plan_own_driver(host, chips, shown, request)
     elif is_due:
-        change = _install(host, chips, wish, offered)
+        change = _plan_installation(host, chips, request, offered)
     else:
-        change = _keep(host, wish)
-    wanted = UserspaceWish(wish.userspace, wish.rocm, wish.source, wish.policy, wish.mirror)
-    extra = userspace_of(host, shown, chips, wanted)
+        change = _plan_retention(host, request)
+    wanted = UserspaceRequest(request.userspace, request.rocm, request.source, request.policy, request.mirror)
+    extra = plan_userspace(host, shown, chips, wanted)
     # With source none nothing comes to the host; the proof says what it lacks.
-    packages = () if wish.source == NONE else (*change.packages, *extra.packages)
+    packages = () if request.source == NONE else (*change.packages, *extra.packages)
     missing = tuple(package for package in packages if not is_installed(host, package))
-    _may(wish, missing, change)
+    _check_policy(request, missing, change)
     repositories = (
         *(change.repositories if any(package in missing for package in change.packages) else ()),
         *(extra.repositories if any(package in missing for package in extra.packages) else ()),
     )
     lacks_firmware = not change.version and bool(missing) and bool(_not_driven(chips, shown))
-    why = _new_driver(host, shown, change, lacks_firmware)
-    return Plan(
+    why = _replacement_reasons(host, shown, change, lacks_firmware)
+    return DriverPlan(
         groups=settled.groups,
         users=settled.users,
-        replaces=_loaded_in_words(host) if why else "",
+        replaces=_describe_loaded(host) if why else "",
         unload=tuple(name for name in MODULES if name in host.modules) if why else (),
-        remove_first=(*_in_the_way(host, shown, repositories), *extra.remove_first),
+        remove_first=(*_conflicting_packages(host, shown, repositories), *extra.remove_first),
         repositories=repositories,
         packages=missing,
-        hold=_held(host, change.packages) if wish.hold else (),
+        hold=_packages_to_hold(host, change.packages) if request.hold else (),
         files=(*settled.files, *extra.files),
-        finish=(*_finish(host, change, bool(why)), *settled.finish),
+        finish=(*_finishing_commands(host, change, bool(why)), *settled.finish),
         reboot=(*why, *settled.reboot),
         notes=(*change.notes, *extra.notes, *settled.notes, *_notes(chips)),
     )
 
 
-def _is_due(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> bool:
+def _needs_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> bool:
     """Return whether a driver has to be installed. Raises StackError where one has to be and must not."""
-    if wish.source in (VENDOR, MIRROR) and any(is_driver(name) for name in host.unfinished):
+    if request.source in (VENDOR, MIRROR) and any(is_driver(name) for name in host.unfinished):
         # An installation that was cut off, whatever is loaded.
         return True
-    current = on_disk(host) or _loaded(host)
+    current = on_disk(host) or _loaded_version(host)
     if current is None:
-        return _is_due_beside_own(host, chips, shown, wish)
-    if wish.source == DISTRO and wish.policy == INSTALL:
+        return _needs_driver_beside_own(host, chips, shown, request)
+    if request.source == DISTRO and request.policy == INSTALL:
         raise StackError(
             f"driver {current} of AMD's is on the host and rocm_source is distro; remove {DRIVER} and reboot for the "
             "kernel's own, or set rocm_source to vendor"
         )
-    minimum, who = minimum_of(chips, wish)
-    asked = wish.is_asked and wish.rocm is not None and not is_of(current, wish.rocm)
+    minimum, who = minimum_of(chips, request)
+    asked = request.is_asked and request.rocm is not None and not is_of(current, request.rocm)
     enough = not minimum or at_least(current, minimum)
-    if enough and not (asked and wish.policy != RETAIN):
+    if enough and not (asked and request.policy != RETAIN):
         return False
-    if wish.policy == INSTALL and wish.source in (VENDOR, MIRROR):
+    if request.policy == INSTALL and request.source in (VENDOR, MIRROR):
         if on_disk(host) is None:
             raise StackError(
                 f"driver {current} did not come in the package {DRIVER}, which cannot replace it; remove it first"
             )
         return True
     wanted = f"{who} needs {minimum} or newer"
-    if enough and wish.rocm is not None:
-        wanted = f"rocm_version asks for ROCm {wish.rocm.rocm} with driver {wish.rocm.driver}"
+    if enough and request.rocm is not None:
+        wanted = f"rocm_version asks for ROCm {request.rocm.rocm} with driver {request.rocm.driver}"
     raise StackError(
-        f"driver {current} is on the host, {wanted}, and rocm_policy is {wish.policy} with rocm_source {wish.source}; "
-        "set rocm_policy to install and a source to replace it, or choose a release that does with it"
+        f"driver {current} is on the host, {wanted}, and rocm_policy is {request.policy} with rocm_source "
+        f"{request.source}; set rocm_policy to install and a source, or choose a release that works with it"
     )
 
 
-def _is_due_beside_own(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> bool:
+def _needs_driver_beside_own(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> bool:
     """Return whether a host that has no driver, or only the kernel's own, needs another one."""
-    if wish.source == DISTRO:
+    if request.source == DISTRO:
         return True
     is_driven = MODULE in host.modules and not _not_driven(chips, shown)
-    if wish.source == NONE:
+    if request.source == NONE:
         if MODULE not in host.modules and not shown.has_module:
             raise StackError("no amdgpu driver is on the host and rocm_source is none; install one, or set rocm_source")
         return False
-    return not (is_driven and not minimum_of(chips, wish)[0] and wish.policy != INSTALL)
+    return not (is_driven and not minimum_of(chips, request)[0] and request.policy != INSTALL)
 
 
-def _install(host: Host, chips: Sequence[Chip], wish: Wish, offered: Mapping[str, Sequence[str]] | None) -> _Change:
-    release = wish.rocm
+def _plan_installation(
+    host: Host, chips: Sequence[RocmChip], request: RocmRequest, offered: Mapping[str, Sequence[str]] | None
+) -> _Change:
+    release = request.rocm
     if release is None:
         raise StackError(
-            f"release {wish.release!r} names no version of ROCm, and a driver is to be installed; set rocm_version"
+            f"release {request.release!r} names no version of ROCm, and a driver is to be installed; set rocm_version"
         )
     _check_chips(chips, release)
     system_of(host, release)
-    minimum, who = minimum_of(chips, wish)
+    minimum, who = minimum_of(chips, request)
     if minimum and release.module and not at_least(release.module, minimum):
         raise StackError(
             f"{who} needs driver {minimum} or newer, and ROCm {release.rocm} comes with {release.module}; choose a "
@@ -224,11 +230,14 @@ def _install(host: Host, chips: Sequence[Chip], wish: Wish, offered: Mapping[str
     check_secure_boot(host)
     packages = (*kernel_extras(host), *driver_packages(host, release, offered))
     needs_epel = host.manager != APT and "dkms" not in host.packages
-    repositories = (*((epel(host, wish.epel),) if needs_epel else ()), driver_repository(host, release, wish.mirror))
+    repositories = (
+        *((epel(host, request.epel),) if needs_epel else ()),
+        driver_repository(host, release, request.mirror),
+    )
     return _Change(f"{release.driver} (ROCm {release.rocm})", packages, repositories, is_new=True)
 
 
-def _check_chips(chips: Sequence[Chip], release: Release) -> None:
+def _check_chips(chips: Sequence[RocmChip], release: Release) -> None:
     for chip in chips:
         need = NEEDS.get(chip.generation)
         if need and numbers_of(release.rocm) < numbers_of(need.rocm):
@@ -238,7 +247,7 @@ def _check_chips(chips: Sequence[Chip], release: Release) -> None:
             )
 
 
-def _own(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> _Change:
+def _plan_own_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> _Change:
     """Return what the kernel's own driver needs. Raises StackError where the kernel is too old for a chip.
 
     The kernels of RHEL and its clones have newer drivers than their number says.
@@ -252,44 +261,43 @@ def _own(host: Host, chips: Sequence[Chip], shown: Shown, wish: Wish) -> _Change
             )
     repositories: tuple[Repository, ...] = ()
     if host.distribution == "debian":
-        archive = debian_archive(host, wish.mirror, "debian-non-free-firmware", ("non-free-firmware",))
+        archive = debian_archive(host, request.mirror, "debian-non-free-firmware", ("non-free-firmware",))
         repositories = (archive,)
-    return _Change("", tuple(own_packages(host)), repositories, notes=_own_note(wish))
+    return _Change("", tuple(own_packages(host)), repositories, notes=_own_driver_notes(request))
 
 
-def _keep(host: Host, wish: Wish) -> _Change:
+def _plan_retention(host: Host, request: RocmRequest) -> _Change:
     """Return what a driver that stays still needs: headers for its module."""
-    version = on_disk(host) or _loaded(host)
+    version = on_disk(host) or _loaded_version(host)
     if version is None:
-        return _Change("", notes=_own_note(wish))
+        return _Change("", notes=_own_driver_notes(request))
     packages = kernel_extras(host) if DRIVER in host.packages else []
-    asked = wish.is_asked and wish.rocm is not None and not is_of(version, wish.rocm)
+    asked = request.is_asked and request.rocm is not None and not is_of(version, request.rocm)
     notes: tuple[str, ...] = ()
-    if asked and wish.rocm is not None:
-        notes = (
-            f"driver {version} is retained, rocm_version asks for {wish.rocm.rocm} with driver {wish.rocm.driver}",
-        )
+    if asked and request.rocm is not None:
+        wanted = f"{request.rocm.rocm} with driver {request.rocm.driver}"
+        notes = (f"driver {version} is retained, rocm_version asks for {wanted}",)
     return _Change(version, tuple(packages), notes=notes)
 
 
-def _own_note(wish: Wish) -> tuple[str, ...]:
-    if not wish.minimum:
+def _own_driver_notes(request: RocmRequest) -> tuple[str, ...]:
+    if not request.minimum:
         return ("the kernel's own amdgpu is used, which has no version",)
     return (
-        f"the kernel's own amdgpu is used, which has no version: that it does for release {wish.release}, which needs "
-        f"{wish.minimum} of AMD's, is not proven",
+        "the kernel's own amdgpu is used, which has no version: whether it works with release "
+        f"{request.release}, which needs {request.minimum} of AMD's, was not verified",
     )
 
 
-def _may(wish: Wish, missing: Sequence[Package], change: _Change) -> None:
+def _check_policy(request: RocmRequest, missing: Sequence[Package], change: _Change) -> None:
     """Raise StackError where something is to be done that policy or source forbid."""
-    if wish.policy == HALT and missing:
+    if request.policy == HALT and missing:
         what = "a driver is to be installed" if change.is_new else "the host needs more"
         names = ", ".join(package.name for package in missing)
         raise StackError(f"rocm_policy is halt, and {what}: install {names}")
 
 
-def _in_the_way(host: Host, shown: Shown, repositories: Sequence[Repository]) -> tuple[str, ...]:
+def _conflicting_packages(host: Host, shown: RocmHostState, repositories: Sequence[Repository]) -> tuple[str, ...]:
     """Return packages that name the same repositories with files of their own. Raises StackError for other such files.
 
     apt refuses a repository that two files name with different keys.
@@ -308,38 +316,38 @@ def _in_the_way(host: Host, shown: Shown, repositories: Sequence[Repository]) ->
     return remove
 
 
-def _held(host: Host, packages: Sequence[Package]) -> tuple[str, ...]:
+def _packages_to_hold(host: Host, packages: Sequence[Package]) -> tuple[str, ...]:
     names = {*host.packages, *(package.name for package in packages)}
     return tuple(sorted(name for name in names if is_driver(name)))
 
 
-def _loaded(host: Host) -> str | None:
+def _loaded_version(host: Host) -> str | None:
     return host.modules[MODULE].version if MODULE in host.modules else None
 
 
-def _loaded_in_words(host: Host) -> str:
-    return _loaded(host) or f"of kernel {host.kernel}"
+def _describe_loaded(host: Host) -> str:
+    return _loaded_version(host) or f"of kernel {host.kernel}"
 
 
-def _not_driven(chips: Sequence[Chip], shown: Shown) -> list[Chip]:
+def _not_driven(chips: Sequence[RocmChip], shown: RocmHostState) -> list[RocmChip]:
     return [chip for chip in chips if chip.address not in shown.driven]
 
 
-def _new_driver(host: Host, shown: Shown, change: _Change, lacks_firmware: bool) -> tuple[str, ...]:
+def _replacement_reasons(host: Host, shown: RocmHostState, change: _Change, lacks_firmware: bool) -> tuple[str, ...]:
     """Return why the driver that is loaded has to make room for another, nothing where it has not."""
     if MODULE not in host.modules:
         return ()
     if change.is_new:
-        return (f"the loaded driver is {_loaded_in_words(host)}, {change.version} takes its place",)
+        return (f"the loaded driver is {_describe_loaded(host)}, {change.version} takes its place",)
     if lacks_firmware:
         return ("the loaded driver has come up without the firmware that its chips need",)
     # What is loaded where AMD's module was not built for this kernel is the kernel's own.
-    if shown.is_stale or (DRIVER in host.packages and not _loaded(host)):
-        return (f"the loaded driver is {_loaded_in_words(host)}, the installed one is {change.version or 'another'}",)
+    if shown.is_stale or (DRIVER in host.packages and not _loaded_version(host)):
+        return (f"the loaded driver is {_describe_loaded(host)}, the installed one is {change.version or 'another'}",)
     return ()
 
 
-def _finish(host: Host, change: _Change, waits: bool) -> tuple[Command, ...]:
+def _finishing_commands(host: Host, change: _Change, waits: bool) -> tuple[Command, ...]:
     commands = []
     if not change.is_new and DRIVER in host.packages:
         commands += build_missing(host, MODULE, DRIVER)
@@ -350,6 +358,6 @@ def _finish(host: Host, change: _Change, waits: bool) -> tuple[Command, ...]:
     return tuple(commands)
 
 
-def _notes(chips: Sequence[Chip]) -> tuple[str, ...]:
+def _notes(chips: Sequence[RocmChip]) -> tuple[str, ...]:
     reasons = {chip.model: chip.unsupported for chip in chips if chip.unsupported}
     return tuple(f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Chip, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmChip, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     NO_USERSPACE,
     PREFERENCES,
@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     DISTRO,
     INSTALL,
     NONE,
-    File,
+    ConfigFile,
     Host,
     Package,
     Repository,
@@ -37,13 +37,13 @@ class Userspace:
 
     packages: tuple[Package, ...] = ()
     repositories: tuple[Repository, ...] = ()
-    files: tuple[File, ...] = ()
+    files: tuple[ConfigFile, ...] = ()
     remove_first: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class UserspaceWish:
+class UserspaceRequest:
     """What the site wants of user space: how much, of which release (None where nobody says), from where."""
 
     extent: str
@@ -53,39 +53,39 @@ class UserspaceWish:
     mirror: str
 
 
-def userspace_of(host: Host, shown: Shown, chips: Sequence[Chip], wish: UserspaceWish) -> Userspace:
+def plan_userspace(host: Host, shown: RocmHostState, chips: Sequence[RocmChip], request: UserspaceRequest) -> Userspace:
     """Return what is to be done. Raises StackError where the site wants what cannot be had.
 
     One that is there is left alone where it is of another release or came in no package, unless the policy says
     install: programs on the host may need it.
     """
-    if wish.extent == NO_USERSPACE:
+    if request.extent == NO_USERSPACE:
         return Userspace()
-    if wish.source == DISTRO:
-        return Userspace(packages=tuple(own_userspace_packages(host, wish.extent)))
+    if request.source == DISTRO:
+        return Userspace(packages=tuple(own_userspace_packages(host, request.extent)))
     packaged = any(is_userspace(name) for name in host.packages)
-    release = wish.rocm
+    release = request.rocm
     of_another = bool(shown.rocm) and release is not None and shown.rocm != release.rocm
-    if shown.rocm and wish.policy != INSTALL and (of_another or not packaged):
+    if shown.rocm and request.policy != INSTALL and (of_another or not packaged):
         notes = (
             (f"ROCm {shown.rocm} is retained in /opt/rocm, wanted is {release.rocm}",) if of_another and release else ()
         )
         return Userspace(notes=notes)
     if release is None:
         raise StackError("rocm_userspace is to be installed and nobody says of which release; set rocm_version")
-    packages = userspace_packages(release, wish.extent, [chip.generation for chip in chips if not chip.unsupported])
-    if wish.source == NONE:
+    packages = userspace_packages(release, request.extent, [chip.generation for chip in chips if not chip.unsupported])
+    if request.source == NONE:
         missing = [package.name for package in packages if package.name not in host.packages]
         if missing:
             raise StackError(
-                f"rocm_userspace is {wish.extent}, which needs {', '.join(missing)}, and rocm_source is none; install "
-                "it, set rocm_source, or set rocm_userspace to none"
+                f"rocm_userspace is {request.extent}, which needs {', '.join(missing)}, and rocm_source is none; "
+                "install it, set rocm_source, or set rocm_userspace to none"
             )
     is_classic = release.layout == CLASSIC
     older = not is_classic and "rocm-core" in host.packages
     return Userspace(
         packages=tuple(packages),
-        repositories=(userspace_repository(host, release, wish.mirror),),
+        repositories=(userspace_repository(host, release, request.mirror),),
         files=(PREFERENCES,) if is_classic and host.manager == APT else (),
         remove_first=("rocm-core",) if older else (),
         notes=(f"ROCm {host.packages['rocm-core']} goes first: it and {release.rocm} exclude each other",)

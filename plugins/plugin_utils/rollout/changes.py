@@ -14,9 +14,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     SHOWN,
     summarize_plan,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
-Plans = Mapping[str, Mapping[str, Any]]
+Plans = Mapping[str, PlanDocument]
 Slots = Mapping[str, Mapping[str, Any]]
 Changes = Dict[str, Dict[str, Any]]
 

@@ -11,7 +11,7 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import INFERENCE, backends_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import clusters_of, gateways_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
     AcceleratorError,
     Catalogue,
@@ -20,15 +19,20 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     RETAIN,
     SOURCES,
     VENDOR,
+    DriverPlan,
     Host,
     Package,
-    Plan,
     StackError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.reboot import boot_mark, reboot_refusal
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder, foreign, to_stop
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import (
+    Holder,
+    foreign_holders,
+    units_to_stop,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
@@ -51,11 +55,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
+# Steps of a plan without which the package manager would download other packages, or none.
+BEFORE_DOWNLOAD = ("recover", "unpin", "remove_first", "prepare")
+
+
 @dataclass(frozen=True)
-class Look:
+class StackInputs:
     """All that a stack decides by: what the site wants, what its state module returned, chips and their catalogue."""
 
-    wish: Any
+    request: Any
     state: Mapping[str, Any]
     detected: Mapping[str, Any]
     catalogue: Catalogue
@@ -66,56 +74,52 @@ class Look:
         return Host.from_dict(self.state["host"])
 
 
-class StackAction(ActionBase):
+class StackAction(ControllerAction):
     """A stack's own action names it and decides; what is read, refused and returned is the same for all."""
 
-    TRANSFERS_FILES = False
+    _requires_connection = True
 
     stack = ""
-    # Options beside ARGUMENTS, and those of the stack's state module that are passed on to it.
-    arguments: Mapping[str, Mapping[str, Any]] = {}
+    # Options that are passed on to the stack's state module.
     state_options: Sequence[str] = ()
     # Files of plans, whose contents on the host say whether they have to be written.
     paths: Sequence[str] = ()
 
-    def wish(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Any:
+    def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Any:
         """Return what the site wants; ``release`` is what its release says of this stack. Raises PlanError."""
         raise NotImplementedError
 
-    def decide(self, look: Look, offered: Mapping[str, Sequence[str]] | None) -> Plan:
-        """Return the plan; ``offered`` are the versions in the repositories of chosen()'s packages, if known."""
+    def plan(self, inputs: StackInputs, offered: Mapping[str, Sequence[str]] | None) -> DriverPlan:
+        """Return the plan; ``offered`` are the versions in the repositories of version_packages(), if known."""
         raise NotImplementedError
 
-    def chosen(self, plan: Plan) -> list[str]:
+    def version_packages(self, plan: DriverPlan) -> list[str]:
         """Return the packages of a plan whose versions in the repositories decide on its versions."""
         raise NotImplementedError
 
-    def more(self, look: Look) -> dict[str, Any]:
+    def further_results(self, inputs: StackInputs) -> dict[str, Any]:
         """Return further results for the role's tasks."""
         raise NotImplementedError
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec={**ARGUMENTS, **self.arguments})
-        name = (task_vars or {}).get("inventory_hostname", "")
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         try:
-            return {**result, "changed": False, **self._planned(options, task_vars)}
+            return self._planned(options, variables)
         except (AcceleratorError, PlanError, StackError) as exc:
-            raise AnsibleActionFail(f"{name}: {exc}") from exc
+            raise AnsibleActionFail(f"{variables.get('inventory_hostname', '')}: {exc}") from exc
 
-    def _planned(self, options: Mapping[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    def _planned(self, options: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         release = load_release(options["release"], options["release_path"])["stacks"].get(self.stack, {})
         if options["keep"]:
             options, release = {**options, "version": "", "policy": RETAIN}, {**release, "minimum_driver": "0"}
-        wish, catalogue = self.wish(options, release), load_catalogue(options["catalog_path"])
+        request, catalogue = self.request(options, release), load_catalogue(options["catalog_path"])
         state = self._state(options, [], task_vars)
         if state.get("failed"):
             return state
-        look = Look(wish, state, options["detected"], catalogue)
-        found = self.decide(look, None)
-        chosen = self.chosen(found)
+        inputs = StackInputs(request, state, options["detected"], catalogue)
+        found = self.plan(inputs, None)
+        chosen = self.version_packages(found)
         if options["resolve"] and chosen:
-            found = self.decide(look, self._state(options, chosen, task_vars)["offered"])
+            found = self.plan(inputs, self._state(options, chosen, task_vars)["offered"])
         if found.halt:
             raise StackError(found.halt)
         stopping = _stopping(found, state)
@@ -125,13 +129,11 @@ class StackAction(ActionBase):
             raise StackError(f"driver {found.replaces} is not replaced, as no reboot may follow: {refused}")
         return {
             "no_reboot": refused,
-            **_result(self.stack, found, look, stopping),
-            **self.more(look),
+            **_result(self.stack, found, inputs, stopping),
+            **self.further_results(inputs),
         }
 
-    def _state(
-        self, options: Mapping[str, Any], offered_of: list[str], task_vars: dict[str, Any] | None
-    ) -> dict[str, Any]:
+    def _state(self, options: Mapping[str, Any], offered_of: list[str], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return what the host shows."""
         arguments = {
             **{key: options[key] for key in ("root", "sysfs_root", "proc_root", "hold", *self.state_options)},
@@ -149,12 +151,12 @@ def _mark(stack: str) -> str:
     return f"/var/lib/baremetal-{stack}/rebooted"
 
 
-def _stopping(found: Plan, state: Mapping[str, Any]) -> tuple[str, ...]:
+def _stopping(found: DriverPlan, state: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the units to stop before the driver is replaced. Raises StackError where others use the chips."""
     if not found.replaces:
         return ()
-    stopping = to_stop(state["active"])
-    others = foreign([Holder(**holder) for holder in state["holders"]], stopping)
+    stopping = units_to_stop(state["active"])
+    others = foreign_holders([Holder(**holder) for holder in state["holders"]], stopping)
     if others:
         raise StackError(
             f"driver {found.replaces} is to be replaced, and {others[0]}"
@@ -164,7 +166,7 @@ def _stopping(found: Plan, state: Mapping[str, Any]) -> tuple[str, ...]:
     return stopping
 
 
-def _refused(stack: str, found: Plan, state: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
+def _refused(stack: str, found: DriverPlan, state: Mapping[str, Any], options: Mapping[str, Any]) -> str | None:
     """Return why a reboot that is needed must not be made, None where it may or none is needed."""
     if not found.reboot:
         return None
@@ -172,9 +174,9 @@ def _refused(stack: str, found: Plan, state: Mapping[str, Any], options: Mapping
     return reboot_refusal(found.reboot, options["reboot_allowed"], state["boot"], boot_id(), mark, stack)
 
 
-def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dict[str, Any]:
+def _result(stack: str, found: DriverPlan, inputs: StackInputs, stopping: Sequence[str]) -> dict[str, Any]:
     """Return the plan as tasks carry it out: what the host has already is left out."""
-    host, state = look.host, look.state
+    host, state = inputs.host, inputs.state
     files = [file for file in found.files if state["contents"].get(file.path) != file.content]
     services = [name for name in found.services if state["services"].get(name) != "active"]
     hold = [name for name in found.hold if name in host.packages and name not in host.holds]
@@ -218,13 +220,14 @@ def _result(stack: str, found: Plan, look: Look, stopping: Sequence[str]) -> dic
             if name in host.packages
         ],
         "plan": steps,
+        "before_download": [name for name in BEFORE_DOWNLOAD if steps[name]],
         "changes": any(steps.values()),
         "mark": {"path": _mark(stack), "content": boot_mark(state["boot"], found.reboot)},
         "warnings": [*found.notes],
     }
 
 
-def _batches(found: Plan, host: Host) -> dict[str, Any]:
+def _batches(found: DriverPlan, host: Host) -> dict[str, Any]:
     """Return the packages that are ahead of others, and what is installed at once, in order."""
     ahead = [package.spec(host.manager) for package in found.packages if package.ahead]
     rest = [package for package in found.packages if not package.ahead]

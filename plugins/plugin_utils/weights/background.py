@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress, parse_progress
 
 # A fetch that takes longer than a week is broken off; the next run goes on.
 LIMIT = 7 * 24 * 3600
@@ -44,7 +44,7 @@ def run_in_background(
     return _follow(action, str(started["ansible_job_id"]), path, task_vars, tell, interval)
 
 
-def hand_over(action: ActionBase, secret: str) -> str:
+def write_access_file(action: ActionBase, secret: str) -> str:
     """Write what nobody else may read into a file of the host; return its path. The module removes it when it begins.
 
     Arguments would stay in the module's file on the host for as long as it runs.
@@ -57,7 +57,7 @@ def hand_over(action: ActionBase, secret: str) -> str:
     return path
 
 
-def take_back(action: ActionBase, path: str) -> None:
+def remove_access_file(action: ActionBase, path: str) -> None:
     """Remove what was handed over where the module may not have begun."""
     with contextlib.suppress(AnsibleConnectionFailure):
         action._low_level_execute_command(f"rm -f -- {shlex.quote(path)}")
@@ -96,31 +96,31 @@ def _follow(
         time.sleep(pause)
         pause, now = min(pause * GROWTH, LAST), time.monotonic()
         try:
-            found = _look(action, path)
+            found = _read_progress(action, path)
             report = found or report
-            result = {} if found and found.beat != beat else _result(action, job, task_vars)
+            result = {} if found and found.beat != beat else _job_result(action, job, task_vars)
         except AnsibleConnectionFailure:
             if now - reached > SILENCE:
                 raise
             continue
         reached = now
         if result.get("finished"):
-            return _tidied(action, job, result, _gone(report, path), task_vars)
+            return _finish_job(action, job, result, _lost_message(report, path), task_vars)
         if found and found.beat != beat:
             moved, beat = now, found.beat
         elif now - moved > SILENCE:
-            return {"failed": True, "msg": _gone(report, path)}
+            return {"failed": True, "msg": _lost_message(report, path)}
         if found and interval and now - told >= interval:
             told = now
             tell(found)
 
 
-def _look(action: ActionBase, path: str) -> Progress | None:
+def _read_progress(action: ActionBase, path: str) -> Progress | None:
     said = action._low_level_execute_command(f"cat {shlex.quote(path)}")
-    return parse(said["stdout"]) if said["rc"] == 0 else None
+    return parse_progress(said["stdout"]) if said["rc"] == 0 else None
 
 
-def _result(action: ActionBase, job: str, task_vars: dict[str, Any], mode: str = "status") -> dict[str, Any]:
+def _job_result(action: ActionBase, job: str, task_vars: dict[str, Any], mode: str = "status") -> dict[str, Any]:
     """Ask for the result of a job, in which ``finished`` is set once it has one; ``cleanup`` removes it."""
     found: dict[str, Any] = action._execute_module(
         module_name="ansible.legacy.async_status",
@@ -130,11 +130,11 @@ def _result(action: ActionBase, job: str, task_vars: dict[str, Any], mode: str =
     return found
 
 
-def _tidied(
+def _finish_job(
     action: ActionBase, job: str, result: dict[str, Any], gone: str, task_vars: dict[str, Any]
 ) -> dict[str, Any]:
     """Return a module's result without what is the job's; ``gone`` is said for one that has left none."""
-    _result(action, job, task_vars, "cleanup")
+    _job_result(action, job, task_vars, "cleanup")
     # Ansible's wrapper writes down which command it was that gave it nothing to read, or knows no such job.
     if result.get("failed") and ("cmd" in result or result.get("msg") == "could not find job"):
         said = str(result.get("stderr") or "").strip()
@@ -144,9 +144,9 @@ def _tidied(
     return result
 
 
-def _gone(report: Progress | None, path: str) -> str:
+def _lost_message(report: Progress | None, path: str) -> str:
     process = f"process {report.pid}" if report and report.pid else "its process"
     return (
-        f"the fetch on the host ended without a result or hangs ({process}, {path}); look there at journalctl and "
+        f"the fetch on the host ended without a result or hangs ({process}, {path}); on the host, check journalctl and "
         "dmesg (killed, out of memory?), then run again: what has come is kept"
     )

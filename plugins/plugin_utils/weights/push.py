@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.source
 TIMEOUT = 60
 
 
-def push_to(
+def push_models(
     action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int
 ) -> tuple[list[str], list[str]]:
     """Push the missing files of models (the module's ``unsourced``) to where they grow on the host of a task.
@@ -41,18 +41,18 @@ def push_to(
 
 
 def _push_all(action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int) -> None:
-    ssh, login, sudo = reach(action)
+    ssh, login, sudo = connection_words(action)
     for model in models:
         # Every instance's user reads the weights, whatever the connection's umask is.
         made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model['partial'])}")
         if made["rc"]:
-            raise WeightsError(f"{source.text}: {model['partial']} cannot be made: {made['stderr'].strip()}")
+            raise WeightsError(f"{source.text}: {model['partial']} cannot be created: {made['stderr'].strip()}")
         target = f"{login}{model['partial']}"
-        words = rsync_words(os.path.join(source.base, model["path"]), target, ssh, sudo, bandwidth)
-        push(words, list(model["files"]), source.text)
+        words = rsync_command(os.path.join(source.base, model["path"]), target, ssh, sudo, bandwidth)
+        run_rsync(words, list(model["files"]), source.text)
 
 
-def reach(action: ActionBase) -> tuple[list[str], str, bool]:
+def connection_words(action: ActionBase) -> tuple[list[str], str, bool]:
     """Return ssh's words, what stands before a path of the host, and whether sudo is needed there."""
     connection, become = action._connection, action._connection.become
     if connection.transport == "local":
@@ -64,10 +64,10 @@ def reach(action: ActionBase) -> tuple[list[str], str, bool]:
     if is_other and become.name != "ansible.builtin.sudo" and become.name != "sudo":
         raise WeightsError(f"a source of the controller needs sudo where it needs another user, found {become.name}")
     login = f"{user}@" if user else ""
-    return ssh_words(connection.get_option), f"{login}{connection.get_option('host')}:", is_other
+    return ssh_command(connection.get_option), f"{login}{connection.get_option('host')}:", is_other
 
 
-def ssh_words(option: Callable[[str], Any]) -> list[str]:
+def ssh_command(option: Callable[[str], Any]) -> list[str]:
     """Return the ssh command of a connection, whose options ``option`` returns by name.
 
     Without compression: weights do not compress, and it costs more than the link.
@@ -85,7 +85,7 @@ def ssh_words(option: Callable[[str], Any]) -> list[str]:
     return [*words, "-o", "BatchMode=yes"]
 
 
-def rsync_words(source: str, target: str, ssh: Sequence[str], sudo: bool, bandwidth: int) -> list[str]:
+def rsync_command(source: str, target: str, ssh: Sequence[str], sudo: bool, bandwidth: int) -> list[str]:
     """Return the command that pushes the files named on its standard input below ``source`` to ``target``.
 
     A file that was broken off is gone on with. ``bandwidth`` is in megabits per second, 0 for no limit.
@@ -118,7 +118,7 @@ def check_files(directory: str, files: Mapping[str, int]) -> None:
             raise WeightsError(f"controller:{path}: found {found} bytes, expected {size}")
 
 
-def push(words: Sequence[str], files: Sequence[str], where: str) -> None:
+def run_rsync(words: Sequence[str], files: Sequence[str], where: str) -> None:
     """Run rsync. Raises WeightsError with the end of what it says."""
     if not shutil.which(words[0]):
         raise WeightsError(f"{where}: rsync is not installed on the controller")

@@ -2,8 +2,8 @@
 -- GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 -- SPDX-License-Identifier: GPL-3.0-or-later
 
--- HAProxy counts a request for a moment after its client has the whole answer. Who asks again at once, over another
--- connection, is looked at a second time after this, before it is refused.
+-- HAProxy counts a request for a moment after its client has the complete answer. A client that sends the next request at
+-- once over another connection is checked again after this delay, before it is refused.
 core.register_action("settle", { "http-req" }, function(_txn)
     core.msleep(50)
 end)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the gateway's unit and keepalived ask of it.
+"""Commands for the gateway's systemd unit and for keepalived.
 
-gateway-tool.py save SOCKET FILE CONFIG   keep the state of the servers, so that a drained one stays drained
-gateway-tool.py fit FILE CONFIG           make a kept state fit a configuration that has changed since
-gateway-tool.py replace SOCKET MASTER     have HAProxy's master start another worker, and see that it has come
-gateway-tool.py health ADDRESS PORT       end with 0 where the gateway answers and has servers
+gateway-tool.py save SOCKET FILE CONFIG   save the server states, so that a drained server stays drained
+gateway-tool.py fit FILE CONFIG           adapt a saved state to a configuration that has changed since
+gateway-tool.py replace SOCKET MASTER     make HAProxy's master start a new worker, and wait for it
+gateway-tool.py health ADDRESS PORT       exit with 0 if the gateway answers and has servers
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ import sys
 import time
 
 TIMEOUT = 5
-# Seconds until a new worker answers; it loads the configuration, and tries for two seconds to bind.
+# Seconds until a new worker answers: it loads the configuration, and tries to bind for two seconds.
 START = 30
 
 
 def save(admin: str, path: str, config: str) -> None:
-    """Write the state of all servers to ``path``. A gateway that does not run leaves it as it is."""
+    """Write the state of all servers to ``path``; keep the file when HAProxy does not run."""
     try:
-        state = _asked(admin, "show servers state")
+        state = _send(admin, "show servers state")
     except OSError as exc:
-        print(f"{admin}: {exc.strerror or exc}; the state of the servers stays as it was kept last", file=sys.stderr)
+        print(f"{admin}: {exc.strerror or exc}; the last saved server states are kept", file=sys.stderr)
         return
-    # Half an answer would put the other half of the servers back to work.
+    # A truncated answer would return the missing servers to service.
     if not state.endswith("\n\n"):
-        raise SystemExit(f"{admin}: the state of the servers is not whole; {path} stays as it was")
+        raise SystemExit(f"{admin}: the answer with the server states is incomplete; {path} is unchanged")
     _write(path, fitted(state, _read(config)))
 
 
 def fit(path: str, config: str) -> None:
-    """Give a kept state the ports of a configuration; none that is kept is no fault."""
+    """Set the ports of a saved state to those of a configuration; a missing file is no error."""
     with contextlib.suppress(FileNotFoundError):
         state = _read(path)
         fresh = fitted(state, _read(config))
@@ -48,9 +48,9 @@ def fit(path: str, config: str) -> None:
 
 
 def fitted(state: str, config: str) -> str:
-    """Return a state with the ports of ``config``: HAProxy takes those of the state over those of its configuration.
+    """Return a state with the ports of ``config``, because HAProxy prefers those of the state to its configuration.
 
-    Servers that the configuration does not have are left out.
+    Servers that are not in the configuration are left out.
     """
     lines = state.splitlines()
     if len(lines) < 2 or not lines[1].startswith("# "):
@@ -68,15 +68,15 @@ def fitted(state: str, config: str) -> str:
 
 
 def replace(admin: str, master: str) -> None:
-    """Have the master start another worker and wait for its answer: where it cannot start, the one before goes on."""
+    """Make the master start a new worker and wait for its answer; the old worker continues if it cannot start."""
     before = _worker(admin)
     os.kill(int(master), signal.SIGUSR2)
     deadline = time.monotonic() + START
     while _worker(admin) in ("", before):
         if time.monotonic() > deadline:
             raise SystemExit(
-                f"HAProxy goes on with what it read before: no new worker has come within {START} s. The lines above "
-                "say why; 'cannot bind' means that another process has the port"
+                f"HAProxy still runs with its old configuration: no new worker started within {START} s. The lines "
+                "above give the reason; 'cannot bind' means that another process uses the port"
             )
         time.sleep(0.1)
 
@@ -108,14 +108,14 @@ def _ports(config: str) -> tuple[dict[tuple[str, str], str], str]:
 
 
 def _worker(admin: str) -> str:
-    """Return the process that answers on the admin socket, nothing where none does."""
+    """Return the PID of the process behind the admin socket, an empty string without one."""
     with contextlib.suppress(OSError):
-        found = re.search(r"(?m)^Pid: (\d+)$", _asked(admin, "show info"))
+        found = re.search(r"(?m)^Pid: (\d+)$", _send(admin, "show info"))
         return found.group(1) if found else ""
     return ""
 
 
-def _asked(admin: str, command: str) -> str:
+def _send(admin: str, command: str) -> str:
     """Return HAProxy's answer to a command on its admin socket."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(TIMEOUT)
@@ -130,7 +130,7 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a file by rename, so that nobody reads half of it."""
+    """Write a file by rename, so that nobody reads a part of it."""
     beside = f"{path}.{os.getpid()}"
     with open(beside, "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o644)
@@ -142,7 +142,7 @@ COMMANDS = {"save": (save, 3), "fit": (fit, 2), "replace": (replace, 2), "health
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command of the command line."""
     command, wanted = COMMANDS.get((sys.argv[1:] or [""])[0], (None, 0))
     if command is None or len(sys.argv) != wanted + 2:
         raise SystemExit(__doc__)

@@ -183,7 +183,7 @@ CHOICES = [
 ]
 REASONS = (
     "does not fit",
-    "has nothing for stack",
+    "does not support stack",
     "no variant of this recipe",
     "foreign variables for the stack 'xpu'",
 )
@@ -233,7 +233,7 @@ def test_big_model_takes_as_many_chips_as_the_guides_say(accelerator, size):
     [
         ("h100", {"args": {"gpu-memory-utilization": 0.95}}, "set it below 0.95"),
         ("ascend_a2", {"variant": "default"}, "no MXFP4 kernels"),
-        ("ascend_a2", {"variant": "default"}, f"the variants for it: bf16 (weights unsloth/{BIG}-BF16)"),
+        ("ascend_a2", {"variant": "default"}, f"the variants that run on it: bf16 (weights unsloth/{BIG}-BF16)"),
         ("h200", {"features": ["chunked_streaming"], "release": "0.11.0"}, "needs vLLM 0.13"),
         ("a100", {"features": ["fp8_kv_cache"]}, "does not run on a100"),
         ("h200", {"preset": "latency", "args": {"cudagraph-capture-sizes": [1, 2]}}, "vLLM refuses another one"),

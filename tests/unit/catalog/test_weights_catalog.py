@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "weights"
 SCHEMA = json.loads((CATALOG / "schema.json").read_text())
@@ -24,7 +24,7 @@ def load(path):
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
 def test_manifest_follows_the_schema_and_the_code(path):
     jsonschema.validate(load(path), SCHEMA)
-    assert parse(load(path)).repository == str(path.relative_to(CATALOG).with_suffix(""))
+    assert parse_manifest(load(path)).repository == str(path.relative_to(CATALOG).with_suffix(""))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_schema_and_code_refuse_alike(change):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(wrong, SCHEMA)
     with pytest.raises(WeightsError):
-        parse(wrong)
+        parse_manifest(wrong)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def plans(rendered):
 
 def test_every_host_that_serves_has_a_plan(plans, rendered):
     assert {name.split("/")[0] for name in plans} == HOSTS
-    assert "skipped, for there are no vllm_instances: mirror-fra1, mirror-hel1" in rendered[1]
+    assert "skipped because vllm_instances is empty: mirror-fra1, mirror-hel1" in rendered[1]
 
 
 def test_a_plan_says_of_whom_it_is(plans):
@@ -203,7 +203,10 @@ def test_problems_of_hosts_are_shown_together_and_nothing_is_written(tmp_path):
 def test_a_missing_directory_is_one_error():
     done = playbook("-i", "inventories/example", "playbooks/render.yml")
     assert done.returncode == 2
-    assert "render_dir is missing: name the directory to write into, -e render_dir=DIR" in done.stdout + done.stderr
+    assert (
+        "render_dir is missing: set it to the directory to write into, for example -e render_dir=DIR"
+        in done.stdout + done.stderr
+    )
 
 
 def test_explain_tells_where_a_setting_comes_from():
@@ -232,4 +235,4 @@ def test_drift_names_what_is_of_no_use_any_more(tmp_path):
     assert done.returncode == 0 and "VLLM_USE_V1 does nothing" in done.stdout
     failed = playbook("playbooks/drift.yml", *releases, "-e", "drift_fail=true")
     assert failed.returncode == 2
-    assert "of no use any more in vLLM 0.33.0: VLLM_USE_V1" in failed.stdout + failed.stderr
+    assert "no longer works in vLLM 0.33.0: VLLM_USE_V1" in failed.stdout + failed.stderr

@@ -9,10 +9,10 @@ import os
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import read
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import listed, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import inspect_host
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import check_driver, listed
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import NOT_INSTALLED
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer as Said
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult as Said
 
 from tests.standins import modules
 from tests.standins.build import main
@@ -56,11 +56,11 @@ def seen(place, tools=("amd-smi", "rocm-smi")):
         return Said(answer.rc, answer.out, answer.err)
 
     machine = place.machine()
-    return read(str(place.root), str(place.sys), str(place.proc), chips=machine.chips(), run=run)
+    return inspect_host(str(place.root), str(place.sys), str(place.proc), chips=machine.chips(), run=run)
 
 
 def whats(recording):
-    return [finding.what for finding in prove(recording, "6.14.14")]
+    return [finding.what for finding in check_driver(recording, "6.14.14")]
 
 
 @pytest.mark.parametrize("tools", [("amd-smi",), ("rocm-smi",), ()])

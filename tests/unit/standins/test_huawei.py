@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import read
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import Expected, prove
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import inspect_host
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import Expected, check_driver
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 
 from tests.standins import modules
 from tests.standins.build import main
@@ -52,14 +52,14 @@ def findings(place):
 
     def ask(argv):
         if argv[0] == "npu-smi" and not (place.root / "usr/local/bin/npu-smi").exists():
-            return Answer(127)
+            return CommandResult(127)
         if argv[0] not in TOOLS:
-            return Answer(127)
+            return CommandResult(127)
         said = answer(argv[0], list(argv[1:]), place)
-        return Answer(said.rc, said.out, said.err)
+        return CommandResult(said.rc, said.out, said.err)
 
-    recording = read(str(place.root), str(place.sys), str(place.proc), run=ask)
-    return [finding.what for finding in prove(recording, Expected(driver="25.5.1"))]
+    recording = inspect_host(str(place.root), str(place.sys), str(place.proc), run=ask)
+    return [finding.what for finding in check_driver(recording, Expected(driver="25.5.1"))]
 
 
 def installed(place):
@@ -153,7 +153,7 @@ def test_parts_of_cann(place, monkeypatch):
     monkeypatch.setenv("ASCEND_HOME_PATH", "/usr/local/Ascend/cann")
     assert run(place, file("910b-ops"), ["--install", "--quiet"]).rc == 0
     assert run(place, file("nnal"), ["--install", "--quiet"]).rc == 0
-    recording = read(str(place.root), str(place.sys), str(place.proc), run=lambda argv: Answer(127))
+    recording = inspect_host(str(place.root), str(place.sys), str(place.proc), run=lambda argv: CommandResult(127))
     assert recording.installed.cann == {"toolkit": "9.1.0", "ops": "9.1.0", "nnal": "9.1.0"}
 
 

@@ -188,7 +188,7 @@ def test_a_damaged_cache_is_not_thrown_away_for_nothing(site):
 def test_without_a_place_for_the_answers_nobody_is_asked(site):
     status, output, words = site.discover(cache=False)
     assert status == 2
-    assert "Nowhere to keep the answers: add a file accelerators.yml with 'plugin: " in words
+    assert "No file for the answers: add a file accelerators.yml with 'plugin: " in words
     assert "name a file with -e discover_cache=FILE" in words
     assert "TASK [Ask each host]" not in output
 
@@ -203,7 +203,7 @@ def test_the_place_may_come_from_the_inventory(site):
 def test_a_run_over_no_hosts_is_a_failure(site):
     status, _output, words = site.discover("-ediscover_hosts=nobody")
     assert status == 2
-    assert "No host in nobody: put hosts into the inventory" in words
+    assert "No host in nobody: add hosts to the inventory" in words
 
 
 def test_a_host_that_hangs_is_given_up(site):
@@ -257,7 +257,7 @@ def test_a_connection_that_takes_no_input_gets_the_script_as_a_word(site, takes_
     action = ActionModule.__new__(ActionModule)
     action._connection = SimpleNamespace(has_pipelining=takes_input)
     action._low_level_execute_command = execute
-    said = action._ask(probe_script(load_catalogue(), str(site.top / "hgx/sys"), str(site.top / "hgx/proc")))
+    said = action._run_script(probe_script(load_catalogue(), str(site.top / "hgx/sys"), str(site.top / "hgx/proc")))
     assert len(parse_probe(said["stdout"]).functions) == 12
     ((command, in_data, options),) = asked
     assert (in_data is not None, options["sudoable"]) == (takes_input, False)

@@ -107,7 +107,7 @@ def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):
     )
     assert rc != 0
     for words in (
-        "is open to everybody (mode 0644); chmod 600 it",
+        "is open to everybody (mode 0644); run chmod 600 on it",
         "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'",
         "gateway_min_available is 3",
         "gateway_paths[0].path: found 'x'",
@@ -129,7 +129,7 @@ def test_an_old_name_is_read_with_a_warning_that_names_the_new_one(site):
     ("variables", "words"),
     [
         ({"gateway_cluster": "c"}, "the inventory has no group cluster_c"),
-        ({"gateway_backends": ["cpu-9"]}, "gateway_backends: 'cpu-9' is no host and no group; nearest: 'cpu-"),
+        ({"gateway_backends": ["cpu-9"]}, "gateway_backends: 'cpu-9' is neither a host nor a group; nearest: 'cpu-"),
         ({"gateway_ca_dir": ""}, "gateway_ca_dir is empty; name a directory on the controller"),
         ({"gateway_portt": 1}, "gateway_portt is no option of the role gateway; nearest: 'gateway_port'"),
     ],

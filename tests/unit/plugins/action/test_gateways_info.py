@@ -77,6 +77,6 @@ def test_one_clear_error(tmp_path):
 def test_the_old_name_works_and_names_the_new_one(tmp_path):
     rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"], module="gateways_of")
     assert rc == 0 and found["gateways"] == {"a1": ["ga"]}, found
-    assert "Use baremetal.inference.gateways_info instead" in found["said"] and "0.9.0" in found["said"], found
+    assert "is called gateways_info now" in found["said"] and "0.9.0" in found["said"], found
     rc, found = run(tmp_path, groups(ga={"cluster": "a"}), ["a1"])
     assert rc == 0 and "DEPRECATION" not in found["said"]

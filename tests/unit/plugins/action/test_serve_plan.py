@@ -10,7 +10,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.action.serve_plan import (
     ARGUMENT_SPEC,
     ActionModule,
-    accelerator_of,
+    accelerator,
     check_pinned,
     settings_of,
 )
@@ -131,7 +131,7 @@ def test_warnings_name_the_host_once_for_all_replicas():
         ),
         (
             {"accelerator": H200},
-            "h1: vllm_release '0.32.0' has nothing for stack 'cuda' (accelerator 'h200'); it serves: cpu",
+            "h1: vllm_release '0.32.0' does not support stack 'cuda' (accelerator 'h200'); it supports: cpu",
         ),
     ],
 )
@@ -175,7 +175,7 @@ def test_every_option_has_a_type_and_the_site_s_are_required():
     ],
 )
 def test_detected_hardware_with_the_host_s_facts(detected, facts, expected):
-    found = accelerator_of({**OPTIONS, "accelerator": detected, "facts": facts})
+    found = accelerator({**OPTIONS, "accelerator": detected, "facts": facts})
     assert (found.memory_mib, found.driver_version, found.cuda_version, found.mec_firmware) == expected
     assert found.count == 8
 

@@ -64,7 +64,7 @@ def test_a_tag_is_asked_for_again_only_where_that_is_wanted(engine):
 
 def test_an_image_that_nobody_has_is_an_error_with_names(engine):
     message = have(engine, image="mirror:5000/lab/vllm:2")["msg"]
-    assert message.startswith("image mirror:5000/lab/vllm:2 cannot be had from registry mirror:5000: ")
+    assert message.startswith("image mirror:5000/lab/vllm:2 is not available from registry mirror:5000: ")
     assert "no such image" in message
 
 
@@ -72,7 +72,7 @@ def test_a_registry_without_tls_is_the_engines_own_to_know(engine):
     engine.change(http=True)
     for check in (True, False):
         message = have(engine, _ansible_check_mode=check)["msg"]
-        assert "the registry speaks plain HTTP; tell the engine so" in message
+        assert "the registry speaks plain HTTP; allow that in the engine's configuration" in message
     engine.change(insecure=True)
     assert have(engine, _ansible_check_mode=True)["changed"]
     assert have(engine)["changed"]
@@ -101,7 +101,7 @@ def test_an_archive_is_loaded_instead(engine, tmp_path):
 
 def test_an_archive_that_is_not_there_or_holds_something_else(engine, tmp_path):
     message = have(engine, archive="/nowhere.tar")["msg"]
-    assert message == f"archive /nowhere.tar is not on this host; carry it there, or leave out archive to pull {NAME}"
+    assert message == f"archive /nowhere.tar is not on this host; copy it there, or omit archive to pull {NAME}"
     archive = tmp_path / "image.tar"
     archive.write_text(json.dumps({NAME: IMAGE}))
     other = have(engine, image="mirror:5000/lab/other:1", archive=str(archive))["msg"]
@@ -112,7 +112,7 @@ def test_an_archive_whose_digest_is_another_is_an_error(engine, tmp_path):
     archive = tmp_path / "image.tar"
     archive.write_text(json.dumps({NAME: IMAGE}))
     message = have(engine, image=f"mirror:5000/lab/vllm@sha256:{'f' * 64}", archive=str(archive))["msg"]
-    assert "its digest is another, or the archive holds none" in message
+    assert "its digest differs, or the archive has none" in message
 
 
 def test_a_daemon_that_is_down_is_not_an_image_that_is_missing(tmp_path):
@@ -147,16 +147,16 @@ def test_an_image_that_is_no_list_is_there_all_the_same(engine, registry):
     engine.change(single=True, insecure=True, registry_host=registry)
     assert have(engine, image=f"{registry}/lab/vllm:1", _ansible_check_mode=True)["changed"]
     message = have(engine, image=f"{registry}/lab/vllm:2", _ansible_check_mode=True)["msg"]
-    assert message.startswith(f"image {registry}/lab/vllm:2 cannot be had from registry {registry}: ")
+    assert message.startswith(f"image {registry}/lab/vllm:2 is not available from registry {registry}: ")
 
 
 def test_docker_does_not_take_it_over_plain_http_unless_told_to(tmp_path, registry):
     docker = FakeEngine(tmp_path, "docker", registry={}, single=True)
     message = have(docker, image=f"{registry}/lab/vllm:1", _ansible_check_mode=True)["msg"]
-    assert "the registry speaks plain HTTP; tell the engine so" in message
+    assert "the registry speaks plain HTTP; allow that in the engine's configuration" in message
 
 
 def test_a_registry_that_cannot_be_asked_names_the_way_out(engine):
     engine.change(single=True)
     message = have(engine, image="127.0.0.1:1/lab/vllm:1", _ansible_check_mode=True)["msg"]
-    assert "(HTTP status none; where it is there, set vllm_check_registry: false)" in message
+    assert "(HTTP status none; if it is there, set vllm_check_registry: false)" in message

@@ -59,7 +59,7 @@ def test_check_mode_fetches_and_writes_nothing(tmp_path, vendor):
     [
         (OTHER, f"found the key {fingerprint(OTHER)}, expected {fingerprint(KEY)}; nothing was installed"),
         (KEY + OTHER, f"expected {fingerprint(KEY)}; nothing was installed"),
-        (KEY[:-3], "found a key that is cut off, expected the key"),
+        (KEY[:-3], "found a truncated key, expected the key"),
         (b"<html>sign in</html>", "found no OpenPGP public key, expected the key"),
     ],
     ids=["rotated", "one more", "cut off", "no key"],
@@ -78,5 +78,5 @@ def test_another_key_is_never_trusted(tmp_path, vendor, served_bytes, message):
 def test_a_key_that_cannot_be_had_names_the_address(tmp_path, vendor):
     _directory, url, _asked = vendor
     message = install(f"{url}.gone", tmp_path / "docker.asc")["msg"]
-    assert message.startswith(f"the key at {url}.gone cannot be had: HTTP Error 404")
+    assert message.startswith(f"the key at {url}.gone cannot be downloaded: HTTP Error 404")
     assert message.endswith("or name a mirror of the site (container_runtime_source: mirror)")

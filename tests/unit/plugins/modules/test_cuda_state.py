@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack import host as _stack_read
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 
 from tests.fakes.nvidia import (
     DPKG,
@@ -115,7 +115,7 @@ def test_a_tool_that_hangs_is_given_up(tmp_path, monkeypatch):
     write(tmp_path / "nvidia-smi", "#!/bin/sh\nexec /bin/sleep 30\n").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(_stack_read, "PATIENCE", 0.2)
-    assert _stack_read.run_command(["nvidia-smi", "-q"]) == Answer(124)
+    assert _stack_read.run_command(["nvidia-smi", "-q"]) == CommandResult(124)
 
 
 def test_a_tool_that_cannot_be_run(tmp_path, monkeypatch):

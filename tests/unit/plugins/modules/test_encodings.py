@@ -90,7 +90,7 @@ def test_wrong_content_of_a_source_names_both_hashes(encodings, server, tmp_path
     found = hashlib.sha256(bytes(SIZE)).hexdigest()
     assert result["msg"] == (
         f"no source gives {NAME} (sha256 {SHA256}): {server.url}/encodings/{NAME}: found sha256 {found}, "
-        f"expected {SHA256}: it is not the file that is wanted"
+        f"expected {SHA256}: the source has another file under this name"
     )
     assert os.listdir(tmp_path / "encodings") == []
 

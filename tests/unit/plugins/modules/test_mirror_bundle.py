@@ -128,7 +128,7 @@ def test_sizes_alone_are_quick_and_see_less(disk):
 
 def test_a_disk_without_a_bundle(tmp_path):
     result = run(tmp_path, state="verified")
-    assert result["failed"] and "is the disk mounted" in result["msg"]
+    assert result["failed"] and "check that the disk is mounted" in result["msg"]
     assert "failed" not in run(tmp_path, state="verified", required=False)
 
 

@@ -14,7 +14,10 @@ import time
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import lock_host as _weights_lock
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import line, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import (
+    format_progress,
+    parse_progress,
+)
 
 from tests.fakes.file_server import FileServer, serving
 from tests.fakes.wheelhouse import run_module
@@ -411,8 +414,8 @@ def test_progress_is_told_while_sources_are_asked(weights, server, root, tmp_pat
 
     server.faults[f"/weights/{MODEL}/config.json"] = look
     assert weights(progress_file=str(path))["changed"]
-    found = parse(seen[0])
-    assert line(found).endswith(": looking at what is there, and at the sources")
+    found = parse_progress(seen[0])
+    assert format_progress(found).endswith(": checking the files on the host and the sources")
     assert not path.exists()
 
 

@@ -239,7 +239,7 @@ def refusal_on_ascend(wishes, **settings):
 def test_mxfp4_on_ascend_is_refused_with_the_weights_that_would_do():
     assert refusal_on_ascend({"recipe": "openai/gpt-oss-20b", "variant": "default"}) == (
         "vllm_instances.chat.variant: 'default' of recipe openai/gpt-oss-20b is not for ascend_a2: vLLM Ascend has no "
-        "MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants for it: bf16 (weights "
+        "MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants that run on it: bf16 (weights "
         "unsloth/gpt-oss-20b-BF16)"
     )
 
@@ -252,7 +252,9 @@ def test_mxfp4_on_ascend_is_refused_by_the_manifest_where_the_recipe_does_not_sa
         "variants: {default: {}, bf16: {model_id: unsloth/gpt-oss-20b-BF16, precision: bf16}}\n"
     )
     assert refusal_on_ascend({"recipe": "site/plain"}, recipe_path=[str(tmp_path)]) == (
-        "vllm_instances.chat: the weights of openai/gpt-oss-20b are mxfp4, which ascend_a2 does not serve: vLLM Ascend "
-        "has no MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants for it: bf16 (weights "
+        "vllm_instances.chat: the weights of openai/gpt-oss-20b are mxfp4, which ascend_a2 does not support: "
+        "vLLM Ascend "
+        "has no MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants that run on it: "
+        "bf16 (weights "
         "unsloth/gpt-oss-20b-BF16)"
     )

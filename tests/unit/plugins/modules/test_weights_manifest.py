@@ -12,7 +12,7 @@ import sys
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse_manifest
 
 from tests.fakes.hub_server import Model, hubs_running
 from tests.fakes.wheelhouse import ROOT, run_module
@@ -54,7 +54,7 @@ def test_a_manifest_is_written_once(pin, hubs, tmp_path):
     assert (first["manifest"], first["files"], first["size"]) == (str(path), 2, 1002)
     assert (first["revision"], first["previous_revision"], first["derived"]) == (COMMIT, "", False)
     assert first["left_out"] == ["README.md"]
-    assert parse(yaml.safe_load(path.read_text())).revision == COMMIT
+    assert parse_manifest(yaml.safe_load(path.read_text())).revision == COMMIT
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     inode = path.stat().st_ino
     again = pin()
@@ -109,7 +109,7 @@ def test_a_manifest_that_somebody_wrote_by_hand(pin, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff no yaml: [")
     assert pin()["changed"]
-    assert parse(yaml.safe_load(path.read_text())).revision == COMMIT
+    assert parse_manifest(yaml.safe_load(path.read_text())).revision == COMMIT
 
 
 def test_the_playbook(hubs, tmp_path):
@@ -129,7 +129,7 @@ def test_the_playbook(hubs, tmp_path):
         "left out: README.md",
     ):
         assert f"'{line}'" in done.stdout
-    assert parse(yaml.safe_load((tmp_path / "org/name.yml").read_text())).revision == COMMIT
+    assert parse_manifest(yaml.safe_load((tmp_path / "org/name.yml").read_text())).revision == COMMIT
     hubs.hub["org/name"].branches["main"] = NEWER
     moved = run("--check", "--diff")
     assert f"-revision: {COMMIT}\n+revision: {NEWER}" in moved.stdout

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import scrub_host as _weights_scrub
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import look
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import inspect_weights
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import write_stamp
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse_manifest
 
 PROGRAM = Path(__file__).resolve().parents[4] / "roles/weights/files/weights-scrub.py"
 A, B = "a" * 40, "b" * 40
@@ -45,7 +45,7 @@ def manifest(revision, files=None):
         name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         for name, content in (files or FILES).items()
     }
-    return parse({"repository": "example/tiny", "revision": revision, "files": entries})
+    return parse_manifest({"repository": "example/tiny", "revision": revision, "files": entries})
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_everything_right_is_read_and_said_to_be(run, root, capsys):
 def test_flipped_byte_is_found_withdrawn_and_fetched_again_by_the_role(run, root, capsys):
     path = root / "example/tiny" / A / "model.safetensors"
     flip(path)
-    assert look(str(root), manifest(A)).missing == ()
+    assert inspect_weights(str(root), manifest(A)).missing == ()
     stamped = (root / "example/tiny" / A / ".verified.json").stat().st_mtime_ns
     status, report = run()
     assert status == 1
@@ -122,7 +122,7 @@ def test_flipped_byte_is_found_withdrawn_and_fetched_again_by_the_role(run, root
     assert sorted(stamp(root, A)) == ["config.json", "sub/empty"]
     assert (root / "example/tiny" / A / ".verified.json").stat().st_mtime_ns == stamped
     assert sorted(stamp(root, B)) == sorted(FILES)
-    assert [file.name for file in look(str(root), manifest(A)).missing] == ["model.safetensors"]
+    assert [file.name for file in inspect_weights(str(root), manifest(A)).missing] == ["model.safetensors"]
 
 
 def test_damage_is_told_until_the_file_is_right_again(run, root, tmp_path):
@@ -130,12 +130,12 @@ def test_damage_is_told_until_the_file_is_right_again(run, root, tmp_path):
     flip(path)
     report = str(tmp_path / "state/report.json")
     run()
-    (sentence,) = _weights_scrub.damaged(str(root), report)
+    (sentence,) = _weights_scrub.describe_damage(str(root), report)
     assert sentence.startswith(f"{path}: damaged when the scrub read it on 20")
     assert run()[0] == 1
-    assert _weights_scrub.damaged(str(root), report) == [sentence]
+    assert _weights_scrub.describe_damage(str(root), report) == [sentence]
     publish(root, A)
-    assert _weights_scrub.damaged(str(root), report) == []
+    assert _weights_scrub.describe_damage(str(root), report) == []
     status, found = run()
     assert (status, found["damaged"]) == (0, {})
 
@@ -144,7 +144,7 @@ def test_damage_is_forgotten_with_its_model(run, root, tmp_path):
     flip(root / "example/tiny" / A / "model.safetensors")
     run()
     (root / "example/tiny" / A).rename(tmp_path / "elsewhere")
-    assert _weights_scrub.damaged(str(root), str(tmp_path / "state/report.json")) == []
+    assert _weights_scrub.describe_damage(str(root), str(tmp_path / "state/report.json")) == []
     status, report = run()
     assert (status, report["damaged"]) == (0, {})
 
@@ -156,7 +156,7 @@ def test_report_that_is_none_says_nothing_and_is_written_anew(run, root, tmp_pat
     report = tmp_path / "state/report.json"
     report.parent.mkdir()
     report.write_text(text)
-    assert _weights_scrub.damaged(str(root), str(report)) == []
+    assert _weights_scrub.describe_damage(str(root), str(report)) == []
     assert run()[0] == 0
 
 
@@ -255,7 +255,7 @@ def test_a_stamp_that_cannot_be_changed_is_said_and_told_by_the_role(scrub, run,
     assert status == 1
     assert report["damaged"][str(path)]["withdrawn"] is False
     assert "its stamp cannot be changed" in capsys.readouterr().err
-    assert len(_weights_scrub.damaged(str(root), str(tmp_path / "state/report.json"))) == 1
+    assert len(_weights_scrub.describe_damage(str(root), str(tmp_path / "state/report.json"))) == 1
 
 
 def test_a_file_system_without_direct_reads_gives_the_same(scrub, run, root, monkeypatch):

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import from_wheel
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.wheel_host import from_wheel
 
 from tests.fakes.harmony import ROOT, real_wheel
 from tools.smoke_model import build as smoke

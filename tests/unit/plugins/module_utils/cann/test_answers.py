@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import (
     Card,
+    ChipRow,
     Device,
     Installed,
-    Row,
     installed_of,
     mismatch,
     parse_board,
@@ -92,10 +92,13 @@ def test_mapping_leaves_controllers_out():
 
 def test_table():
     found = parse_table(table(["0000:c1:00.0", "0000:81:00.0"], ill=(1,)))
-    assert found == [Row("0", "0", "910B4", "OK", "0000:c1:00.0"), Row("1", "0", "910B4", "Alarm", "0000:81:00.0")]
+    assert found == [
+        ChipRow("0", "0", "910B4", "OK", "0000:c1:00.0"),
+        ChipRow("1", "0", "910B4", "Alarm", "0000:81:00.0"),
+    ]
     assert parse_table(DUO_TABLE) == [
-        Row("32896", "0", "310P3", "OK", "0000:81:00.0"),
-        Row("32896", "1", "310P3", "Warning", "0000:82:00.0"),
+        ChipRow("32896", "0", "310P3", "OK", "0000:81:00.0"),
+        ChipRow("32896", "1", "310P3", "Warning", "0000:82:00.0"),
     ]
     assert parse_table("") == []
     assert parse_table_version(DUO_TABLE) == "25.5.1"

@@ -9,8 +9,12 @@ from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import Installed
-from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import Expected, Recording, prove
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import (
+    CannRecording,
+    Expected,
+    check_driver,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 
 from tests.fakes.ascend import BOARD, KERNEL, MODINFO, MODULE, cards, mapping, table
@@ -44,24 +48,24 @@ INSTALLED = Installed(
     group="HwHiAiUser",
     has_group=True,
 )
-WHOLE = Recording(
+WHOLE = CannRecording(
     host=HOST,
     chips=CHIPS,
     installed=INSTALLED,
-    table=Answer(0, table(CHIPS)),
-    cards=Answer(0, cards(8)),
-    mapping=Answer(0, mapping(8)),
+    table=CommandResult(0, table(CHIPS)),
+    cards=CommandResult(0, cards(8)),
+    mapping=CommandResult(0, mapping(8)),
     boards={"0": BOARD.format(npu=0, version="26.0.rc1", firmware="9.0.0.0.205", compatibility="OK")},
     nodes=NODES,
     dcmi=True,
     disk={KERNEL: MODINFO.format(kernel=KERNEL)},
 )
 EXPECTED = Expected(driver="26.0.RC1", cann="9.1.0", nodes=NODES)
-SILENT = {"cards": Answer(127), "mapping": Answer(127), "boards": {}}
+SILENT = {"cards": CommandResult(127), "mapping": CommandResult(127), "boards": {}}
 
 
 def found(recording=WHOLE, expected=EXPECTED):
-    return [(finding.what, finding.where, finding.action) for finding in prove(recording, expected)]
+    return [(finding.what, finding.where, finding.action) for finding in check_driver(recording, expected)]
 
 
 def on_host(**changes):
@@ -82,13 +86,13 @@ def test_two_dies_on_a_card():
     a3 = replace(
         WHOLE,
         chips=dies,
-        table=Answer(0, table(dies, "Ascend910", dies=2)),
-        cards=Answer(0, cards(8, 2)),
-        mapping=Answer(0, mapping(8, 2, "Ascend910")),
+        table=CommandResult(0, table(dies, "Ascend910", dies=2)),
+        cards=CommandResult(0, cards(8, 2)),
+        mapping=CommandResult(0, mapping(8, 2, "Ascend910")),
         nodes=(*(f"/dev/davinci{n}" for n in range(16)), "/dev/davinci_manager"),
     )
     assert found(a3, Expected()) == []
-    (finding,) = found(replace(a3, cards=Answer(0, cards(8, 1))), Expected())
+    (finding,) = found(replace(a3, cards=CommandResult(0, cards(8, 1))), Expected())
     assert finding[0] == "npu-smi counts 8 chips on 8 cards and maps 16"
 
 
@@ -145,7 +149,7 @@ ONES = {
     ),
     "health": (
         {
-            "table": Answer(0, table(CHIPS, ill=(3,))),
+            "table": CommandResult(0, table(CHIPS, ill=(3,))),
             "health": {"3/0": "\tHealth : Alarm\n\tError Code : 0x80E01801\n"},
         },
         f"chip {CHIPS[3]}",
@@ -183,32 +187,37 @@ ONES = {
         "set cann_user to npu",
     ),
     "no tool": (
-        {"table": Answer(127), **SILENT},
+        {"table": CommandResult(127), **SILENT},
         "npu-smi",
         "npu-smi is not installed",
         "install the driver; it brings the tool",
     ),
     "hangs": (
-        {"table": Answer(124), **SILENT},
+        {"table": CommandResult(124), **SILENT},
         "npu-smi",
         "npu-smi does not come to an end",
         "read 'dmesg | grep -i ascend'",
     ),
     "-8005": (
-        {"table": Answer(255, "dcmi module initialize failed. ret is -8005\n"), **SILENT},
+        {"table": CommandResult(255, "dcmi module initialize failed. ret is -8005\n"), **SILENT},
         "npu-smi",
         "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded",
         "reboot",
     ),
     "dcmi fails": (
-        {"table": Answer(1, "", "dcmi model initialized failed, because the device is used. ret is -8020"), **SILENT},
+        {
+            "table": CommandResult(1, "", "dcmi model initialized failed, because the device is used. ret is -8020"),
+            **SILENT,
+        },
         "npu-smi",
         "npu-smi cannot reach the driver",
         "read why with 'dmesg",
     ),
     "libraries": (
         {
-            "table": Answer(127 - 1, "", "npu-smi: error while loading shared libraries: libc_sec.so: cannot open"),
+            "table": CommandResult(
+                127 - 1, "", "npu-smi: error while loading shared libraries: libc_sec.so: cannot open"
+            ),
             **SILENT,
         },
         "npu-smi",
@@ -217,7 +226,7 @@ ONES = {
     ),
     "half": (
         {
-            "table": Answer(
+            "table": CommandResult(
                 0, "[WARNING]The driver package may not be completely installed, which may cause\n" + table(CHIPS)
             )
         },
@@ -226,7 +235,7 @@ ONES = {
         "let the role cann install it again",
     ),
     "unknown words": (
-        {"table": Answer(7, "", "a word\nanother word\n"), **SILENT},
+        {"table": CommandResult(7, "", "a word\nanother word\n"), **SILENT},
         "npu-smi",
         "npu-smi ends with 7 and says: another word",
         "see to what it says",
@@ -247,19 +256,26 @@ def test_one_finding(name):
 def test_a_chip_that_npu_smi_does_not_list():
     some = CHIPS[:7]
     (finding,) = found(
-        replace(WHOLE, table=Answer(0, table(some)), mapping=Answer(0, mapping(7)), cards=Answer(0, cards(7)))
+        replace(
+            WHOLE,
+            table=CommandResult(0, table(some)),
+            mapping=CommandResult(0, mapping(7)),
+            cards=CommandResult(0, cards(7)),
+        )
     )
     assert finding[0] == "npu-smi lists 7 of 8 chips on PCI; the driver has not taken it"
     assert finding[1] == f"chip {CHIPS[7]}"
 
 
 def test_a_chip_that_npu_smi_does_not_map():
-    (finding,) = found(replace(WHOLE, mapping=Answer(0, mapping(7))))
+    (finding,) = found(replace(WHOLE, mapping=CommandResult(0, mapping(7))))
     assert finding[0] == "npu-smi maps 7 chips, PCI has 8"
 
 
 def test_nothing_is_installed():
-    bare = Recording(host=replace(HOST, packages={}, modules={}, dkms=(), holds=()), chips=CHIPS, installed=Installed())
+    bare = CannRecording(
+        host=replace(HOST, packages={}, modules={}, dkms=(), holds=()), chips=CHIPS, installed=Installed()
+    )
     assert [what for what, _where, _action in found(bare)] == [
         "no driver of Huawei's is installed",
         f"no driver is loaded: there is no module for kernel {KERNEL}",

@@ -129,7 +129,7 @@ def test_an_address_is_one_of_three_kinds(url):
         ({"ascend_file": {**FILE, "url": f"/srv/{NAME}"}}, "ascend_file.url: found '/srv/"),
         (
             {"ascend_file": {**FILE, "url": FILE["url"].replace("aarch64", "x86_64")}},
-            r"found 'Ascend-docker-runtime_26\.0\.0_linux-x86_64\.run', expected .*_linux-aarch64\.run: its installer",
+            r"found 'Ascend-docker-runtime_26\.0\.0_linux-x86_64\.run', expected .*_linux-aarch64\.run: the installer",
         ),
         ({"ascend_file": {**FILE, "url": "https://m/runtime.run"}}, "found 'runtime.run', expected Ascend-docker-run"),
         ({"source": "none"}, "the Ascend Docker Runtime is not on this host, and container_runtime_source is none"),

@@ -62,7 +62,7 @@ def test_writing_twice_changes_nothing():
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        ('{"debug": tru}', r"daemon\.json is no JSON: .*line 1 column 11.*; mend it or remove it"),
+        ('{"debug": tru}', r"daemon\.json is not valid JSON: .*line 1 column 11.*; repair or remove it"),
         ("[]", "found list, expected an object of settings"),
         ('{"data-root": 3}', "data-root: found 3, expected a text"),
         ('{"data-root": "/x", "features": []}', r"features: found \[\], expected an object"),

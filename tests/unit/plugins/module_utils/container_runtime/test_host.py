@@ -149,7 +149,7 @@ def test_the_fact_says_what_runs_containers():
 def test_the_role_vllm_is_told_which_of_two_engines():
     _fact, warnings = check("podman", engines=(DOCKER, PODMAN))
     assert warnings == [
-        "docker is on this host too, and the role vllm goes by it unless told: have container_runtime_engine: podman "
+        "docker is on this host too, and the role vllm uses it by default: set container_runtime_engine: podman "
         "in the inventory, which vllm_engine follows, or set vllm_engine: podman"
     ]
     assert check("docker", engines=(DOCKER, PODMAN))[1] == []
@@ -196,14 +196,14 @@ def test_no_specification_says_whether_the_driver_is_there():
 @pytest.mark.parametrize(("stack", "node"), [("rocm", "/dev/kfd"), ("cann", "/dev/davinci_manager")])
 def test_nodes_that_are_not_there_are_named(stack, node, monkeypatch):
     monkeypatch.setattr(checks.os.path, "exists", lambda path: path != node)
-    with pytest.raises(RuntimePlanError, match=f"{node} is not there, which containers need on {stack}"):
+    with pytest.raises(RuntimePlanError, match=f"{node} does not exist, and containers on {stack} need it"):
         check(stack=stack, count=8)
 
 
 def test_every_card_of_ascend_has_its_node(monkeypatch):
     monkeypatch.setattr(checks.os.path, "exists", lambda path: path != "/dev/davinci7")
     assert check(stack="cann", count=7)[1] == []
-    with pytest.raises(RuntimePlanError, match="/dev/davinci7 is not there"):
+    with pytest.raises(RuntimePlanError, match="/dev/davinci7 does not exist"):
         check(stack="cann", count=8)
 
 
@@ -212,10 +212,10 @@ def test_docker_has_to_know_the_runtime_of_ascend_where_it_is_asked_for(monkeypa
     ascend = {"stack": "cann", "count": 8, "toolkit": "vendor"}
     knows = replace(DOCKER, runtimes=["ascend", "runc"])
     assert check(engines=(knows,), ascend="26.0.0", **ascend)[0]["toolkit"] == "26.0.0"
-    with pytest.raises(RuntimePlanError, match=r"docker knows the runtimes runc, and ascend is not among them"):
+    with pytest.raises(RuntimePlanError, match=r"docker has the runtimes runc, and ascend is not among them"):
         check(engines=(replace(DOCKER, runtimes=["runc"]),), ascend="26.0.0", **ascend)
     with pytest.raises(
-        RuntimePlanError, match=r"the Ascend Docker Runtime is not whole \(/usr/local/Ascend/Ascend-Dock"
+        RuntimePlanError, match=r"the Ascend Docker Runtime is incomplete \(/usr/local/Ascend/Ascend-Dock"
     ):
         check(engines=(knows,), **ascend)
     # Plain devices need none of it.

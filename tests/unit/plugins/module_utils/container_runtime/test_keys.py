@@ -65,11 +65,11 @@ def test_armour_is_taken_off_and_put_on():
     [
         (b"", "no OpenPGP public key"),
         (b"<html>Not found</html>", "no OpenPGP public key"),
-        (key(b"\x04" + b"k" * 90)[:-1], "cut off"),
-        (b"\x99\x01", "cut off"),
-        (key(b"\x03old"), "another version than 4"),
+        (key(b"\x04" + b"k" * 90)[:-1], "truncated"),
+        (b"\x99\x01", "truncated"),
+        (key(b"\x03old"), "unsupported version"),
         (key(b"user", tag=13), "no OpenPGP public key"),
-        (b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n%%%%\n-----END PGP PUBLIC KEY BLOCK-----", "no base64"),
+        (b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n%%%%\n-----END PGP PUBLIC KEY BLOCK-----", "not base64"),
     ],
 )
 def test_other_bytes_are_named(data, message):

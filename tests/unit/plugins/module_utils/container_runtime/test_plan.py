@@ -44,11 +44,11 @@ def test_an_engine_that_works_is_left_alone_unless_told_otherwise():
     found = decide(Request(), "Debian_13", host)
     assert not found.changes
     assert found.notes == [
-        "docker is there from the distribution's packages, and Docker's own packages are wanted; it works and is left "
-        "alone (container_runtime_policy: retain)"
+        "docker is installed from the distribution's packages, and Docker's own packages are requested; it works and "
+        "is left alone (container_runtime_policy: retain)"
     ]
     with pytest.raises(
-        RuntimePlanError, match="Docker's own packages are wanted, and container_runtime_policy is halt"
+        RuntimePlanError, match="Docker's own packages are requested, and container_runtime_policy is halt"
     ):
         decide(Request(policy="halt"), "Debian_13", host)
 
@@ -61,13 +61,16 @@ def test_another_source_replaces_the_engine_in_one_step():
     )
     assert (found.packages, found.remove) == ([*DOCKER_CE, "crun"], ["docker.io", "docker-cli", "runc"])
     assert found.release == found.remove
-    assert found.restart == ["docker is there from the distribution's packages, and Docker's own packages are wanted"]
+    assert found.restart == [
+        "docker is installed from the distribution's packages, and Docker's own packages are requested"
+    ]
 
 
 def test_an_engine_is_not_replaced_under_running_containers():
     host = docker_host(containers=["chat", "other"])
     with pytest.raises(
-        RuntimePlanError, match=r"docker\.io, docker-cli must go before docker-ce comes, .* chat, other; "
+        RuntimePlanError,
+        match=r"docker\.io, docker-cli must be removed before docker-ce is installed, .* chat, other; ",
     ):
         decide(Request(policy="install"), "Debian_13", host)
     assert decide(Request(policy="install", restart_allowed=True), "Debian_13", host).packages == DOCKER_CE
@@ -76,7 +79,9 @@ def test_an_engine_is_not_replaced_under_running_containers():
 def test_containers_of_podman_count_where_its_runtime_goes():
     podman = EngineState("podman", "/usr/bin/podman", version="5.4.2", containers=["vllm-chat"])
     host = HostState(engines={"podman": podman}, packages={"podman": "5.4.2", "runc": "1.1"})
-    with pytest.raises(RuntimePlanError, match="runc must go before docker-ce comes, and containers run: vllm-chat"):
+    with pytest.raises(
+        RuntimePlanError, match="runc must be removed before docker-ce is installed, and containers run: vllm-chat"
+    ):
         decide(Request(), "Debian_13", host)
 
 
@@ -84,7 +89,8 @@ def test_an_engine_of_no_package_cannot_be_replaced():
     host = docker_host(packages=())
     assert not decide(Request(), "Ubuntu_24", host).installs
     with pytest.raises(
-        RuntimePlanError, match=r"from no package, .* cannot replace what is in no package: remove it first"
+        RuntimePlanError,
+        match=r"from no package, .* cannot replace an engine that belongs to no package: remove it first",
     ):
         decide(Request(policy="install"), "Ubuntu_24", host)
 

@@ -105,8 +105,12 @@ def test_nvidia_chips_are_asked_for_by_cdi_names_where_there_is_a_specification(
     ("found", "kinds", "message"),
     [
         (podman(), [], "no CDI specification of nvidia.com/gpu is in /etc/cdi or /var/run/cdi; install the package"),
-        (podman("3.4.4"), ["nvidia.com/gpu"], "podman 3.4.4 knows no CDI devices; 4.1 and later do"),
-        (docker(), ["nvidia.com/gpu"], "docker 20.10.24+dfsg1 knows no CDI devices (25 and later do, with the feature"),
+        (podman("3.4.4"), ["nvidia.com/gpu"], "podman 3.4.4 does not support CDI devices; 4.1 and later do"),
+        (
+            docker(),
+            ["nvidia.com/gpu"],
+            "docker 20.10.24+dfsg1 does not support CDI devices (25 and later do, with the feature",
+        ),
         (docker("28.2.2", CDI_DIRS), ["amd.com/gpu"], "no CDI specification of nvidia.com/gpu is in"),
     ],
 )

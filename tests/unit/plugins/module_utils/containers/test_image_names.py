@@ -48,10 +48,10 @@ def test_a_reference_is_spelt_out_for_podman(image, whole):
 )
 def test_what_an_engine_says_becomes_advice(engine, said, advice):
     text = trouble_with(engine, "mirror:5000/x:1", said)
-    assert text.startswith("image mirror:5000/x:1 cannot be had from registry mirror:5000: ")
+    assert text.startswith("image mirror:5000/x:1 is not available from registry mirror:5000: ")
     assert advice in text and said in text
 
 
 def test_words_that_nobody_knows_are_handed_on():
     said = "something\nnew"
-    assert trouble_with("docker", "m:5000/x:1", said).endswith("registry m:5000: docker said: something new")
+    assert trouble_with("docker", "m:5000/x:1", said).endswith("registry m:5000: docker reported: something new")

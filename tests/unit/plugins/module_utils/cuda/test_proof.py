@@ -16,9 +16,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers i
     parse_xids,
     short_address,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import CudaRecording, check_driver
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    Answer,
+    CommandResult,
     parse_dkms,
     parse_module_info,
 )
@@ -71,11 +71,11 @@ HOST = Host(
     dkms=(DkmsBuild("nvidia", "580.159.04", KERNEL, "installed"),),
     holds=("nvidia-open", "nvidia-dkms-580-open"),
 )
-WHOLE = Recording(
+WHOLE = CudaRecording(
     host=HOST,
     chips=(CHIP,),
-    query=Answer(0, QUERY),
-    report=Answer(0, REPORT),
+    query=CommandResult(0, QUERY),
+    report=CommandResult(0, REPORT),
     information={CHIP: "Model: NVIDIA H200\n"},
     disk={KERNEL: module_text()},
     services={"nvidia-persistenced": "active", "nvidia-fabricmanager": ""},
@@ -83,7 +83,7 @@ WHOLE = Recording(
 
 
 def found(recording=WHOLE, minimum="580.65.06", hold=True):
-    return [(finding.what, finding.where, finding.action) for finding in prove(recording, minimum, hold)]
+    return [(finding.what, finding.where, finding.action) for finding in check_driver(recording, minimum, hold)]
 
 
 def only(**changes):
@@ -205,12 +205,12 @@ def test_packages_that_an_upgrade_may_replace():
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (Answer(9, NO_DRIVER), "nvidia-smi cannot reach the driver"),
-        (Answer(18, MISMATCH), "the tools are of another version than the driver that is loaded"),
-        (Answer(6, "No devices were found\n"), "the driver is loaded and has taken no chip"),
-        (Answer(15, "", "something new\n"), "nvidia-smi ends with 15 and says: something new"),
-        (Answer(127), "nvidia-smi is not installed"),
-        (Answer(124), "nvidia-smi does not come to an end"),
+        (CommandResult(9, NO_DRIVER), "nvidia-smi cannot reach the driver"),
+        (CommandResult(18, MISMATCH), "the tools are of another version than the driver that is loaded"),
+        (CommandResult(6, "No devices were found\n"), "the driver is loaded and has taken no chip"),
+        (CommandResult(15, "", "something new\n"), "nvidia-smi ends with 15 and says: something new"),
+        (CommandResult(127), "nvidia-smi is not installed"),
+        (CommandResult(124), "nvidia-smi does not come to an end"),
     ],
 )
 def test_what_nvidia_smi_says_where_it_fails(answer, sentence):
@@ -221,16 +221,18 @@ def test_what_nvidia_smi_says_where_it_fails(answer, sentence):
 
 
 def test_a_chip_that_is_lost():
-    assert {what for what, _where, _action in found(replace(WHOLE, query=Answer(15, LOST)))} == {
+    assert {what for what, _where, _action in found(replace(WHOLE, query=CommandResult(15, LOST)))} == {
         "a chip does not answer any more",
         "a chip does not answer",
     }
 
 
 def test_a_value_that_is_an_error():
-    what, where, _action = only(query=Answer(0, QUERY.replace("143771 MiB", "ERR!")))
+    what, where, _action = only(query=CommandResult(0, QUERY.replace("143771 MiB", "ERR!")))
     assert (what, where) == ("nvidia-smi shows ERR!", f"chip {CHIP}")
-    assert only(query=Answer(0, QUERY.replace("Disabled", "[GPU requires reset]")))[0].endswith("[GPU requires reset]")
+    assert only(query=CommandResult(0, QUERY.replace("Disabled", "[GPU requires reset]")))[0].endswith(
+        "[GPU requires reset]"
+    )
 
 
 def test_chips_on_pci_that_nvidia_smi_does_not_list():
@@ -259,7 +261,7 @@ def test_chips_on_pci_that_nvidia_smi_does_not_list():
 )
 def test_what_the_report_of_a_chip_says(element, other, sentence):
     assert element in REPORT
-    what, where, _action = only(report=Answer(0, REPORT.replace(element, other)))
+    what, where, _action = only(report=CommandResult(0, REPORT.replace(element, other)))
     assert what.startswith(sentence)
     assert where == f"chip {CHIP}"
 
@@ -280,7 +282,7 @@ HGX = replace(
     WHOLE,
     host=HGX_HOST,
     fabric="nvswitch",
-    report=Answer(0, JOINED),
+    report=CommandResult(0, JOINED),
     services={"nvidia-persistenced": "active", "nvidia-fabricmanager": "active"},
 )
 
@@ -288,7 +290,7 @@ HGX = replace(
 def test_a_machine_with_switches_on_which_all_is_proven():
     assert found(HGX) == []
     # As A100 answers.
-    assert found(replace(HGX, report=Answer(0, REPORT))) == []
+    assert found(replace(HGX, report=CommandResult(0, REPORT))) == []
 
 
 def test_a_fabric_manager_that_does_not_run():
@@ -313,7 +315,7 @@ def test_a_fabric_manager_with_nothing_to_manage():
 
 def test_a_chip_that_has_not_joined_the_fabric():
     text = JOINED.replace("<state>Completed", "<state>In Progress").replace("<status>Success", "<status>N/A")
-    ((what, where, _action),) = found(replace(HGX, report=Answer(0, text)))
+    ((what, where, _action),) = found(replace(HGX, report=CommandResult(0, text)))
     assert (what, where) == ("the chip has not joined the NVLink fabric: In Progress", f"chip {CHIP}")
 
 
@@ -402,12 +404,12 @@ def recorded(name="h200/cuda-recording.json"):
     modules = {name: Module(**module) for name, module in host.pop("modules").items()}
     host = Host(**{**host, "modules": modules, "dkms": (), "holds": tuple(host["holds"])})
     query, report, chips = (data.pop(name) for name in ("query", "report", "chips"))
-    return Recording(host, tuple(chips), query=Answer(**query), report=Answer(**report), **data)
+    return CudaRecording(host, tuple(chips), query=CommandResult(**query), report=CommandResult(**report), **data)
 
 
 @pytest.mark.parametrize("name", ["h200/cuda-recording.json", "h200/cuda-recording-2.json", "h100/cuda-recording.json"])
 def test_a_real_host_is_whole_but_for_what_its_image_left_out(name):
-    sentences = [finding.what for finding in prove(recorded(name), "580.65.06")]
+    sentences = [finding.what for finding in check_driver(recorded(name), "580.65.06")]
     assert sentences == [
         "the next load of the driver fails: there is no module for kernel 6.18.44-fc-v657-gpu",
         "nvidia-persistenced is not known to systemd",
@@ -417,7 +419,9 @@ def test_a_real_host_is_whole_but_for_what_its_image_left_out(name):
 def test_of_two_real_chips_one_that_is_not_listed_is_named():
     host = recorded("h200/cuda-recording-2.json")
     first, _second = host.query.out.splitlines(True)
-    (finding,) = (one for one in prove(replace(host, query=Answer(0, first))) if one.where.startswith("chip"))
+    (finding,) = (
+        one for one in check_driver(replace(host, query=CommandResult(0, first))) if one.where.startswith("chip")
+    )
     assert (finding.where, finding.what) == (
         "chip 0000:00:07.0",
         "nvidia-smi lists 1 of 2 chips on PCI; the driver has it",
@@ -426,6 +430,6 @@ def test_of_two_real_chips_one_that_is_not_listed_is_named():
 
 def test_and_the_same_host_with_a_chip_more_and_a_release_that_wants_more():
     host = recorded()
-    sentences = [finding.what for finding in prove(replace(host, chips=(*host.chips, "0000:ff:00.0")), "999.1")]
+    sentences = [finding.what for finding in check_driver(replace(host, chips=(*host.chips, "0000:ff:00.0")), "999.1")]
     assert "driver 580.159.04 is loaded, the release needs 999.1 or newer" in sentences
     assert "nvidia-smi lists 1 of 2 chips on PCI; the driver has not taken it" in sentences

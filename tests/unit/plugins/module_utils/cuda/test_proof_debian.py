@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import Recording, prove
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import CudaRecording, check_driver
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
-    Answer,
+    CommandResult,
     parse_dkms,
     parse_module_info,
 )
@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 
 FIXTURES = Path(__file__).parents[4] / "fixtures" / "cuda-debian"
 ANSWERS = {
-    command: Answer(**answer)
+    command: CommandResult(**answer)
     for command, answer in json.loads((FIXTURES / "no-driver.json").read_text(encoding="utf-8"))["answers"].items()
 }
 KERNEL = "6.1.0-50-amd64"
@@ -30,7 +30,7 @@ MODINFO = (FIXTURES / "modinfo.txt").read_text(encoding="utf-8")
 @pytest.mark.parametrize("command", ANSWERS)
 def test_tool_without_a_driver_is_told_from_one_that_is_missing(command):
     host = Host("debian", "12", "bookworm", "x86_64", KERNEL, KERNEL)
-    found = prove(Recording(host, ("0000:10:00.0",), query=ANSWERS[command]), "535.104.05", hold=False)
+    found = check_driver(CudaRecording(host, ("0000:10:00.0",), query=ANSWERS[command]), "535.104.05", hold=False)
     assert [finding.what for finding in found if finding.where == "nvidia-smi"] == [
         "nvidia-smi cannot reach the driver"
     ]
@@ -56,6 +56,8 @@ def test_module_that_finds_no_chip_is_on_disk_and_not_loaded():
         packages={"nvidia-kernel-dkms": "535.261.03-1"},
         dkms=parse_dkms(DKMS),
     )
-    recording = Recording(host, ("0000:10:00.0",), query=ANSWERS["nvidia-smi"], disk={KERNEL: MODINFO})
-    found = [finding for finding in prove(recording, "535.104.05", hold=False) if finding.where == "module nvidia"]
+    recording = CudaRecording(host, ("0000:10:00.0",), query=ANSWERS["nvidia-smi"], disk={KERNEL: MODINFO})
+    found = [
+        finding for finding in check_driver(recording, "535.104.05", hold=False) if finding.where == "module nvidia"
+    ]
     assert [finding.what for finding in found] == ["driver 535.261.03 is on disk and not loaded"]

@@ -4,74 +4,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.encodings import files as _encodings
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
-    ENCODINGS,
     EncodingsError,
-    Published,
-    expected,
-    from_library,
-    from_wheel,
+    expected_files,
     newest_wheel,
 )
-
-from tests.fakes.harmony import compress, make_wheel, real_wheel
-
-TEXT = b"IQ== 0\nIg== 1\n" * 500
-OTHER = b"Iw== 2\n" * 900
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """Two files of some kilobytes in the place of the published ones."""
-    published = {"a.tiktoken": TEXT, "b.tiktoken": OTHER}
-    entries = {name: Published(len(text), hashlib.sha256(text).hexdigest()) for name, text in published.items()}
-    monkeypatch.setattr(_encodings, "ENCODINGS", entries)
-
-
-def test_both_files_are_found_between_other_things(small):
-    magic = b"\x28\xb5\x2f\xfd"
-    library = b"\x7fELF" + magic + b"no frame" + compress(TEXT) + compress(b"z" * len(OTHER)) + compress(OTHER) + magic
-    assert from_library(library, "a.tiktoken", "x.so") == TEXT
-    assert from_library(library, "b.tiktoken", "x.so") == OTHER
-
-
-@pytest.mark.parametrize("library", [b"", b"\x7fELF", compress(TEXT)[:-9], compress(TEXT + b"x"), compress(TEXT[::-1])])
-def test_library_without_the_file_says_so(small, library):
-    with pytest.raises(
-        EncodingsError, match=r"x.so: a.tiktoken \(sha256 [0-9a-f]{64}\) is not in it; oss-harmony 0.0.11"
-    ):
-        from_library(library, "a.tiktoken", "x.so")
-
-
-def test_wheel_for_any_platform_will_do(small):
-    wheel = make_wheel(compress(TEXT), "openai_harmony/openai_harmony.pyd")
-    assert from_wheel(io.BytesIO(wheel), "a.tiktoken", "x.whl") == TEXT
-
-
-def test_wheel_without_a_library_is_refused():
-    with pytest.raises(EncodingsError, match=r"x.whl: no library openai_harmony/\* in it"):
-        from_wheel(io.BytesIO(make_wheel(b"", "numpy/core.so")), "o200k_base.tiktoken", "x.whl")
-
-
-def test_something_else_is_no_wheel():
-    with pytest.raises(EncodingsError, match=r"x.whl: cannot be read as a wheel: File is not a zip file"):
-        from_wheel(io.BytesIO(b"<html>"), "o200k_base.tiktoken", "x.whl")
-
-
-@pytest.mark.parametrize("name", sorted(ENCODINGS))
-def test_real_wheel_holds_the_published_bytes(name):
-    content = from_wheel(io.BytesIO(real_wheel().read_bytes()), name, "wheel")
-    assert hashlib.sha256(content).hexdigest() == ENCODINGS[name].sha256
 
 
 def test_unknown_name_is_refused():
     with pytest.raises(EncodingsError, match=r"unknown encodings file 'p50k_base.tiktoken'; known files: cl100k_base"):
-        expected(["p50k_base.tiktoken"])
+        expected_files(["p50k_base.tiktoken"])
 
 
 def test_newest_wheel_of_an_index():

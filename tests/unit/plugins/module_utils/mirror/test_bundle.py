@@ -10,13 +10,13 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import (
     BundleError,
     Content,
-    amount,
-    merge,
-    parse,
+    format_bytes,
+    merge_holds,
+    parse_bundle,
     parse_holds,
-    render,
+    render_bundle,
     size_of,
-    summary,
+    summarise_holds,
 )
 
 DIGEST = "0" * 64
@@ -30,9 +30,9 @@ def holds(kind="weights", item="a/b/1", path="weights/a/b/1/x", **changes):
 
 def test_what_is_written_is_what_is_read():
     written = {**holds(), **holds("wheels", "lock.txt", "wheels/torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl")}
-    found = parse(render(written), "bundle.json")
+    found = parse_bundle(render_bundle(written), "bundle.json")
     assert {kind: items for kind, items in found.items() if items} == written
-    assert json.loads(render(written))["bytes"] == 6
+    assert json.loads(render_bundle(written))["bytes"] == 6
 
 
 def test_a_file_of_two_items_counts_once():
@@ -63,25 +63,25 @@ def test_wrong_content_is_named(data, part):
 @pytest.mark.parametrize(("text", "part"), [("{", "cannot be read"), ("[]", "version"), ('{"version": 2}', "found 2")])
 def test_another_bundle_is_refused(text, part):
     with pytest.raises(BundleError, match=f"disk/bundle.json: .*{part}"):
-        parse(text, "disk/bundle.json")
+        parse_bundle(text, "disk/bundle.json")
 
 
 def test_what_an_earlier_fill_brought_stays_named():
     before, new = holds(), holds("encodings", "x", "encodings/x")
-    merged, dropped = merge(new, before, {"weights/a/b/1/x": 3})
+    merged, dropped = merge_holds(new, before, {"weights/a/b/1/x": 3})
     assert merged["weights"] == before["weights"] and merged["encodings"] == new["encodings"]
     assert dropped == []
 
 
 @pytest.mark.parametrize("size", [None, 2])
 def test_what_is_gone_or_cut_is_not_named_any_more(size):
-    merged, dropped = merge({}, holds(), {"weights/a/b/1/x": size})
+    merged, dropped = merge_holds({}, holds(), {"weights/a/b/1/x": size})
     assert not merged["weights"]
     assert dropped == ["weights a/b/1"]
 
 
 def test_two_items_never_say_two_things_of_one_file():
-    merged, dropped = merge(
+    merged, dropped = merge_holds(
         holds("wheels", "new", "wheels/x"), holds("wheels", "old", "wheels/x", sha256=OTHER), {"wheels/x": 3}
     )
     assert merged["wheels"] == {"new": {"wheels/x": Content(3, DIGEST)}}
@@ -89,8 +89,8 @@ def test_two_items_never_say_two_things_of_one_file():
 
 
 def test_summary_and_amounts():
-    assert summary(holds()) == ["weights: a/b/1 (1 file, 3 bytes)"]
-    assert [amount(count) for count in (999, 1000, 65_300_000_000, 2_000_000_000_000)] == [
+    assert summarise_holds(holds()) == ["weights: a/b/1 (1 file, 3 bytes)"]
+    assert [format_bytes(count) for count in (999, 1000, 65_300_000_000, 2_000_000_000_000)] == [
         "999 bytes",
         "1.0 kB",
         "65.3 GB",

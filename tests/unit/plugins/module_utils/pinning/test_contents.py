@@ -15,16 +15,20 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.conten
     check_model,
     check_revision,
     check_shards,
-    choose,
+    choose_files,
     derived_revision,
     manifest_of,
     modelscope_of,
     precision_of,
-    render,
+    render_manifest,
     revision_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    WeightsError,
+    parse_manifest,
+)
 
 WEIGHTS = Path(__file__).resolve().parents[5] / "catalog" / "weights"
 SHA = "a" * 63 + "b"
@@ -45,19 +49,19 @@ def names(files):
 
 @pytest.mark.parametrize("model", ["openai/gpt-oss-20b", "openai/gpt-oss-120b"])
 def test_the_files_of_the_bundled_models_are_what_is_chosen_of_them(model):
-    bundled = [file.name for file in parse(yaml.safe_load((WEIGHTS / f"{model}.yml").read_text())).files]
-    assert names(choose(listed(*bundled, *REST), [], [])) == bundled
+    bundled = [file.name for file in parse_manifest(yaml.safe_load((WEIGHTS / f"{model}.yml").read_text())).files]
+    assert names(choose_files(listed(*bundled, *REST), [], [])) == bundled
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-oss-20b", "openai/gpt-oss-120b"])
 def test_a_manifest_is_written_as_the_bundled_ones_are(model):
     text = (WEIGHTS / f"{model}.yml").read_text()
     manifest = yaml.safe_load(text)
-    assert render(parse(manifest), manifest["precision"]) == text
+    assert render_manifest(parse_manifest(manifest), manifest["precision"]) == text
 
 
 def test_a_revision_is_made_from_files_as_that_of_the_smoke_model():
-    manifest = parse(yaml.safe_load((WEIGHTS / "baremetal/gpt-oss-smoke.yml").read_text()))
+    manifest = parse_manifest(yaml.safe_load((WEIGHTS / "baremetal/gpt-oss-smoke.yml").read_text()))
     files = [Listed(file.name, file.size, file.sha256) for file in manifest.files]
     assert derived_revision(reversed(files)) == manifest.revision
 
@@ -74,24 +78,24 @@ def test_a_revision_is_made_from_files_as_that_of_the_smoke_model():
     ],
 )
 def test_other_formats_and_things_for_people_are_left_out(there, chosen):
-    assert names(choose(listed(*there), [], [])) == sorted(chosen or there)
+    assert names(choose_files(listed(*there), [], [])) == sorted(chosen or there)
 
 
 def test_include_is_the_users_choice_and_exclude_is_left_out_of_any():
     files = listed("m.safetensors", "x.gguf", "a/config.json", "original/m.safetensors", ".hidden/x.gguf")
-    assert names(choose(files, ["*.gguf", "a/"], [])) == ["a/config.json", "x.gguf"]
-    assert names(choose(files, ["original/*"], [])) == ["original/m.safetensors"]
-    assert names(choose(files, ["*"], ["*.gguf", "a/"])) == ["m.safetensors", "original/m.safetensors"]
-    assert names(choose(files, [], ["a/*"])) == ["m.safetensors"]
+    assert names(choose_files(files, ["*.gguf", "a/"], [])) == ["a/config.json", "x.gguf"]
+    assert names(choose_files(files, ["original/*"], [])) == ["original/m.safetensors"]
+    assert names(choose_files(files, ["*"], ["*.gguf", "a/"])) == ["m.safetensors", "original/m.safetensors"]
+    assert names(choose_files(files, [], ["a/*"])) == ["m.safetensors"]
 
 
 def test_a_model_without_safetensors():
     there = listed("pytorch_model.bin", "x.gguf", "config.json")
     with pytest.raises(WeightsError, match=r"o/n: found no \*\.safetensors .* \(it has \.bin, \.gguf, \.json\)"):
-        check_chosen("o/n", there, choose(there, [], []), [])
-    check_chosen("o/n", there, choose(there, ["*.gguf"], []), ["*.gguf"])
+        check_chosen("o/n", there, choose_files(there, [], []), [])
+    check_chosen("o/n", there, choose_files(there, ["*.gguf"], []), ["*.gguf"])
     with pytest.raises(WeightsError, match="none of its 3 files matches include"):
-        check_chosen("o/n", there, choose(there, ["*.pth"], []), ["*.pth"])
+        check_chosen("o/n", there, choose_files(there, ["*.pth"], []), ["*.pth"])
 
 
 @pytest.mark.parametrize(
@@ -160,8 +164,8 @@ def test_blob_ids_are_gits():
 )
 def test_yaml_reads_back_what_was_written(revision, name, sha256, modelscope):
     manifest = manifest_of("o/n", revision, [Listed(name, 5, sha256), Listed("x.json", 0, SHA)], modelscope)
-    text = render(manifest)
-    assert parse(yaml.safe_load(text)) == manifest
+    text = render_manifest(manifest)
+    assert parse_manifest(yaml.safe_load(text)) == manifest
     assert revision_of(text) == revision
     assert (modelscope_of(text) or ("o/n", "master")) == (modelscope or ("o/n", "master"))
 

@@ -14,7 +14,7 @@ import time
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.trees_host import listed_names
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import Request, pin
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import Request, pin_model
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 from tests.fakes.hub_server import sha256
@@ -45,7 +45,7 @@ def contents(pinned):
 
 
 def look(source, revision="", **wishes):
-    return pin(Request("org/name", str(source), revision, **wishes), {})
+    return pin_model(Request("org/name", str(source), revision, **wishes), {})
 
 
 EXPECTED = {name: (len(content), sha256(content)) for name, content in FILES.items()}

@@ -8,7 +8,7 @@ import hashlib
 import os
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Web
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import RetryingClient
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 from tests.fakes.file_server import FileServer, serving
@@ -26,7 +26,7 @@ def server(monkeypatch):
 
 
 def web(server, **settings):
-    return Web(server.url, {}, **{"timeout": 0.5, "backoff": 0.0, **settings})
+    return RetryingClient(server.url, {}, **{"timeout": 0.5, "backoff": 0.0, **settings})
 
 
 def test_a_hash_goes_on_where_the_connection_broke(server):
@@ -63,7 +63,7 @@ def test_only_what_may_pass_is_asked_again(server, status, asked):
 
 def test_half_an_answer_is_none(server):
     server.faults["/x"], server.cut_after = "cut", 10
-    with pytest.raises(WeightsError, match="/x: the connection breaks off again and again"):
+    with pytest.raises(WeightsError, match="/x: the connection breaks again and again"):
         web(server).get(f"{server.url}/x")
 
 
@@ -74,7 +74,9 @@ def test_a_redirect_loop(server):
 
 
 def test_an_answer_that_is_too_large(server, monkeypatch):
-    monkeypatch.setattr("ansible_collections.baremetal.inference.plugins.module_utils.pinning.web.MOST_BYTES", 1000)
+    monkeypatch.setattr(
+        "ansible_collections.baremetal.inference.plugins.module_utils.pinning.web.MAX_RESPONSE_BYTES", 1000
+    )
     with pytest.raises(WeightsError, match="expected a small answer"):
         web(server).get(f"{server.url}/x")
 
@@ -90,7 +92,7 @@ def test_a_ca_that_is_none(tmp_path):
     (tmp_path / "ca.pem").write_text("none")
     for name in ("ca.pem", "missing.pem"):
         with pytest.raises(WeightsError, match=r"ca_file .* cannot be read as PEM"):
-            Web("https://h", {}, str(tmp_path / name))
+            RetryingClient("https://h", {}, str(tmp_path / name))
 
 
 def test_the_token_stays_with_its_server(monkeypatch):
@@ -98,7 +100,7 @@ def test_the_token_stays_with_its_server(monkeypatch):
     with hubs_running() as hubs:
         hubs.hub["o/n"] = Model({"c" * 40: {"m.safetensors": CONTENT, "x.json": b"{}"}}, {"main": "c" * 40}, gated=True)
         hubs.tokens = {"hf_secret"}
-        asking = Web(hubs.url, {"Authorization": "Bearer hf_secret"})
+        asking = RetryingClient(hubs.url, {"Authorization": "Bearer hf_secret"})
         assert asking.hash(f"{hubs.url}/o/n/resolve/main/m.safetensors")[0] == len(CONTENT)
         assert asking.get(f"{hubs.url}/o/n/resolve/main/x.json").body == b"{}"
         sent = {server: headers.get("Authorization") for server, _method, _path, headers in hubs.log}
@@ -106,5 +108,5 @@ def test_the_token_stays_with_its_server(monkeypatch):
 
 
 def test_an_address_of_another_server_gets_no_token(server):
-    Web("http://hub.example", {"Authorization": "Bearer hf_secret"}).get(f"{server.url}/x")
+    RetryingClient("http://hub.example", {"Authorization": "Bearer hf_secret"}).get(f"{server.url}/x")
     assert "Authorization" not in server.seen[-1]

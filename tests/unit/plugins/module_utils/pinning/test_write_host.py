@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import Request, pin
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.write_host import Request, pin_model
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 from tests.fakes.hub_server import Model, hubs_running, sha256
@@ -38,7 +38,7 @@ def hubs(monkeypatch):
 
 def look(hubs, kind="hub", environment=None, **wishes):
     wishes = {"model": "org/name", "modelscope_endpoint": hubs.url, **wishes}
-    return pin(Request(source=f"{kind}:{hubs.url}", **wishes), environment or {})
+    return pin_model(Request(source=f"{kind}:{hubs.url}", **wishes), environment or {})
 
 
 def contents(manifest):
@@ -76,7 +76,7 @@ def test_a_moved_branch(hubs):
 @pytest.mark.parametrize("altered", [b"x" * len(FILES["sub/vocab.txt"]), b"", b"longer than it was"])
 def test_small_files_are_those_of_the_listing(hubs, altered):
     hubs.altered["sub/vocab.txt"] = altered
-    with pytest.raises(WeightsError, match=r"org/name: sub/vocab\.txt came with other content than the listing"):
+    with pytest.raises(WeightsError, match=r"org/name: sub/vocab\.txt has other content than the hub's listing"):
         look(hubs)
 
 
@@ -205,5 +205,5 @@ def test_sources_that_are_none(source, said, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     with pytest.raises(WeightsError, match=said) as caught:
-        pin(Request("org/name", source), {})
+        pin_model(Request("org/name", source), {})
     assert "secret" not in str(caught.value)

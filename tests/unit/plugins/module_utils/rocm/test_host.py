@@ -90,16 +90,16 @@ def test_a_chip_that_another_driver_has(host):
 
 @pytest.mark.parametrize("directory", ["/opt/rocm/bin", "/opt/rocm/core/bin"])
 def test_tools_that_are_not_in_the_path(host, directory):
-    from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import read
-    from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
+    from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import inspect_host
+    from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
     from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import run_command
 
     (host / "bin/amd-smi").unlink()
 
     def run(argv):
-        return Answer(0, "[]") if argv[0] == f"{directory}/amd-smi" else run_command(argv)
+        return CommandResult(0, "[]") if argv[0] == f"{directory}/amd-smi" else run_command(argv)
 
-    assert read(str(host), str(host / "sys"), str(host / "proc"), run=run).amd_smi == Answer(0, "[]")
+    assert inspect_host(str(host), str(host / "sys"), str(host / "proc"), run=run).amd_smi == CommandResult(0, "[]")
 
 
 def test_no_tool_at_all(host):

@@ -17,9 +17,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers i
     parse_kfd,
     parse_rocm_smi,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Blacklist, Shown
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import Node, Recording, listed, prove
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import Answer
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Blacklist, RocmHostState
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.proof import (
+    Node,
+    RocmRecording,
+    check_driver,
+    listed,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 
 # Debian's own tools on a host that has no module.
@@ -72,11 +77,11 @@ HOST = Host(
     dkms=(DkmsBuild("amdgpu", "6.16.13-1.24.04", KERNEL, "installed"),),
     holds=("amdgpu-dkms", "amdgpu-dkms-firmware"),
 )
-WHOLE = Recording(
+WHOLE = RocmRecording(
     host=HOST,
     chips=CHIPS,
     kfd=tuple(GpuAnswer(address, generation="gfx942") for address in CHIPS),
-    amd_smi=Answer(0, json.dumps({"gpu_data": amd_smi(*CHIPS)})),
+    amd_smi=CommandResult(0, json.dumps({"gpu_data": amd_smi(*CHIPS)})),
     bound=dict.fromkeys(CHIPS, "amdgpu"),
     nodes=(
         Node("/dev/kfd", "render", 0o660),
@@ -88,7 +93,7 @@ WHOLE = Recording(
 
 
 def found(recording=WHOLE, minimum="6.14.14", hold=True):
-    return [(finding.what, finding.where, finding.action) for finding in prove(recording, minimum, hold)]
+    return [(finding.what, finding.where, finding.action) for finding in check_driver(recording, minimum, hold)]
 
 
 def only(recording=WHOLE, minimum="6.14.14", **changes):
@@ -160,7 +165,7 @@ def test_a_host_on_which_all_is_proven_has_no_findings():
 
 @pytest.mark.parametrize("minimum", ["6.14.14", ""])
 def test_no_tool_is_missed_where_none_is_wanted(minimum):
-    bare = replace(WHOLE, amd_smi=Answer(127))
+    bare = replace(WHOLE, amd_smi=CommandResult(127))
     assert found(bare, minimum) == []
     assert listed(bare) == ("the kernel (KFD)", list(WHOLE.kfd))
     what, where, _action = only(bare, wants_tools=True)
@@ -259,7 +264,7 @@ def test_an_installation_whose_build_failed():
     ],
 )
 def test_what_keeps_the_driver_out(entry, where):
-    what, place, action = only(shown=Shown(blacklists=(entry,)))
+    what, place, action = only(shown=RocmHostState(blacklists=(entry,)))
     assert (what, place) == (f"amdgpu is kept from loading at boot: {entry.text}", where)
     assert "rocm_blacklist_remove" in action
 
@@ -272,12 +277,18 @@ NO_LIBRARY = "ModuleNotFoundError: No module named 'amdsmi'"
 @pytest.mark.parametrize(
     ("answer", "what"),
     [
-        (Answer(255, "", RECORDED["amd-smi static --json"]["err"]), NO_DRIVER),
-        (Answer(1, "", "ERROR:root:Drivers not loaded (amdgpu, amd_hsmp drivers not found in modules)\n"), NO_DRIVER),
-        (Answer(1, "", "AMDSMI_STATUS_NO_PERM - Permission Denied\n"), "amd-smi fails: it may not open the chips"),
-        (Answer(255, "", NO_CHIP), "amd-smi fails: the driver is loaded and has taken no chip"),
-        (Answer(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with 1 and says: {NO_LIBRARY}"),
-        (Answer(124), "amd-smi does not come to an end"),
+        (CommandResult(255, "", RECORDED["amd-smi static --json"]["err"]), NO_DRIVER),
+        (
+            CommandResult(1, "", "ERROR:root:Drivers not loaded (amdgpu, amd_hsmp drivers not found in modules)\n"),
+            NO_DRIVER,
+        ),
+        (
+            CommandResult(1, "", "AMDSMI_STATUS_NO_PERM - Permission Denied\n"),
+            "amd-smi fails: it may not open the chips",
+        ),
+        (CommandResult(255, "", NO_CHIP), "amd-smi fails: the driver is loaded and has taken no chip"),
+        (CommandResult(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with 1 and says: {NO_LIBRARY}"),
+        (CommandResult(124), "amd-smi does not come to an end"),
     ],
 )
 def test_an_amd_smi_that_fails(answer, what):
@@ -287,8 +298,8 @@ def test_an_amd_smi_that_fails(answer, what):
 def test_a_rocm_smi_that_fails_and_says_all_is_well():
     recorded = next(entry for name, entry in RECORDED.items() if name.startswith("rocm-smi"))
     assert recorded["rc"] == 0
-    answer = Answer(recorded["rc"], recorded["out"], recorded["err"])
-    assert only(amd_smi=Answer(127), rocm_smi=answer)[0] == "rocm-smi fails: it finds no driver loaded"
+    answer = CommandResult(recorded["rc"], recorded["out"], recorded["err"])
+    assert only(amd_smi=CommandResult(127), rocm_smi=answer)[0] == "rocm-smi fails: it finds no driver loaded"
 
 
 @pytest.mark.parametrize(
@@ -300,7 +311,7 @@ def test_a_rocm_smi_that_fails_and_says_all_is_well():
     ],
 )
 def test_a_chip_that_cannot_be_used(changes, why, action):
-    one = {"kfd": WHOLE.kfd[:1], "amd_smi": Answer(0, json.dumps(amd_smi(CHIPS[0]))), **changes}
+    one = {"kfd": WHOLE.kfd[:1], "amd_smi": CommandResult(0, json.dumps(amd_smi(CHIPS[0]))), **changes}
     finding = only(**one)
     assert finding[:2] == (f"amd-smi lists 1 of 2 chips on PCI; {why}", f"chip {CHIPS[1]}")
     assert finding[2].startswith(action)
@@ -309,8 +320,11 @@ def test_a_chip_that_cannot_be_used(changes, why, action):
 @pytest.mark.parametrize(
     ("changes", "who"),
     [
-        ({"amd_smi": Answer(127)}, "the kernel (KFD)"),
-        ({"amd_smi": Answer(127), "rocm_smi": Answer(0, '{"card0": {"PCI Bus": "0000:0C:00.0"}}')}, "rocm-smi"),
+        ({"amd_smi": CommandResult(127)}, "the kernel (KFD)"),
+        (
+            {"amd_smi": CommandResult(127), "rocm_smi": CommandResult(0, '{"card0": {"PCI Bus": "0000:0C:00.0"}}')},
+            "rocm-smi",
+        ),
     ],
 )
 def test_who_lists_chips_where_there_is_no_amd_smi(changes, who):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Blacklist, Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Blacklist, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import (
     GRUB_FILE,
     KEPT_OUT,
@@ -17,13 +17,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings 
     Settings,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Group, User
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver
 
-from tests.fakes.rocm_systems import DRIVEN, MI300X, SYSTEMS, WISH, commands, working
+from tests.fakes.rocm_systems import DRIVEN, MI300X, REQUEST, SYSTEMS, commands, working
 
 
 def planned(host=None, shown=DRIVEN, **settings):
-    return plan(host or working(), MI300X, shown, replace(WISH, settings=Settings(**settings)))
+    return plan_driver(host or working(), MI300X, shown, replace(REQUEST, settings=Settings(**settings)))
 
 
 def test_groups_that_are_not_there():
@@ -51,7 +51,7 @@ BLACKLISTED = replace(DRIVEN, blacklists=(Blacklist(BLACKLIST, 3, "blacklist amd
 
 @pytest.mark.parametrize("policy", ["retain", "install", "halt"])
 def test_a_line_that_keeps_amdgpu_out_is_not_touched_unasked(policy):
-    assert plan(working(), MI300X, BLACKLISTED, replace(WISH, policy=policy)).halt == (
+    assert plan_driver(working(), MI300X, BLACKLISTED, replace(REQUEST, policy=policy)).halt == (
         f"{BLACKLIST} line 3 keeps amdgpu out (blacklist amdgpu), so that no driver would come up after a "
         "boot; delete that line, or set rocm_blacklist_remove to true"
     )
@@ -59,7 +59,7 @@ def test_a_line_that_keeps_amdgpu_out_is_not_touched_unasked(policy):
 
 @pytest.mark.parametrize("place", [BLACKLIST, "/usr/lib/modprobe.d/cloud.conf"])
 def test_a_line_that_keeps_amdgpu_out_goes_where_that_is_asked_for(place):
-    shown = Shown(blacklists=(Blacklist(place, 3, "blacklist amdgpu"),), blacklisting={place: TEXT})
+    shown = RocmHostState(blacklists=(Blacklist(place, 3, "blacklist amdgpu"),), blacklisting={place: TEXT})
     found = planned(shown=shown, blacklist_remove=True)
     (file,) = found.files
     assert file.path == BLACKLIST
@@ -175,4 +175,4 @@ def test_what_the_host_shows_survives_the_way_to_the_controller():
     import json
 
     shown = replace(BLACKLISTED, sources={"/etc/apt/sources.list.d/x.list": "deb"}, grub="text")
-    assert Shown.from_dict(json.loads(json.dumps(shown.as_dict()))) == shown
+    assert RocmHostState.from_dict(json.loads(json.dumps(shown.as_dict()))) == shown

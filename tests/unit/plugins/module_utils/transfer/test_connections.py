@@ -12,14 +12,14 @@ import threading
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer import connections as _connections
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
-    Connections,
     FetchError,
-    Site,
+    HttpSettings,
+    RangeConnections,
     TransferError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, probe_all
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, probe_sizes
 
-SITE = Site(ssl.create_default_context, 0.5, {})
+SITE = HttpSettings(ssl.create_default_context, 0.5, {})
 DATE = "Date: Sat, 21 Nov 2026 12:00:00 GMT\r\n"
 
 
@@ -54,9 +54,9 @@ def answering(monkeypatch):
 
 
 def ask(url):
-    connections = Connections(SITE)
+    connections = RangeConnections(SITE)
     try:
-        return connections.ask(url, 0, None, url)
+        return connections.request_range(url, 0, None, url)
     finally:
         connections.close()
 
@@ -64,8 +64,8 @@ def ask(url):
 @pytest.mark.parametrize(("reset", "reason"), [(True, "broke off: .*reset"), (False, "no byte came for 0.5 s")])
 def test_bytes_before_a_connection_breaks_count(answering, reset, reason):
     url, _accepted = answering("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + "x" * 3000, reset=reset)
-    connections, buffer = Connections(SITE), memoryview(bytearray(5000))
-    answer = connections.ask(url, 0, None, url)
+    connections, buffer = RangeConnections(SITE), memoryview(bytearray(5000))
+    answer = connections.request_range(url, 0, None, url)
     assert answer.read_into(buffer) == 3000
     with pytest.raises(TransferError, match=reason):
         answer.read_into(buffer)
@@ -74,14 +74,14 @@ def test_bytes_before_a_connection_breaks_count(answering, reset, reason):
 
 def test_sizes_of_many_files_take_one_connection(answering):
     url, accepted = answering(*(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n" for size in (7, 10**12, 0)))
-    assert probe_all([url] * 3, Settings(stall_timeout=1)) == [7, 10**12, 0]
+    assert probe_sizes([url] * 3, Settings(stall_timeout=1)) == [7, 10**12, 0]
     assert len(accepted) == 1
 
 
 def test_busy_server_is_asked_for_a_size_again(answering):
     busy = "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
     url, _accepted = answering(busy, busy, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
-    assert probe_all([url], Settings(stall_timeout=1, backoff=0.01)) == [9]
+    assert probe_sizes([url], Settings(stall_timeout=1, backoff=0.01)) == [9]
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_server_says_how_long_it_wants_to_be_left_alone(answering, text, seconds
 
 def test_server_that_wants_to_be_left_alone_for_long_is_given_up(answering):
     url, _accepted = answering(f"HTTP/1.1 503 Slow\r\n{DATE}Retry-After: 3600\r\nContent-Length: 0\r\n\r\n")
-    with pytest.raises(FetchError, match="HTTP 503 Slow: it wants to be left alone for 3600 s"):
+    with pytest.raises(FetchError, match="HTTP 503 Slow: the server asks to wait 3600 s"):
         ask(url)
 
 
 def test_bytes_that_come_slowly_are_handed_on(answering, monkeypatch):
-    monkeypatch.setattr(_connections, "MOMENT", -1)
+    monkeypatch.setattr(_connections, "READ_SLICE_SECONDS", -1)
     url, _accepted = answering("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour")
-    connections = Connections(SITE)
-    answer = connections.ask(url, 0, None, url)
+    connections = RangeConnections(SITE)
+    answer = connections.request_range(url, 0, None, url)
     assert answer.read_into(memoryview(bytearray(10))) == 4
     # It did not wait for more.
     assert answer.failure is None

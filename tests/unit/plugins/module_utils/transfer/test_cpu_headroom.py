@@ -9,22 +9,22 @@ import os
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer import cpu_headroom as _crew
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.cpu_headroom import (
-    Load,
+    CpuLoad,
     Ticks,
-    have_time,
-    processors,
-    ticks,
+    count_processors,
+    has_headroom,
+    parse_ticks,
 )
 
 STAT = "cpu  100 20 30 400 50 6 7 8 90 10\ncpu0 50 10 15 200 25 3 3 4 45 5\n"
 
 
 def test_idle_time_is_that_of_all_processors_and_guests_count_once():
-    assert ticks(STAT, 2.5) == Ticks(450, 2.5, 621)
+    assert parse_ticks(STAT, 2.5) == Ticks(450, 2.5, 621)
 
 
 def test_kernel_without_the_later_columns():
-    assert ticks("cpu 1 2 3 4", 0) == Ticks(4, 0, 10)
+    assert parse_ticks("cpu 1 2 3 4", 0) == Ticks(4, 0, 10)
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_kernel_without_the_later_columns():
     [(0, 90, False), (24, 76, False), (25, 75, True), (100, 0, True), (0, 25, False), (0, 24, True)],
 )
 def test_there_is_time_while_a_quarter_is_left_or_others_take_the_rest(idle, own, expected):
-    assert have_time(Ticks(1000, 40, 5000), Ticks(1000 + idle, 40 + own, 5100)) is expected
+    assert has_headroom(Ticks(1000, 40, 5000), Ticks(1000 + idle, 40 + own, 5100)) is expected
 
 
 def test_processors_are_those_that_the_process_may_use():
-    assert processors() == len(os.sched_getaffinity(0))
+    assert count_processors() == len(os.sched_getaffinity(0))
 
 
 @pytest.fixture
@@ -60,12 +60,12 @@ def host(monkeypatch, tmp_path):
 
 
 def test_load_is_that_since_the_last_step(host):
-    load = Load()
-    assert not load.leaves_time(), "no step is over"
+    load = CpuLoad()
+    assert not load.has_headroom(), "no step is over"
     for idle, busy, expected in [(100, 0, True), (100, 100, False), (130, 170, True)]:
-        host.now += 2 * _crew.STEP
+        host.now += 2 * _crew.MEASURE_SECONDS
         host.load(idle, busy)
-        assert load.leaves_time() is expected
+        assert load.has_headroom() is expected
 
 
 @pytest.mark.parametrize("content", [None, "", "cpu\n", "no numbers here"])
@@ -74,6 +74,6 @@ def test_load_that_cannot_be_read_stops_nothing(host, monkeypatch, tmp_path, con
         (tmp_path / "stat").unlink()
     else:
         (tmp_path / "stat").write_text(content)
-    load = Load()
-    host.now += 2 * _crew.STEP
-    assert load.leaves_time()
+    load = CpuLoad()
+    host.now += 2 * _crew.MEASURE_SECONDS
+    assert load.has_headroom()

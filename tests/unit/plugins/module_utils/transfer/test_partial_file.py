@@ -10,9 +10,9 @@ import resource
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
-    Growing,
+    Download,
+    DownloadRequest,
     TargetError,
-    Wanted,
 )
 
 CONTENT = os.urandom(5000)
@@ -20,12 +20,14 @@ CONTENT = os.urandom(5000)
 
 @pytest.fixture
 def wanted(tmp_path):
-    return Wanted("http://mirror/a.bin", str(tmp_path / "a.bin"), len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
+    return DownloadRequest(
+        "http://mirror/a.bin", str(tmp_path / "a.bin"), len(CONTENT), hashlib.sha256(CONTENT).hexdigest()
+    )
 
 
 def test_write_that_the_file_system_takes_a_part_of_keeps_that_part(wanted, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with Growing(wanted) as one:
+    with Download(wanted) as one:
         # What crosses the limit is cut there, as by a disk that fills up; Python ignores the signal.
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
         try:
@@ -41,14 +43,14 @@ def test_write_that_the_file_system_takes_a_part_of_keeps_that_part(wanted, tmp_
 
 def test_what_lay_there_is_forgotten_once_it_is_wrong(wanted, tmp_path):
     (tmp_path / "a.bin.partial").write_bytes(b"x" * 4000)
-    with Growing(wanted) as one:
+    with Download(wanted) as one:
         one.append(memoryview(CONTENT)[4000:])
         one.end()
-        assert one.begin_again()
+        assert one.discard_stale()
         assert one.length == 0
         assert (tmp_path / "a.bin.partial").read_bytes() == b""
         one.append(memoryview(CONTENT))
         one.end()
-        assert not one.begin_again()
+        assert not one.discard_stale()
     assert os.listdir(tmp_path) == ["a.bin"]
     assert (tmp_path / "a.bin").read_bytes() == CONTENT

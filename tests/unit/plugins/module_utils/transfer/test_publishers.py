@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.publishers import Ends
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.publishers import Publishers
 
 
 def test_so_many_are_done_at_once_and_no_more():
@@ -21,7 +21,7 @@ def test_so_many_are_done_at_once_and_no_more():
         with lock:
             now[0] -= 1
 
-    ends = Ends(3)
+    ends = Publishers(3)
     for _number in range(30):
         ends.add(work)
     ends.close()
@@ -30,7 +30,7 @@ def test_so_many_are_done_at_once_and_no_more():
 
 def test_all_that_was_added_is_done_when_it_is_closed():
     done = []
-    ends = Ends(2)
+    ends = Publishers(2)
     for number in range(500):
         ends.add(lambda number=number: done.append(number))
     ends.close()
@@ -39,5 +39,5 @@ def test_all_that_was_added_is_done_when_it_is_closed():
 
 def test_nothing_to_do_begins_no_thread():
     before = threading.active_count()
-    Ends(2).close()
+    Publishers(2).close()
     assert threading.active_count() == before

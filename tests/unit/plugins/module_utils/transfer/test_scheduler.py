@@ -15,10 +15,18 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer import scheduler as _parallel
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, TransferError
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, Wanted, fetch_all
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Fetch, Job, Pace
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    DownloadRequest,
+    Settings,
+    fetch_files,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
+    Job,
+    Scheduler,
+    TransferLimits,
+)
 
-PACE = Pace(connections=4, part=100, attempts=3, backoff=0.001)
+PACE = TransferLimits(connections=4, part=100, attempts=3, backoff=0.001)
 
 
 class Memory:
@@ -48,7 +56,7 @@ class Source:
     def __init__(self, contents, fault=lambda _part: None):
         self.contents, self.fault, self.open, self.most = contents, fault, set(), 0
 
-    def fill(self, part, came):
+    def read_part(self, part, came):
         job = part.job
         self.open.add(id(job))
         self.most = max(self.most, len(self.open))
@@ -83,33 +91,35 @@ def test_every_byte_gets_to_its_place_whatever_comes_first(eager_threads, sizes)
     contents = {f"file {size}": os.urandom(size) for size in sizes}
     source = Source(contents)
     jobs = jobs_of(contents, source)
-    work = Fetch(jobs, lambda: source, PACE)
+    work = Scheduler(jobs, lambda: source, PACE)
     assert work.run() == sum(map(len, contents.values()))
     assert [bytes(job.target.content) for job in jobs] == list(contents.values())
     assert (work.files_done, work.files) == (len(sizes), len(sizes))
 
 
 def test_one_connection_for_each_file_while_there_are_files(monkeypatch):
-    monkeypatch.setattr(_parallel, "processors", lambda: 4)
-    monkeypatch.setattr(_parallel, "WORTH", 5000)
+    monkeypatch.setattr(_parallel, "count_processors", lambda: 4)
+    monkeypatch.setattr(_parallel, "PARALLEL_THRESHOLD_BYTES", 5000)
     contents = {f"file {number}": bytes(5000) for number in range(9)}
     source = Source(contents)
     jobs = jobs_of(contents, source)
     gate = threading.Barrier(4, timeout=10)
     source.fault = lambda part: gate.wait() if part.offset == part.got == 0 and part.job in jobs[:4] else None
     # Four files begin at once, or the gate never opens.
-    Fetch(jobs, lambda: source, PACE).run()
+    Scheduler(jobs, lambda: source, PACE).run()
     assert source.most >= 4
 
 
 @pytest.mark.parametrize(("processors", "size", "begun"), [(16, 900, 2), (16, 5000, 5), (16, 90000, 8), (3, 90000, 3)])
 def test_few_bytes_begin_with_few_connections(monkeypatch, processors, size, begun):
-    monkeypatch.setattr(_parallel, "processors", lambda: processors)
-    monkeypatch.setattr(_parallel, "WORTH", 1000)
+    monkeypatch.setattr(_parallel, "count_processors", lambda: processors)
+    monkeypatch.setattr(_parallel, "PARALLEL_THRESHOLD_BYTES", 1000)
     contents = {f"file {number}": bytes(size // 10) for number in range(10)}
     source, streams = Source(contents), []
-    work = Fetch(jobs_of(contents, source), lambda: streams.append(source) or source, Pace(connections=8, part=100))
-    monkeypatch.setattr(_parallel.Load, "leaves_time", lambda self: False)
+    work = Scheduler(
+        jobs_of(contents, source), lambda: streams.append(source) or source, TransferLimits(connections=8, part=100)
+    )
+    monkeypatch.setattr(_parallel.CpuLoad, "has_headroom", lambda self: False)
     work.run()
     assert len(streams) == begun
 
@@ -119,15 +129,15 @@ def test_connections_are_added_while_the_processors_are_idle(monkeypatch, idle, 
     class Load:
         """A host that is busy, or not."""
 
-        def leaves_time(self):
+        def has_headroom(self):
             asked.release()
             return idle
 
     # The first connection waits until it was decided several times whether there are to be more.
     asked, all_of_them, begun = threading.Semaphore(0), threading.Barrier(most, timeout=10), []
-    monkeypatch.setattr(_parallel, "processors", lambda: 1)
-    monkeypatch.setattr(_parallel, "Load", Load)
-    monkeypatch.setattr(_parallel, "STEP", 0.001)
+    monkeypatch.setattr(_parallel, "count_processors", lambda: 1)
+    monkeypatch.setattr(_parallel, "CpuLoad", Load)
+    monkeypatch.setattr(_parallel, "MEASURE_SECONDS", 0.001)
     contents = {f"file {number}": os.urandom(300) for number in range(9)}
 
     def fault(part):
@@ -141,7 +151,7 @@ def test_connections_are_added_while_the_processors_are_idle(monkeypatch, idle, 
 
     source = Source(contents, fault)
     jobs = jobs_of(contents, source)
-    Fetch(jobs, lambda: source, Pace(connections=3, part=100, attempts=3, backoff=0)).run()
+    Scheduler(jobs, lambda: source, TransferLimits(connections=3, part=100, attempts=3, backoff=0)).run()
     assert len(begun) == most
     assert [bytes(job.target.content) for job in jobs] == list(contents.values())
 
@@ -153,7 +163,7 @@ def test_connection_does_not_wait_for_the_file_that_is_ended():
     jobs = jobs_of(contents, source)
     ended = []
     jobs[0].done = lambda: ended.append(begun.wait(10))
-    Fetch(jobs, lambda: source, Pace(connections=1, part=100)).run()
+    Scheduler(jobs, lambda: source, TransferLimits(connections=1, part=100)).run()
     assert ended == [True]
 
 
@@ -166,7 +176,7 @@ def test_file_that_cannot_be_ended_stops_the_fetch():
         raise FetchError("wrong")
 
     jobs[0].done = fail
-    work = Fetch(jobs, lambda: source, Pace(connections=1, part=100))
+    work = Scheduler(jobs, lambda: source, TransferLimits(connections=1, part=100))
     with pytest.raises(FetchError, match="wrong"):
         work.run()
     assert work.files_done < work.files
@@ -192,13 +202,13 @@ def test_part_that_fails_while_others_come_is_tried_on():
     source = Source(contents, fault)
     jobs = jobs_of(contents, source)
     jobs[1].done = lambda: (busy.clear(), progress.release())
-    Fetch(jobs, lambda: source, Pace(connections=2, part=100, attempts=3, backoff=0)).run()
+    Scheduler(jobs, lambda: source, TransferLimits(connections=2, part=100, attempts=3, backoff=0)).run()
     assert len(failures) > 10
     assert [bytes(job.target.content) for job in jobs] == list(contents.values())
 
 
-@pytest.mark.parametrize(("elsewhere", "attempts"), [(True, 1), (False, 3)])
-def test_source_that_stalls_is_left_at_once_where_there_is_another(elsewhere, attempts):
+@pytest.mark.parametrize(("has_fallback", "attempts"), [(True, 1), (False, 3)])
+def test_source_that_stalls_is_left_at_once_where_there_is_another(has_fallback, attempts):
     failures = []
 
     def fault(part):
@@ -206,9 +216,9 @@ def test_source_that_stalls_is_left_at_once_where_there_is_another(elsewhere, at
         raise TransferError("nothing came", stalled=True)
 
     source = Source({"only": os.urandom(90)}, fault)
-    pace = Pace(connections=1, part=100, attempts=3, backoff=0, elsewhere=elsewhere)
+    pace = TransferLimits(connections=1, part=100, attempts=3, backoff=0, has_fallback=has_fallback)
     with pytest.raises(FetchError, match=rf"only: nothing came \(attempt {attempts} without progress; 0 of 90 bytes"):
-        Fetch(jobs_of(source.contents, source), lambda: source, pace).run()
+        Scheduler(jobs_of(source.contents, source), lambda: source, pace).run()
     assert len(failures) == attempts
 
 
@@ -228,7 +238,9 @@ def test_connection_that_stalls_alone_is_tried_again():
 
     source = Source(contents, fault)
     jobs = jobs_of(contents, source)
-    Fetch(jobs, lambda: source, Pace(connections=2, part=100, attempts=3, backoff=0, elsewhere=True)).run()
+    Scheduler(
+        jobs, lambda: source, TransferLimits(connections=2, part=100, attempts=3, backoff=0, has_fallback=True)
+    ).run()
     assert failures and [bytes(job.target.content) for job in jobs] == list(contents.values())
 
 
@@ -242,7 +254,7 @@ def test_part_that_never_comes_keeps_what_lies_before_it():
     source = Source(contents, fault)
     jobs = jobs_of(contents, source)
     with pytest.raises(FetchError, match=r"large: gone \(attempt 3 without progress; 700 of 2000 bytes came\)"):
-        Fetch(jobs, lambda: source, PACE).run()
+        Scheduler(jobs, lambda: source, PACE).run()
     assert jobs[0].target.content == contents["large"][:700]
 
 
@@ -250,13 +262,15 @@ def test_many_files_need_few_descriptors(tmp_path):
     content = b"small"
     (tmp_path / "source").write_bytes(content)
     files = [
-        Wanted(str(tmp_path / "source"), str(tmp_path / f"{number}"), len(content), hashlib.sha256(content).hexdigest())
+        DownloadRequest(
+            str(tmp_path / "source"), str(tmp_path / f"{number}"), len(content), hashlib.sha256(content).hexdigest()
+        )
         for number in range(300)
     ]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 60, hard))
     try:
-        fetch_all(files, Settings(connections=4))
+        fetch_files(files, Settings(connections=4))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert all(Path(file.dest).read_bytes() == content for file in files)

@@ -9,7 +9,11 @@ import re
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import read_accounts, read_holders
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import Holder, foreign, to_stop
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import (
+    Holder,
+    foreign_holders,
+    units_to_stop,
+)
 
 from tests.fakes.nvidia import add_process, write
 
@@ -24,7 +28,7 @@ def holder(unit, pid=7):
 
 def test_instances_stop_first_then_exporters_then_daemons_that_others_need_last():
     active = [PERSISTENCED, "nvidia-dcgm.service", SEARCH, FABRIC, CHAT, "ssh.service"]
-    assert to_stop(active) == (CHAT, SEARCH, "nvidia-dcgm.service", FABRIC, PERSISTENCED)
+    assert units_to_stop(active) == (CHAT, SEARCH, "nvidia-dcgm.service", FABRIC, PERSISTENCED)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,7 @@ def test_instances_stop_first_then_exporters_then_daemons_that_others_need_last(
     ],
 )
 def test_who_is_nobodys_to_stop(unit, stopping, is_foreign):
-    assert bool(foreign([holder(unit)], stopping)) is is_foreign
+    assert bool(foreign_holders([holder(unit)], stopping)) is is_foreign
 
 
 def test_a_holder_in_words():

@@ -118,4 +118,4 @@ def test_modelscope_says_200_to_errors():
 
 def test_differences_are_missing_and_other_files():
     files = [Listed("a", 1, "1"), Listed("b", 2, "2"), Listed("c", 3, "3")]
-    assert _hubs.differences(files, [Listed("a", 1, "1"), Listed("b", 2, "x"), Listed("d", 4, "4")]) == ["b", "c"]
+    assert _hubs.differing_files(files, [Listed("a", 1, "1"), Listed("b", 2, "x"), Listed("d", 4, "4")]) == ["b", "c"]

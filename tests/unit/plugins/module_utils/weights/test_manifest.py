@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
     WeightsError,
     check_unique,
-    parse,
+    parse_manifest,
 )
 
 REVISION = "6cee5e81ee83917806bbde320786a8fb61efebee"
@@ -21,7 +21,7 @@ GOOD = {
 
 
 def test_manifest_says_where_its_files_lie():
-    manifest = parse(GOOD)
+    manifest = parse_manifest(GOOD)
     assert manifest.path == f"openai/gpt-oss-20b/{REVISION}"
     assert [file.name for file in manifest.files] == ["config.json", "model.safetensors"]
 
@@ -57,28 +57,28 @@ def test_manifest_says_where_its_files_lie():
 )
 def test_wrong_manifest_names_the_key(change, message):
     with pytest.raises(WeightsError, match=message):
-        parse({**GOOD, **change})
+        parse_manifest({**GOOD, **change})
 
 
 @pytest.mark.parametrize("key", ["repository", "revision", "files"])
 def test_missing_key_is_named(key):
     with pytest.raises(WeightsError, match=f"{key!r} is missing"):
-        parse({name: value for name, value in GOOD.items() if name != key})
+        parse_manifest({name: value for name, value in GOOD.items() if name != key})
 
 
 def test_something_else_is_no_manifest():
     with pytest.raises(WeightsError, match="found list, expected a mapping"):
-        parse([GOOD])
+        parse_manifest([GOOD])
 
 
 def test_two_manifests_of_one_revision_must_agree():
-    other = parse({**GOOD, "files": {"config.json": {"size": 3, "sha256": SHA}}})
-    check_unique([parse(GOOD), parse(GOOD)])
+    other = parse_manifest({**GOOD, "files": {"config.json": {"size": 3, "sha256": SHA}}})
+    check_unique([parse_manifest(GOOD), parse_manifest(GOOD)])
     with pytest.raises(WeightsError, match=f"openai/gpt-oss-20b: two manifests of revision {REVISION} differ"):
-        check_unique([parse(GOOD), other])
+        check_unique([parse_manifest(GOOD), other])
 
 
 def test_modelscope_has_a_name_of_its_own_for_it():
-    assert parse(GOOD).modelscope_repository == "openai/gpt-oss-20b"
-    manifest = parse({**GOOD, "modelscope": {"repository": "openai-mirror/gpt-oss-20b"}})
+    assert parse_manifest(GOOD).modelscope_repository == "openai/gpt-oss-20b"
+    manifest = parse_manifest({**GOOD, "modelscope": {"repository": "openai-mirror/gpt-oss-20b"}})
     assert (manifest.modelscope_repository, manifest.modelscope_revision) == ("openai-mirror/gpt-oss-20b", "master")

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import (
-    Seen,
+    FileStatus,
     check_space,
     make_stamp,
-    plan,
+    plan_fetch,
 )
 
 REVISION = "6cee5e81ee83917806bbde320786a8fb61efebee"
@@ -20,7 +20,7 @@ GOOD = {
     "revision": REVISION,
     "files": {"config.json": {"size": 2, "sha256": SHA}, "model.safetensors": {"size": 5, "sha256": SHA}},
 }
-SEEN = {"config.json": Seen(2, 10, 7), "model.safetensors": Seen(5, 11, 8)}
+SEEN = {"config.json": FileStatus(2, 10, 7), "model.safetensors": FileStatus(5, 11, 8)}
 
 
 def names(files):
@@ -28,16 +28,16 @@ def names(files):
 
 
 def test_verified_files_are_kept_unread():
-    manifest = parse(GOOD)
-    result = plan(manifest, SEEN, make_stamp(manifest, SEEN))
+    manifest = parse_manifest(GOOD)
+    result = plan_fetch(manifest, SEEN, make_stamp(manifest, SEEN))
     assert names(result.keep) == ["config.json", "model.safetensors"]
     assert not result.check
     assert not result.fetch
 
 
 def test_full_verification_reads_all():
-    manifest = parse(GOOD)
-    assert names(plan(manifest, SEEN, make_stamp(manifest, SEEN), full=True).check) == [
+    manifest = parse_manifest(GOOD)
+    assert names(plan_fetch(manifest, SEEN, make_stamp(manifest, SEEN), full=True).check) == [
         "config.json",
         "model.safetensors",
     ]
@@ -45,27 +45,32 @@ def test_full_verification_reads_all():
 
 @pytest.mark.parametrize("stamp", [{}, {"version": 2}, {"version": 1}, {"version": 1, "files": {"config.json": 3}}])
 def test_without_a_good_stamp_all_is_read(stamp):
-    assert names(plan(parse(GOOD), SEEN, stamp).check) == ["config.json", "model.safetensors"]
+    assert names(plan_fetch(parse_manifest(GOOD), SEEN, stamp).check) == ["config.json", "model.safetensors"]
 
 
-@pytest.mark.parametrize("found", [Seen(2, 99, 7), Seen(2, 10, 99)])
+@pytest.mark.parametrize("found", [FileStatus(2, 99, 7), FileStatus(2, 10, 99)])
 def test_touched_file_is_read(found):
-    manifest = parse(GOOD)
-    result = plan(manifest, {**SEEN, "config.json": found}, make_stamp(manifest, SEEN))
+    manifest = parse_manifest(GOOD)
+    result = plan_fetch(manifest, {**SEEN, "config.json": found}, make_stamp(manifest, SEEN))
     assert names(result.check) == ["config.json"]
 
 
-@pytest.mark.parametrize("seen", [{}, {"config.json": Seen(3, 10, 7)}])
+@pytest.mark.parametrize("seen", [{}, {"config.json": FileStatus(3, 10, 7)}])
 def test_missing_or_longer_file_is_fetched(seen):
-    manifest = parse(GOOD)
-    result = plan(manifest, {"model.safetensors": SEEN["model.safetensors"], **seen}, make_stamp(manifest, SEEN))
+    manifest = parse_manifest(GOOD)
+    result = plan_fetch(manifest, {"model.safetensors": SEEN["model.safetensors"], **seen}, make_stamp(manifest, SEEN))
     assert names(result.fetch) == ["config.json"]
     assert names(result.keep) == ["model.safetensors"]
 
 
 def test_stamp_for_another_hash_does_not_count():
-    other = parse({**GOOD, "files": {name: {**entry, "sha256": "0" * 64} for name, entry in GOOD["files"].items()}})
-    assert names(plan(other, SEEN, make_stamp(parse(GOOD), SEEN)).check) == ["config.json", "model.safetensors"]
+    other = parse_manifest(
+        {**GOOD, "files": {name: {**entry, "sha256": "0" * 64} for name, entry in GOOD["files"].items()}}
+    )
+    assert names(plan_fetch(other, SEEN, make_stamp(parse_manifest(GOOD), SEEN)).check) == [
+        "config.json",
+        "model.safetensors",
+    ]
 
 
 def test_too_little_space_names_both_figures():

@@ -8,7 +8,7 @@ import json
 import time
 
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import progress_host
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress, parse_progress
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress_host import Reporter
 
 
@@ -19,7 +19,7 @@ def test_reports_grow_in_beat_and_are_gone_at_the_end(tmp_path, monkeypatch):
     with Reporter(str(path), lambda: Progress("a/b", done=next(done), total=10**9)):
         while len(beats) < 5:
             time.sleep(0.005)
-            report = parse(path.read_text()) if path.exists() else None
+            report = parse_progress(path.read_text()) if path.exists() else None
             if report and report.beat not in beats:
                 beats.append(report.beat)
     assert beats == sorted(beats)

@@ -11,21 +11,21 @@ import sys
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import File, Manifest
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, ManifestFile
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
     Found,
-    Old,
+    OldDirectory,
+    find_prunable,
+    find_superfluous,
     is_shared,
     linked_revisions,
     mark_served,
-    prunable,
-    remove,
-    superfluous,
+    remove_old,
 )
 
 A, B, C, D = (digit * 40 for digit in "abcd")
 OLD = [Found(A, 1), Found(B, 2), Found(C, 3)]
-WANTED = Manifest("example/tiny", D, (File("config.json", 2, "0" * 64),))
+WANTED = Manifest("example/tiny", D, (ManifestFile("config.json", 2, "0" * 64),))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ WANTED = Manifest("example/tiny", D, (File("config.json", 2, "0" * 64),))
     ],
 )
 def test_what_nobody_may_use_goes(found, used, keep, gone):
-    assert set(superfluous(found, {D}, used, keep)) == gone
+    assert set(find_superfluous(found, {D}, used, keep)) == gone
 
 
 @pytest.fixture
@@ -96,17 +96,19 @@ def names(directory):
 
 
 def look(store, keep=0, **options):
-    found = prunable(str(store / "models"), [WANTED], keep, str(store / "state"), proc=str(store / "proc"), **options)
+    found = find_prunable(
+        str(store / "models"), [WANTED], keep, str(store / "state"), proc=str(store / "proc"), **options
+    )
     return [os.path.basename(old.path) for old in found]
 
 
 def test_newest_stays_and_sizes_are_told(store):
-    found = prunable(str(store / "models"), [WANTED], 1, str(store / "state"), proc=str(store / "proc"))
+    found = find_prunable(str(store / "models"), [WANTED], 1, str(store / "state"), proc=str(store / "proc"))
     tiny = store / "models/example/tiny"
-    assert found[0] == Old(str(tiny / A), "revision", 12288)
+    assert found[0] == OldDirectory(str(tiny / A), "revision", 12288)
     assert [old.path for old in found] == [str(tiny / A), str(tiny / B)]
     for old in found:
-        assert remove(old)
+        assert remove_old(old)
     assert names(tiny) == [C, D]
     assert look(store, keep=1) == []
 
@@ -165,7 +167,7 @@ def test_revision_of_a_real_process_stays(store):
     command = [sys.executable, "-c", program, str(store / "models/example/tiny" / A)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         running.stdout.readline()
-        found = prunable(str(store / "models"), [WANTED], 0, str(store / "state"), shared=False)
+        found = find_prunable(str(store / "models"), [WANTED], 0, str(store / "state"), shared=False)
         running.communicate()
     assert [os.path.basename(old.path) for old in found] == [B, C]
 
@@ -214,14 +216,14 @@ def test_another_repository_is_left_alone(store):
 def test_nothing_is_removed_while_another_run_fetches(store):
     tiny = store / "models/example/tiny"
     with lock_model_directory(str(tiny)):
-        assert not remove(Old(str(tiny / A), "revision", 0))
+        assert not remove_old(OldDirectory(str(tiny / A), "revision", 0))
     assert (tiny / A / ".verified.json").exists()
-    assert remove(Old(str(tiny / A), "revision", 0))
+    assert remove_old(OldDirectory(str(tiny / A), "revision", 0))
 
 
 def test_what_another_run_has_taken_away_is_no_error(store):
-    assert not remove(Old(str(store / "models/example/tiny" / f".{A}.old"), "abandoned", 0))
-    assert not remove(Old(str(store / "models/example/none" / A), "revision", 0))
+    assert not remove_old(OldDirectory(str(store / "models/example/tiny" / f".{A}.old"), "abandoned", 0))
+    assert not remove_old(OldDirectory(str(store / "models/example/none" / A), "revision", 0))
 
 
 def test_a_removal_that_broke_off_is_finished(store, monkeypatch):
@@ -233,11 +235,11 @@ def test_a_removal_that_broke_off_is_finished(store, monkeypatch):
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(shutil, "rmtree", killed)
-        remove(Old(str(tiny / A), "revision", 0))
+        remove_old(OldDirectory(str(tiny / A), "revision", 0))
     assert names(tiny) == [f".{A}.removed", B, C, D]
     assert look(store, keep=9) == [f".{A}.removed"]
-    for old in prunable(str(store / "models"), [WANTED], 9, str(store / "state"), shared=False):
-        remove(old)
+    for old in find_prunable(str(store / "models"), [WANTED], 9, str(store / "state"), shared=False):
+        remove_old(old)
     assert names(tiny) == [B, C, D]
 
 
@@ -259,7 +261,7 @@ def test_a_revision_in_service_that_is_wanted_is_not_touched(store):
 
 
 def test_a_host_without_the_repository_has_nothing_to_remove(tmp_path):
-    assert prunable(str(tmp_path / "models"), [WANTED], 0, str(tmp_path / "state")) == []
+    assert find_prunable(str(tmp_path / "models"), [WANTED], 0, str(tmp_path / "state")) == []
 
 
 def test_links_that_a_repair_shares_with_the_published_files_give_nothing_back(store):
@@ -267,5 +269,5 @@ def test_links_that_a_repair_shares_with_the_published_files_give_nothing_back(s
     partial = tiny / f".{A}.partial"
     partial.mkdir()
     os.link(tiny / A / "model.safetensors", partial / "model.safetensors")
-    found = prunable(str(store / "models"), [WANTED], 9, str(store / "state"), proc=str(store / "proc"))
-    assert found == [Old(str(partial), "abandoned", 0)]
+    found = find_prunable(str(store / "models"), [WANTED], 9, str(store / "state"), proc=str(store / "proc"))
+    assert found == [OldDirectory(str(partial), "abandoned", 0)]

@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import (
     Access,
-    address,
-    headers,
+    file_address,
     parse_sources,
+    request_headers,
 )
 
 REVISION = "6cee5e81ee83917806bbde320786a8fb61efebee"
-MANIFEST = parse(
+MANIFEST = parse_manifest(
     {
         "repository": "openai/gpt-oss-20b",
         "revision": REVISION,
@@ -42,20 +42,20 @@ PATH = f"openai/gpt-oss-20b/{REVISION}/sub/config.json"
 )
 def test_each_source_has_an_address_for_a_file(entry, expected):
     (source,) = parse_sources([entry])
-    assert address(source, MANIFEST, MANIFEST.files[0], Access()) == expected
+    assert file_address(source, MANIFEST, MANIFEST.files[0], Access()) == expected
 
 
 def test_objects_have_the_address_that_the_controller_has_signed():
     (source,) = parse_sources([{"source": "s3://models/weights", "endpoint": "https://s3.example.com"}])
     access = Access(addresses={PATH: "https://s3.example.com/signed"})
-    assert address(source, MANIFEST, MANIFEST.files[0], access) == "https://s3.example.com/signed"
+    assert file_address(source, MANIFEST, MANIFEST.files[0], access) == "https://s3.example.com/signed"
 
 
 def test_token_is_sent_as_bearer():
     hub, modelscope = parse_sources(["hub", "modelscope"])
-    assert headers(hub, Access(token="secret")) == {"Authorization": "Bearer secret"}
-    assert headers(modelscope, Access(token="secret"))["Cookie"] == "m_session_id=secret"
-    assert headers(hub, Access()) == headers(modelscope, Access()) == {}
+    assert request_headers(hub, Access(token="secret")) == {"Authorization": "Bearer secret"}
+    assert request_headers(modelscope, Access(token="secret"))["Cookie"] == "m_session_id=secret"
+    assert request_headers(hub, Access()) == request_headers(modelscope, Access()) == {}
 
 
 @pytest.mark.parametrize(

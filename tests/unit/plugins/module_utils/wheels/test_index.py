@@ -9,9 +9,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index i
     Wheel,
     WheelError,
     changed_pages,
-    links,
-    listing,
-    normalise,
+    list_files,
+    normalise_name,
+    parse_links,
     parse_name,
     render_pages,
     stale_pages,
@@ -29,7 +29,7 @@ def wheel(filename, requires_python=""):
     [("Foo", "foo"), ("foo_bar", "foo-bar"), ("foo.bar", "foo-bar"), ("Foo-_.Bar", "foo-bar"), ("a--b", "a-b")],
 )
 def test_normalise(name, expected):
-    assert normalise(name) == expected
+    assert normalise_name(name) == expected
 
 
 def test_parse_name_of_a_plain_wheel():
@@ -85,14 +85,14 @@ def test_render_pages_of_nothing_is_an_empty_root_page():
 
 def test_links_reads_what_render_writes():
     page = render_pages([wheel("torch-1+cpu-cp311-cp311-linux_x86_64.whl")])["torch/index.html"]
-    (link,) = links(page, "http://mirror/simple/torch/")
+    (link,) = parse_links(page, "http://mirror/simple/torch/")
     assert link.filename == "torch-1+cpu-cp311-cp311-linux_x86_64.whl"
     assert link.url == "http://mirror/wheels/torch-1%2Bcpu-cp311-cp311-linux_x86_64.whl"
     assert link.sha256 == DIGEST
 
 
 def test_links_without_a_digest():
-    assert links('<a href="x-1.tar.gz#md5=00">x</a><a>nothing</a>', "http://i/x/")[0].sha256 is None
+    assert parse_links('<a href="x-1.tar.gz#md5=00">x</a><a>nothing</a>', "http://i/x/")[0].sha256 is None
 
 
 def test_comparison_finds_changed_and_stale_pages():
@@ -104,4 +104,4 @@ def test_comparison_finds_changed_and_stale_pages():
 
 
 def test_listing_shows_files():
-    assert listing(render_pages([wheel("a-1-py3-none-any.whl")])) == f"a-1-py3-none-any.whl sha256={DIGEST}\n"
+    assert list_files(render_pages([wheel("a-1-py3-none-any.whl")])) == f"a-1-py3-none-any.whl sha256={DIGEST}\n"

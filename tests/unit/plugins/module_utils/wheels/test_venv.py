@@ -18,11 +18,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
     check_space,
     choose_tool,
     directory_name,
-    environment,
-    explain,
+    explain_failure,
     parse_lock,
     parse_target,
     render_lock,
+    uv_environment,
 )
 
 LOCKS = sorted((Path(__file__).resolve().parents[5] / "catalog/releases/requirements").glob("*.txt"))
@@ -156,13 +156,13 @@ def test_environment_drops_what_the_host_has_configured():
         "PATH": "/bin",
         "http_proxy": "p",
     }
-    variables = environment(inherited, URL, "/ca.pem", "/cache")
+    variables = uv_environment(inherited, URL, "/ca.pem", "/cache")
     assert variables["UV_DEFAULT_INDEX"] == URL
     assert variables["SSL_CERT_FILE"] == "/ca.pem"
     assert variables["PATH"] == "/bin"
     assert variables["http_proxy"] == "p"
     assert not {"UV_INDEX", "PIP_INDEX_URL", "PYTHONPATH", "VIRTUAL_ENV"} & set(variables)
-    assert "SSL_CERT_FILE" not in environment({}, URL, None, "/cache")
+    assert "SSL_CERT_FILE" not in uv_environment({}, URL, None, "/cache")
 
 
 # What uv 0.13.8 printed.
@@ -190,7 +190,7 @@ error: No solution found when resolving dependencies
     ],
 )
 def test_explain(output, sentence):
-    assert explain(output, URL, "/opt/vllm").startswith(sentence)
+    assert explain_failure(output, URL, "/opt/vllm").startswith(sentence)
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.stem)

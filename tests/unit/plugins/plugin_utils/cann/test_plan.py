@@ -20,12 +20,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     Module,
     StackError,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import Row, Wish, plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cann.plan import CannRequest, MatrixRow, plan_driver
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 
 CATALOGUE = load_catalogue([])
-ROW = Row("9.1.0", "26.0.RC1", "9.0.0.0.205")
-WISH = Wish("0.23.0", ROW, licence_accepted=True)
+ROW = MatrixRow("9.1.0", "26.0.RC1", "9.0.0.0.205")
+REQUEST = CannRequest("0.23.0", ROW, licence_accepted=True)
 SHA = "ab" * 32
 MODULE = "drv_davinci_intf_host"
 
@@ -170,7 +170,7 @@ def argvs(found):
 def test_packages_of_a_fresh_host(system_name, machine_name):
     host, build = SYSTEMS[system_name]
     hardware, apt, dnf, ops = MACHINES[machine_name]
-    found = plan(host, hardware, NOTHING, replace(WISH, toolkit=True))
+    found = plan_driver(host, hardware, NOTHING, replace(REQUEST, toolkit=True))
     assert found.halt is None
     (repository,) = found.repositories
     if host.manager == "apt":
@@ -206,7 +206,7 @@ def test_files_of_a_fresh_host(system_name, machine_name):
     host, build = SYSTEMS[system_name]
     hardware, _apt, _dnf, chip = MACHINES[machine_name]
     arch = {"x86_64": "x86-64"}.get(host.architecture, host.architecture)
-    found = plan(host, hardware, NOTHING, replace(WISH, files=files(chip, arch), toolkit=True))
+    found = plan_driver(host, hardware, NOTHING, replace(REQUEST, files=files(chip, arch), toolkit=True))
     assert found.halt is None
     assert found.repositories == ()
     assert specs(found, host) == build
@@ -224,11 +224,11 @@ def test_files_of_a_fresh_host(system_name, machine_name):
     assert found.hold == ()
 
 
-INSTALL = replace(WISH, policy="install")
+INSTALL = replace(REQUEST, policy="install")
 
 
 def test_an_upgrade_by_files_does_the_firmware_first():
-    found = plan(BY_RUN, BOX, OLDER, replace(INSTALL, files=files("910b", "x86-64")))
+    found = plan_driver(BY_RUN, BOX, OLDER, replace(INSTALL, files=files("910b", "x86-64")))
     assert argvs(found) == [
         ("Ascend-hdk-910b-npu-firmware_9.0.0.0.205.run", "FILE --upgrade --quiet"),
         ("Ascend-hdk-910b-npu-driver_26.0.rc1_linux-x86-64.run", "FILE --upgrade --quiet"),
@@ -243,20 +243,20 @@ def test_an_upgrade_by_files_does_the_firmware_first():
 
 def test_an_upgrade_by_packages_does_the_firmware_first():
     host = replace(SETTLED, packages={**SETTLED.packages, "ascend910b-driver": "25.5.1", "ascend910b-firmware": "7.8"})
-    found = plan(host, BOX, OLDER, INSTALL)
+    found = plan_driver(host, BOX, OLDER, INSTALL)
     assert specs(found, host) == ["ascend910b-firmware=9.0.0.0.205", "ascend910b-driver=26.0.rc1"]
     assert found.in_order
 
 
 def test_firmware_that_no_file_has_installed_yet_is_installed_whole():
     bare = replace(OLDER, firmware="", firmware_drivers="")
-    found = plan(BY_RUN, BOX, bare, replace(INSTALL, files=files("910b", "x86-64")))
+    found = plan_driver(BY_RUN, BOX, bare, replace(INSTALL, files=files("910b", "x86-64")))
     assert [words for _name, words in argvs(found)] == ["FILE --full --quiet", "FILE --upgrade --quiet"]
 
 
 def test_another_user_is_named_to_the_driver_alone():
-    wish = replace(WISH, user="npu", group="npus", files=files("910b", "x86-64"))
-    found = plan(HOST, BOX, NOTHING, wish)
+    requested = replace(REQUEST, user="npu", group="npus", files=files("910b", "x86-64"))
+    found = plan_driver(HOST, BOX, NOTHING, requested)
     assert [words for _name, words in argvs(found)] == [
         "FILE --full --install-for-all --install-username=npu --install-usergroup=npus --quiet",
         "FILE --full --quiet",
@@ -266,7 +266,7 @@ def test_another_user_is_named_to_the_driver_alone():
 
 @pytest.mark.parametrize("policy", ["retain", "install", "halt"])
 def test_a_host_on_the_row_is_left_alone(policy):
-    found = plan(SETTLED, BOX, ON_ROW, replace(WISH, policy=policy))
+    found = plan_driver(SETTLED, BOX, ON_ROW, replace(REQUEST, policy=policy))
     assert found.halt is None
     assert (found.packages, found.installers, found.repositories, found.finish, found.reboot) == ((), (), (), (), ())
     assert found.hold == ("ascend910b-driver", "ascend910b-firmware")
@@ -274,21 +274,24 @@ def test_a_host_on_the_row_is_left_alone(policy):
 
 def test_a_newer_driver_is_retained_and_named():
     newer = replace(ON_ROW, driver="26.1.1", running="26.1.1")
-    found = plan(SETTLED, BOX, newer, WISH)
+    found = plan_driver(SETTLED, BOX, newer, REQUEST)
     assert found.notes == ("driver 26.1.1 is retained, the row of release 0.23.0 has 26.0.RC1",)
     assert found.packages == ()
 
 
 def test_older_firmware_that_fits_is_retained_and_named():
     older = replace(ON_ROW, firmware="7.8.0.6.201", running_firmware="7.8.0.6.201")
-    found = plan(SETTLED, BOX, older, INSTALL)
+    found = plan_driver(SETTLED, BOX, older, INSTALL)
     assert found.notes == ("firmware 7.8.0.6.201 is retained, the row of release 0.23.0 has 9.0.0.0.205",)
     assert (found.packages, found.reboot) == ((), ())
 
 
 def test_an_installation_that_did_not_come_to_its_end_is_done_again():
-    found = plan(
-        replace(BY_RUN, modules={}), BOX, replace(ON_ROW, complete=False), replace(WISH, files=files("910b", "x86-64"))
+    found = plan_driver(
+        replace(BY_RUN, modules={}),
+        BOX,
+        replace(ON_ROW, complete=False),
+        replace(REQUEST, files=files("910b", "x86-64")),
     )
     assert [words for _name, words in argvs(found)] == ["FILE --full --install-for-all --quiet", "FILE --full --quiet"]
 
@@ -296,16 +299,16 @@ def test_an_installation_that_did_not_come_to_its_end_is_done_again():
 def test_a_kernel_that_boots_next_gets_its_module():
     following = "6.1.0-40-amd64"
     host = replace(SETTLED, next_kernel=following, packages={**SETTLED.packages, f"linux-image-{following}": "1"})
-    found = plan(host, BOX, ON_ROW, WISH)
+    found = plan_driver(host, BOX, ON_ROW, REQUEST)
     assert specs(found, host) == [f"linux-headers-{following}"]
     assert [command.argv for command in found.finish] == [("dkms", "autoinstall", "-k", following)]
-    fresh = plan(replace(HOST, next_kernel=following), BOX, NOTHING, WISH)
+    fresh = plan_driver(replace(HOST, next_kernel=following), BOX, NOTHING, REQUEST)
     assert [command.argv for command in fresh.finish] == [("dkms", "autoinstall", "-k", following)]
 
 
 def test_without_a_source_nothing_but_the_modules_is_mended():
     host = replace(SETTLED, dkms=(replace(DKMS, kernel="6.1.0-1-amd64"),))
-    found = plan(host, BOX, ON_ROW, replace(WISH, source="none"))
+    found = plan_driver(host, BOX, ON_ROW, replace(REQUEST, source="none"))
     assert (found.packages, len(found.finish)) == ((), 1)
 
 
@@ -328,21 +331,21 @@ REBOOTS = {
 @pytest.mark.parametrize("name", REBOOTS)
 def test_what_is_installed_and_does_not_run_needs_a_reboot(name):
     modules, installed, reasons = REBOOTS[name]
-    assert plan(replace(SETTLED, modules=modules), BOX, installed, WISH).reboot == reasons
+    assert plan_driver(replace(SETTLED, modules=modules), BOX, installed, REQUEST).reboot == reasons
 
 
 def test_a_mirror_and_a_key_of_the_site():
-    found = plan(HOST, BOX, NOTHING, replace(WISH, source="mirror", mirror="http://mirror.example/cann/"))
+    found = plan_driver(HOST, BOX, NOTHING, replace(REQUEST, source="mirror", mirror="http://mirror.example/cann/"))
     (repository,) = found.repositories
     assert repository.url == "http://mirror.example/cann"
     assert repository.suites == ("hdk",)
     assert repository.key.url == "http://mirror.example/cann/cann-keyring_1.0.0_all.deb"
-    own = plan(HOST, BOX, NOTHING, replace(WISH, key="http://mirror.example/key.asc")).repositories[0]
+    own = plan_driver(HOST, BOX, NOTHING, replace(REQUEST, key="http://mirror.example/key.asc")).repositories[0]
     assert (own.key.url, own.key.path) == ("http://mirror.example/key.asc", "/etc/apt/keyrings/cann-site.asc")
     kept = replace(HOST, packages={**DEBIAN, "cann-keyring": "1.0.0"})
-    assert plan(kept, BOX, NOTHING, WISH).repositories[0].key.url == ""
+    assert plan_driver(kept, BOX, NOTHING, REQUEST).repositories[0].key.url == ""
     euler = SYSTEMS["openeuler2403"][0]
-    there = plan(euler, BOX, NOTHING, replace(WISH, mirror="http://mirror.example/cann")).repositories[0]
+    there = plan_driver(euler, BOX, NOTHING, replace(REQUEST, mirror="http://mirror.example/cann")).repositories[0]
     assert (there.url, there.key.url) == (
         "http://mirror.example/cann/aarch64/",
         "http://mirror.example/cann/RPM-GPG-KEY-CANN",
@@ -350,7 +353,7 @@ def test_a_mirror_and_a_key_of_the_site():
 
 
 def test_a_release_without_firmware_leaves_it_as_it_is():
-    found = plan(HOST, BOX, NOTHING, replace(WISH, row=replace(ROW, firmware="")))
+    found = plan_driver(HOST, BOX, NOTHING, replace(REQUEST, row=replace(ROW, firmware="")))
     assert specs(found, HOST)[len(BUILD) :] == ["ascend910b-driver=26.0.rc1"]
     assert found.notes == ("release 0.23.0 names no firmware: it is left as it is",)
 
@@ -358,40 +361,40 @@ def test_a_release_without_firmware_leaves_it_as_it_is():
 def test_the_version_as_the_repository_writes_it():
     offered = {"ascend910b-driver": ["25.5.1", "26.0.rc1-1"], "ascend910b-firmware": ["9.0.0.0.205"]}
     offered.update({name: ["1"] for name in BUILD})
-    found = plan(HOST, BOX, NOTHING, WISH, offered)
+    found = plan_driver(HOST, BOX, NOTHING, REQUEST, offered)
     assert specs(found, HOST)[-2:] == ["ascend910b-driver=26.0.rc1-1", "ascend910b-firmware=9.0.0.0.205"]
-    gone = plan(HOST, BOX, NOTHING, WISH, {**offered, "ascend910b-driver": ["25.5.1", "26.1.1"]})
+    gone = plan_driver(HOST, BOX, NOTHING, REQUEST, {**offered, "ascend910b-driver": ["25.5.1", "26.1.1"]})
     assert gone.halt.startswith("the repository has no ascend910b-driver 26.0.rc1; it has 25.5.1, 26.1.1;")
 
 
 def test_a_repository_that_has_no_firmware_at_all():
     offered = {"ascend910b-driver": ["26.0.rc1"], "ascend910b-firmware": []}
-    found = plan(HOST, BOX, NOTHING, WISH, offered)
+    found = plan_driver(HOST, BOX, NOTHING, REQUEST, offered)
     assert specs(found, HOST)[-1] == "ascend910b-driver=26.0.rc1"
     assert found.notes == (
         "the repository has no ascend910b-firmware: firmware is left as it is, unless a .run file is named",
     )
     # Where only another firmware would help, that is no way out.
-    wish = replace(INSTALL, row=replace(ROW, firmware="9.1.0.0.1"))
+    requested = replace(INSTALL, row=replace(ROW, firmware="9.1.0.0.1"))
     host = replace(SETTLED, holds=())
-    alone = plan(host, BOX, replace(ON_ROW, driver_firmwares="[7.0.0,8.9.9]"), wish, offered)
+    alone = plan_driver(host, BOX, replace(ON_ROW, driver_firmwares="[7.0.0,8.9.9]"), requested, offered)
     assert alone.halt.startswith("the repository has no ascend910b-firmware 9.1.0.0.1; it has none;")
 
 
 def test_chips_that_vllm_cannot_serve_on_are_named():
-    found = plan(HOST, MACHINES["atlas_800_9000"][0], NOTHING, WISH)
+    found = plan_driver(HOST, MACHINES["atlas_800_9000"][0], NOTHING, REQUEST)
     assert found.halt is None
     assert found.notes[0].startswith("nothing can be served on ascend_910: vLLM Ascend is built for A2")
 
 
 def test_cann_of_another_release_on_the_host_is_named_where_containers_bring_theirs():
-    found = plan(SETTLED, BOX, replace(ON_ROW, cann={"toolkit": "8.5.1"}), WISH)
+    found = plan_driver(SETTLED, BOX, replace(ON_ROW, cann={"toolkit": "8.5.1"}), REQUEST)
     assert found.notes == ("CANN 8.5.1 is on the host, release 0.23.0 has 9.1.0: containers bring their own",)
 
 
 def test_cann_alone_where_the_driver_is_there():
-    wish = replace(WISH, toolkit=True, files=files("910b", "x86-64"))
-    found = plan(BY_RUN, BOX, replace(ON_ROW, cann={"toolkit": "9.1.0"}), wish)
+    requested = replace(REQUEST, toolkit=True, files=files("910b", "x86-64"))
+    found = plan_driver(BY_RUN, BOX, replace(ON_ROW, cann={"toolkit": "9.1.0"}), requested)
     assert [one.name.split("_")[0] for one in found.installers] == ["Ascend-cann-910b-ops", "Ascend-cann-nnal"]
     assert (found.replaces, found.reboot) == ("", ())
 
@@ -399,49 +402,61 @@ def test_cann_alone_where_the_driver_is_there():
 MIXED = replace(OLDER, cann={"toolkit": "9.1.0", "ops": "9.1.0", "nnal": "9.1.0"})
 BAD_FIRMWARE = replace(ON_ROW, driver_firmwares="[7.0.0,8.9.9]")
 RUNS = files("910b", "x86-64")
-# Of each: host, chips, what is installed, the wish, and words of the one sentence.
+# Of each: host, chips, what is installed, the requested, and words of the one sentence.
 HALTS = {
-    "no chip": (HOST, machine(), NOTHING, WISH, "no Ascend chip is on PCI"),
-    "unknown chip": (HOST, machine(("19e5:d100", 4)), NOTHING, WISH, "no driver package is known for ascend_310;"),
+    "no chip": (HOST, machine(), NOTHING, REQUEST, "no Ascend chip is on PCI"),
+    "unknown chip": (HOST, machine(("19e5:d100", 4)), NOTHING, REQUEST, "no driver package is known for ascend_310;"),
     "two kinds": (
         HOST,
         machine(("19e5:d802", 1), DUO),
         NOTHING,
-        WISH,
+        REQUEST,
         "ascend_310p (310p) and ascend_a2 (910b) need driver packages of their own",
     ),
-    "system": (replace(HOST, version="11"), BOX, NOTHING, WISH, "debian 11 is not supported for Huawei's driver; supp"),
-    "machine": (replace(HOST, architecture="riscv64"), BOX, NOTHING, WISH, "Huawei has no driver for riscv64"),
-    "distro": (HOST, BOX, NOTHING, replace(WISH, source="distro"), "no distribution carries Huawei's driver"),
+    "system": (
+        replace(HOST, version="11"),
+        BOX,
+        NOTHING,
+        REQUEST,
+        "debian 11 is not supported for Huawei's driver; supp",
+    ),
+    "machine": (replace(HOST, architecture="riscv64"), BOX, NOTHING, REQUEST, "Huawei has no driver for riscv64"),
+    "distro": (HOST, BOX, NOTHING, replace(REQUEST, source="distro"), "no distribution carries Huawei's driver"),
     "licence": (
         HOST,
         BOX,
         NOTHING,
-        replace(WISH, licence_accepted=False),
+        replace(REQUEST, licence_accepted=False),
         "driver 26.0.RC1, firmware 9.0.0.0.205 would be installed, and Huawei's licence for them is not accepted",
     ),
-    "no source": (HOST, BOX, NOTHING, replace(WISH, source="none"), "it is not on the host, and cann_source is none"),
+    "no source": (
+        HOST,
+        BOX,
+        NOTHING,
+        replace(REQUEST, source="none"),
+        "it is not on the host, and cann_source is none",
+    ),
     "half": (
         BY_RUN,
         BOX,
         replace(ON_ROW, complete=False),
-        replace(WISH, source="none"),
+        replace(REQUEST, source="none"),
         "its installation did not come to an end, and cann_source is none",
     ),
-    "halt": (HOST, BOX, NOTHING, replace(WISH, policy="halt"), "cann_policy is halt, and these are to be installed"),
+    "halt": (HOST, BOX, NOTHING, replace(REQUEST, policy="halt"), "cann_policy is halt, and these are to be installed"),
     "old driver": (
         SETTLED,
         BOX,
         OLDER,
-        WISH,
+        REQUEST,
         "driver 25.5.1 is on the host, release 0.23.0 belongs to 26.0.RC1 with CANN 9.1.0, and cann_policy is retain",
     ),
-    "rows mixed": (SETTLED, BOX, MIXED, WISH, "driver 25.5.1 is on the host, release 0.23.0 belongs to 26.0.RC1"),
+    "rows mixed": (SETTLED, BOX, MIXED, REQUEST, "driver 25.5.1 is on the host, release 0.23.0 belongs to 26.0.RC1"),
     "firmware": (
         SETTLED,
         BOX,
         BAD_FIRMWARE,
-        WISH,
+        REQUEST,
         "driver 26.0.rc1 and firmware 9.0.0.0.205 do not fit: driver 26.0.rc1 takes firmware [7.0.0,8.9.9]",
     ),
     "firmware of no release": (
@@ -455,28 +470,28 @@ HALTS = {
         SETTLED,
         BOX,
         ON_ROW,
-        replace(WISH, asked=True, policy="halt", row=replace(ROW, driver="26.1.1")),
+        replace(REQUEST, asked=True, policy="halt", row=replace(ROW, driver="26.1.1")),
         "driver 26.0.rc1 is on the host, release 0.23.0 belongs to 26.1.1",
     ),
     "cann": (
         SETTLED,
         BOX,
         replace(ON_ROW, cann={"toolkit": "8.5.1"}),
-        replace(WISH, toolkit=True),
+        replace(REQUEST, toolkit=True),
         "CANN on the host is toolkit 8.5.1, release 0.23.0 belongs to 9.1.0, and cann_policy is retain",
     ),
     "cann without a source": (
         SETTLED,
         BOX,
         ON_ROW,
-        replace(WISH, toolkit=True, source="none"),
+        replace(REQUEST, toolkit=True, source="none"),
         "CANN 9.1.0 lacks toolkit, ops, nnal, and cann_source is none",
     ),
     "group": (
         HOST,
         BOX,
         replace(NOTHING, group="users"),
-        WISH,
+        REQUEST,
         "user HwHiAiUser is in group users, Huawei's installer wants HwHiAiUser; correct it with 'usermod --gid",
     ),
     "packages over a file": (BY_RUN, BOX, OLDER, INSTALL, "the driver on the host came from a .run file"),
@@ -491,22 +506,28 @@ HALTS = {
         HOST,
         BOX,
         NOTHING,
-        replace(WISH, format="packages", files=RUNS),
+        replace(REQUEST, format="packages", files=RUNS),
         "cann_format is packages and",
     ),
-    "format run": (HOST, BOX, NOTHING, replace(WISH, format="run"), "cann_format is run and cann_run_files is empty"),
+    "format run": (
+        HOST,
+        BOX,
+        NOTHING,
+        replace(REQUEST, format="run"),
+        "cann_format is run and cann_run_files is empty",
+    ),
     "no file": (
         HOST,
         BOX,
         NOTHING,
-        replace(WISH, files=files("910b", "x86-64", "driver")),
+        replace(REQUEST, files=files("910b", "x86-64", "driver")),
         "cann_run_files has no firmware; this host needs Ascend-hdk-910b-npu-firmware_9.0.0.0.205.run",
     ),
     "secure boot": (
         replace(HOST, secure_boot=True, signing_key_enrolled=False),
         BOX,
         NOTHING,
-        WISH,
+        REQUEST,
         "Secure Boot is on and the key",
     ),
 }
@@ -514,8 +535,8 @@ HALTS = {
 
 @pytest.mark.parametrize("name", HALTS)
 def test_what_halts(name):
-    host, hardware, installed, wish, words = HALTS[name]
-    found = plan(host, hardware, installed, wish)
+    host, hardware, installed, requested, words = HALTS[name]
+    found = plan_driver(host, hardware, installed, requested)
     assert found.halt is not None
     assert words in found.halt
     assert found == replace(type(found)(), halt=found.halt)
@@ -561,13 +582,13 @@ UNFIT = {
 @pytest.mark.parametrize("name", UNFIT)
 def test_files_that_do_not_fit_the_host(name):
     names, words = UNFIT[name]
-    found = plan(HOST, BOX, NOTHING, replace(WISH, files=read_files([entry(file) for file in names])))
+    found = plan_driver(HOST, BOX, NOTHING, replace(REQUEST, files=read_files([entry(file) for file in names])))
     assert words in found.halt
 
 
 def test_a_fleet_names_the_files_of_all_its_hosts():
     offered = [*files("910b", "aarch64"), *files("910b", "x86-64", "driver"), *files("310p", "x86-64")]
-    found = plan(HOST, BOX, NOTHING, replace(WISH, files=tuple(offered)))
+    found = plan_driver(HOST, BOX, NOTHING, replace(REQUEST, files=tuple(offered)))
     assert [one.name for one in found.installers] == [
         "Ascend-hdk-910b-npu-driver_26.0.rc1_linux-x86-64.run",
         "Ascend-hdk-910b-npu-firmware_9.0.0.0.205.run",

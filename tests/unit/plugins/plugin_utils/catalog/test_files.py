@@ -8,12 +8,12 @@ import hashlib
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
-    CATALOG,
     find,
     load_manifest,
     load_recipe,
     load_release,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 RECIPES = sorted(f"{path.parent.name}/{path.stem}" for path in (CATALOG / "recipes").rglob("*.y*ml"))
@@ -117,7 +117,7 @@ def test_a_manifest_may_be_missing():
 
 def test_release_whose_lock_is_missing(tmp_path):
     (tmp_path / "x.yml").write_text("vllm: x\nstacks: {cpu: {runtime: venv, requirements: none.txt}}\n")
-    with pytest.raises(PlanError, match=r"requirements/none.txt: the release names this lock"):
+    with pytest.raises(PlanError, match=r"requirements/none.txt: cannot read this requirements lock"):
         load_release("x", [str(tmp_path)])
 
 

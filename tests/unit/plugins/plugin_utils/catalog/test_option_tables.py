@@ -16,8 +16,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option
     other_tables,
     releases,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import KEY_KINDS, OptionTableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
 
+# What a key of a JSON flag may hold.
+KEY_KINDS = ("boolean", "integer", "number", "text", "choice", "list", "json", "any")
 # The releases that the project supports; a site may add tables of its own.
 SUPPORTED = ("0.10.2", "0.11.0", "0.13.0", "0.17.1", "0.20.2", "0.23.0", "0.25.1", "0.32.0", "0.33.0")
 

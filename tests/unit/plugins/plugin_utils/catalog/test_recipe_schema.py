@@ -140,7 +140,7 @@ def test_a_section_may_be_empty(section):
         ),
         (
             {"release_fixes": [{"when": {"count": "many"}}]},
-            "release_fixes[0].when.count: could not convert string to float: 'many'",
+            "release_fixes[0].when.count: found 'many', expected a form like '>=0.24,<0.33'",
         ),
         # Only what is looked at after all layers can ask for what came out of them.
         (

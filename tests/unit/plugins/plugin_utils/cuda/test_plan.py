@@ -14,12 +14,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import hardware_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import NOUVEAU, NVLINK5_MODULES, Wish, plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import (
+    NOUVEAU,
+    NVLINK5_MODULES,
+    CudaRequest,
+    plan_driver,
+)
 
 CATALOGUE = load_catalogue([])
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
 EPEL = "https://dl.fedoraproject.org/pub/epel"
-WISH = Wish("0.33.0", "580.65.06")
+REQUEST = CudaRequest("0.33.0", "580.65.06")
 
 DEB_KERNEL, UBUNTU_KERNEL = "6.1.0-28-amd64", "6.8.0-50-generic"
 EL9_KERNEL, EL10_KERNEL = "5.14.0-570.12.1.el9_6.x86_64", "6.12.0-124.8.1.el10_1.x86_64"
@@ -134,7 +139,7 @@ def test_a_fresh_host(system_name, machine_name):
     host, (tag, key, headers, opened, proprietary) = SYSTEMS[system_name]
     hardware, flavour, fabric = MACHINES[machine_name]
     apt = host.manager == "apt"
-    found = plan(host, hardware, WISH)
+    found = plan_driver(host, hardware, REQUEST)
 
     assert found.halt is None
     base = f"{CUDA}/{tag}/x86_64/"
@@ -184,7 +189,7 @@ def test_a_fresh_host(system_name, machine_name):
 )
 def test_names_before_and_after_branch_590(system_name, branch, expected):
     host = SYSTEMS[system_name][0]
-    found = plan(host, MACHINES["l40s"][0], replace(WISH, version=branch, minimum="570.26"))
+    found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, version=branch, minimum="570.26"))
     assert [package.spec(host.manager) for package in found.packages if "nvidia" in package.name] == expected
 
 
@@ -197,13 +202,13 @@ def test_names_before_and_after_branch_590(system_name, branch, expected):
 )
 def test_names_of_the_fabric_manager_before_580(system_name, expected):
     host = SYSTEMS[system_name][0]
-    found = plan(host, MACHINES["hgx_h100"][0], replace(WISH, version="570", minimum="570.26"))
+    found = plan_driver(host, MACHINES["hgx_h100"][0], replace(REQUEST, version="570", minimum="570.26"))
     assert [package.spec(host.manager) for package in found.packages][-2:] == expected
 
 
 def test_what_the_repository_offers_makes_every_version_exact():
     offered = ["580.65.06-0ubuntu1", "580.105.08-0ubuntu1", "580.95.05-0ubuntu1", "595.45.04-0ubuntu1"]
-    found = plan(SYSTEMS["ubuntu2404"][0], MACHINES["hgx_h200"][0], WISH, offered)
+    found = plan_driver(SYSTEMS["ubuntu2404"][0], MACHINES["hgx_h200"][0], REQUEST, offered)
     versions = {package.name: package.version for package in found.packages if package.version}
     assert set(versions.values()) == {"580.105.08-*"}
     assert "nvidia-fabricmanager" in versions
@@ -211,11 +216,11 @@ def test_what_the_repository_offers_makes_every_version_exact():
 
 
 def test_an_exact_version_is_pinned_and_asked_for():
-    found = plan(SYSTEMS["rhel9"][0], MACHINES["hgx_h200"][0], replace(WISH, version="580.95.05"))
+    found = plan_driver(SYSTEMS["rhel9"][0], MACHINES["hgx_h200"][0], replace(REQUEST, version="580.95.05"))
     assert "nvidia-fabricmanager-580.95.05" in [package.spec("dnf") for package in found.packages]
-    found = plan(SYSTEMS["debian13"][0], MACHINES["l40s"][0], replace(WISH, version="580.95.05"))
+    found = plan_driver(SYSTEMS["debian13"][0], MACHINES["l40s"][0], replace(REQUEST, version="580.95.05"))
     assert "nvidia-driver-pinning-580.95.05" in [package.name for package in found.packages]
-    found = plan(SYSTEMS["almalinux10"][0], MACHINES["l40s"][0], replace(WISH, version="580.95.05"))
+    found = plan_driver(SYSTEMS["almalinux10"][0], MACHINES["l40s"][0], replace(REQUEST, version="580.95.05"))
     assert found.prepare[-1].argv[-1] == "*nvidia*580.95.05*"
 
 
@@ -227,33 +232,37 @@ def test_an_exact_version_is_pinned_and_asked_for():
     ],
 )
 def test_a_version_that_is_gone(offered, sentence):
-    found = plan(SYSTEMS["debian12"][0], MACHINES["l40s"][0], replace(WISH, version="580.105.08"), offered)
+    found = plan_driver(SYSTEMS["debian12"][0], MACHINES["l40s"][0], replace(REQUEST, version="580.105.08"), offered)
     assert found.halt == sentence
 
 
 def test_a_repository_that_only_has_what_is_too_old():
-    found = plan(SYSTEMS["debian12"][0], MACHINES["l40s"][0], WISH, ["580.54.03-1"])
+    found = plan_driver(SYSTEMS["debian12"][0], MACHINES["l40s"][0], REQUEST, ["580.54.03-1"])
     assert found.halt.startswith(
         "release 0.33.0 needs driver 580.65.06 or newer, vendor packages of debian 12 would be"
     )
 
 
 def test_a_mirror_stands_for_the_vendors_host():
-    wish = replace(WISH, source="mirror", mirror="http://mirror.example/cuda/", epel="http://mirror.example/epel")
+    requested = replace(
+        REQUEST, source="mirror", mirror="http://mirror.example/cuda/", epel="http://mirror.example/epel"
+    )
     cuda, epel = "http://mirror.example/cuda/rhel9/x86_64/", "http://mirror.example/epel/9/Everything/x86_64/"
-    found = plan(SYSTEMS["rocky9"][0], MACHINES["l40s"][0], wish)
+    found = plan_driver(SYSTEMS["rocky9"][0], MACHINES["l40s"][0], requested)
     assert [repo.url for repo in found.repositories] == [epel, cuda]
     assert found.repositories[1].key.url == f"{cuda}D42D0685.pub"
 
 
 def test_arm_servers_have_a_directory_of_their_own():
     host = replace(SYSTEMS["ubuntu2404"][0], architecture="aarch64")
-    assert plan(host, machine(("10de:2342", 1, "0302")), WISH).repositories[0].url == f"{CUDA}/ubuntu2404/sbsa/"
+    assert (
+        plan_driver(host, machine(("10de:2342", 1, "0302")), REQUEST).repositories[0].url == f"{CUDA}/ubuntu2404/sbsa/"
+    )
 
 
 def test_debians_own_packages():
-    wish = replace(WISH, minimum="535.54", source="distro")
-    found = plan(SYSTEMS["debian13"][0], MACHINES["l40s"][0], wish)
+    requested = replace(REQUEST, minimum="535.54", source="distro")
+    found = plan_driver(SYSTEMS["debian13"][0], MACHINES["l40s"][0], requested)
     repository = found.repositories[0]
     assert (repository.suites, repository.components) == (
         ("trixie", "trixie-updates"),
@@ -266,12 +275,12 @@ def test_debians_own_packages():
         "firmware-nvidia-gsp=550.*",
         "nvidia-persistenced",
     ]
-    gh200 = plan(SYSTEMS["debian13"][0], machine(("10de:2342", 1, "0302")), wish)
+    gh200 = plan_driver(SYSTEMS["debian13"][0], machine(("10de:2342", 1, "0302")), requested)
     assert "nvidia-open-kernel-dkms" in [package.name for package in gh200.packages]
 
 
 def test_ubuntus_own_packages():
-    found = plan(SYSTEMS["ubuntu2404"][0], MACHINES["hgx_h200"][0], replace(WISH, source="distro"))
+    found = plan_driver(SYSTEMS["ubuntu2404"][0], MACHINES["hgx_h200"][0], replace(REQUEST, source="distro"))
     assert found.repositories == ()
     assert [package.spec("apt") for package in found.packages][3:] == [
         "nvidia-dkms-580-server-open=580.*",
@@ -283,7 +292,7 @@ def test_ubuntus_own_packages():
 
 
 @pytest.mark.parametrize(
-    ("system_name", "machine_name", "wish", "sentence"),
+    ("system_name", "machine_name", "requested", "sentence"),
     [
         ("debian13", "l40s", {"source": "distro"}, "would be branch 550; set cuda_source to vendor or mirror"),
         ("debian13", "hgx_h100", {"source": "distro", "minimum": "550.1"}, "which debian 13 does not have of its own"),
@@ -300,24 +309,24 @@ def test_ubuntus_own_packages():
         ),
     ],
 )
-def test_what_cannot_be_had_halts_with_the_reason(system_name, machine_name, wish, sentence):
-    found = plan(SYSTEMS[system_name][0], MACHINES[machine_name][0], replace(WISH, **wish))
+def test_what_cannot_be_had_halts_with_the_reason(system_name, machine_name, requested, sentence):
+    found = plan_driver(SYSTEMS[system_name][0], MACHINES[machine_name][0], replace(REQUEST, **requested))
     assert sentence in found.halt
     assert not (found.packages or found.repositories or found.files or found.finish)
 
 
 def test_an_operating_system_that_is_not_supported():
-    found = plan(system("debian", "11", "bullseye", "5.10.0"), MACHINES["l40s"][0], WISH)
+    found = plan_driver(system("debian", "11", "bullseye", "5.10.0"), MACHINES["l40s"][0], REQUEST)
     assert found.halt.startswith("debian 11 is not supported for NVIDIA's driver; supported are Debian 12 and 13,")
 
 
 def test_chips_that_no_module_serves_together():
-    found = plan(SYSTEMS["debian12"][0], machine(V100, ("10de:2901", 1, "0302")), WISH)
+    found = plan_driver(SYSTEMS["debian12"][0], machine(V100, ("10de:2901", 1, "0302")), REQUEST)
     assert found.halt.startswith("v100 needs the proprietary kernel modules and b200 the open ones")
 
 
 def test_old_and_new_that_the_open_modules_serve():
-    found = plan(SYSTEMS["debian12"][0], machine(T4, ("10de:2bb5", 1, "0302")), WISH)
+    found = plan_driver(SYSTEMS["debian12"][0], machine(T4, ("10de:2bb5", 1, "0302")), REQUEST)
     assert "nvidia-kernel-open-dkms" in found.hold
 
 
@@ -329,7 +338,7 @@ def test_chips_of_a_board_in_a_virtual_machine_need_no_fabric_manager():
 
 
 def test_no_chip_at_all():
-    assert plan(SYSTEMS["debian12"][0], machine(), WISH).halt.startswith("no NVIDIA chip is on PCI")
+    assert plan_driver(SYSTEMS["debian12"][0], machine(), REQUEST).halt.startswith("no NVIDIA chip is on PCI")
 
 
 # A host with a driver.
@@ -356,7 +365,7 @@ def working(**changes):
 @pytest.mark.parametrize("policy", ["retain", "install", "halt"])
 @pytest.mark.parametrize("source", ["vendor", "none"])
 def test_a_driver_that_works_is_left_alone(policy, source):
-    found = plan(working(), MACHINES["l40s"][0], replace(WISH, policy=policy, source=source))
+    found = plan_driver(working(), MACHINES["l40s"][0], replace(REQUEST, policy=policy, source=source))
     assert found.halt is None
     assert (found.repositories, found.prepare, found.packages, found.remove) == ((), (), (), ())
     assert (found.finish, found.reboot, found.notes) == ((), (), ())
@@ -364,22 +373,22 @@ def test_a_driver_that_works_is_left_alone(policy, source):
 
 
 def test_nothing_is_held_where_the_site_does_not_want_it():
-    assert plan(working(), MACHINES["l40s"][0], replace(WISH, hold=False)).hold == ()
+    assert plan_driver(working(), MACHINES["l40s"][0], replace(REQUEST, hold=False)).hold == ()
 
 
 @pytest.mark.parametrize("policy", ["retain", "halt"])
 def test_a_driver_below_the_releases_minimum_halts(policy):
-    wish = replace(WISH, minimum="590.44.01", policy=policy)
-    assert plan(working(), MACHINES["l40s"][0], wish).halt == (
+    requested = replace(REQUEST, minimum="590.44.01", policy=policy)
+    assert plan_driver(working(), MACHINES["l40s"][0], requested).halt == (
         f"driver 580.95.05 is on the host, release 0.33.0 needs 590.44.01 or newer, and cuda_policy is {policy} with "
-        "cuda_source vendor; set cuda_policy to install and a source to replace it, or choose a release that does with "
+        "cuda_source vendor; set cuda_policy to install and a source, or choose a release that works with "
         "it"
     )
 
 
 def test_a_driver_below_the_minimum_is_replaced_where_that_is_allowed():
-    wish = replace(WISH, minimum="590.44.01", policy="install")
-    found = plan(working(), MACHINES["l40s"][0], wish, ["590.48.01-1"])
+    requested = replace(REQUEST, minimum="590.44.01", policy="install")
+    found = plan_driver(working(), MACHINES["l40s"][0], requested, ["590.48.01-1"])
     assert [package.spec("apt") for package in found.packages] == [
         "nvidia-driver-pinning-590",
         "nvidia-kernel-open-dkms=590.48.01-*",
@@ -392,49 +401,52 @@ def test_a_driver_below_the_minimum_is_replaced_where_that_is_allowed():
 
 def test_another_branch_is_only_taken_where_that_is_allowed():
     hardware = MACHINES["l40s"][0]
-    retained = plan(working(), hardware, replace(WISH, version="595"))
+    retained = plan_driver(working(), hardware, replace(REQUEST, version="595"))
     assert retained.packages == ()
     assert retained.notes == ("driver 580.95.05 is retained, cuda_version asks for 595",)
-    assert "cuda_version asks for 595" in plan(working(), hardware, replace(WISH, version="595", policy="halt")).halt
-    assert plan(working(), hardware, replace(WISH, version="595", policy="install")).packages
+    assert (
+        "cuda_version asks for 595"
+        in plan_driver(working(), hardware, replace(REQUEST, version="595", policy="halt")).halt
+    )
+    assert plan_driver(working(), hardware, replace(REQUEST, version="595", policy="install")).packages
 
 
 def test_a_driver_that_came_in_no_package_is_not_overwritten():
     host = working(packages={})
-    assert plan(host, MACHINES["l40s"][0], WISH).halt is None
-    found = plan(host, MACHINES["l40s"][0], replace(WISH, version="595", policy="install"))
+    assert plan_driver(host, MACHINES["l40s"][0], REQUEST).halt is None
+    found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, version="595", policy="install"))
     assert found.halt.endswith("did not come in packages, which cannot replace it; remove it with nvidia-uninstall")
 
 
 def test_the_fabric_manager_is_brought_to_the_drivers_version_and_nothing_else():
     host = working(packages={**INSTALLED, "nvidia-fabricmanager": "580.65.06-1"})
-    found = plan(host, MACHINES["hgx_h200"][0], WISH)
+    found = plan_driver(host, MACHINES["hgx_h200"][0], REQUEST)
     assert [package.spec("apt") for package in found.packages] == [
         "nvidia-fabricmanager=580.95.05-*",
         "libnvidia-nscq=580.95.05-*",
     ]
     assert found.repositories
     assert "nvidia-fabricmanager" in found.hold
-    halted = plan(host, MACHINES["hgx_h200"][0], replace(WISH, source="none")).halt
+    halted = plan_driver(host, MACHINES["hgx_h200"][0], replace(REQUEST, source="none")).halt
     assert halted.startswith("this machine's NVSwitches need nvidia-fabricmanager=580.95.05-*, exactly the driver's")
 
 
 def test_a_fabric_manager_of_the_right_version_is_left_alone_wherever_it_came_from():
     host = working(packages={**INSTALLED, "nvidia-fabricmanager-580": "580.95.05-0ubuntu0.24.04.1"})
-    assert plan(host, MACHINES["hgx_h200"][0], WISH).packages == ()
+    assert plan_driver(host, MACHINES["hgx_h200"][0], REQUEST).packages == ()
 
 
 def test_a_fabric_manager_with_nothing_to_manage_goes():
     host = working(packages={**INSTALLED, "nvidia-fabricmanager": "580.95.05-1"})
-    found = plan(host, MACHINES["l40s"][0], WISH)
+    found = plan_driver(host, MACHINES["l40s"][0], REQUEST)
     assert found.remove == ("nvidia-fabricmanager",)
     assert "nvidia-fabricmanager" not in found.hold
-    assert "remove nvidia-fabricmanager" in plan(host, MACHINES["l40s"][0], replace(WISH, policy="halt")).halt
+    assert "remove nvidia-fabricmanager" in plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, policy="halt")).halt
 
 
 def test_a_new_kernel_gets_headers_and_modules_before_it_boots():
     host = working(next_kernel="6.1.0-31-amd64")
-    found = plan(host, MACHINES["l40s"][0], WISH)
+    found = plan_driver(host, MACHINES["l40s"][0], REQUEST)
     assert [package.name for package in found.packages] == ["linux-headers-6.1.0-31-amd64"]
     assert [" ".join(command.argv) for command in found.finish] == ["dkms autoinstall -k 6.1.0-31-amd64"]
     assert found.repositories == ()
@@ -443,20 +455,20 @@ def test_a_new_kernel_gets_headers_and_modules_before_it_boots():
 
 def test_an_upgrade_that_waits_for_its_reboot():
     host = working(modules={"nvidia": Module("580.65.06", "AA")})
-    found = plan(host, MACHINES["l40s"][0], WISH)
+    found = plan_driver(host, MACHINES["l40s"][0], REQUEST)
     assert found.packages == ()
     assert found.reboot == ("the loaded driver is 580.65.06, the installed one is 580.95.05",)
 
 
 def test_nouveau_makes_a_reboot_needed():
-    found = plan(working(modules={"nouveau": Module()}), MACHINES["l40s"][0], WISH)
+    found = plan_driver(working(modules={"nouveau": Module()}), MACHINES["l40s"][0], REQUEST)
     assert found.reboot == ("nouveau is loaded and holds the chips",)
     assert [" ".join(command.argv) for command in found.finish] == [APT_REBUILD]
 
 
 def test_an_install_that_was_cut_short_is_taken_up_again():
     host = working(modules={}, dkms=(DkmsBuild("nvidia", "580.95.05", "", "added"),))
-    found = plan(host, MACHINES["l40s"][0], WISH)
+    found = plan_driver(host, MACHINES["l40s"][0], REQUEST)
     assert [" ".join(command.argv) for command in found.finish] == [
         f"dkms autoinstall -k {DEB_KERNEL}",
         "modprobe nvidia",
@@ -466,7 +478,7 @@ def test_an_install_that_was_cut_short_is_taken_up_again():
 def test_the_other_flavour_and_the_vendors_keyring_package_go():
     packages = {**SYSTEMS["ubuntu2404"][0].packages, "nvidia-dkms-575": "575.57.08-1", "cuda-keyring": "1.1-1"}
     host = replace(SYSTEMS["ubuntu2404"][0], packages=packages)
-    found = plan(host, MACHINES["l40s"][0], replace(WISH, policy="install"))
+    found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, policy="install"))
     assert (found.remove_first, found.remove) == (("cuda-keyring",), ("nvidia-dkms-575",))
     assert any(note.startswith("cuda-keyring goes") for note in found.notes)
 
@@ -474,7 +486,7 @@ def test_the_other_flavour_and_the_vendors_keyring_package_go():
 def test_a_fabric_manager_of_an_older_name_is_replaced():
     packages = {"nvidia-dkms-570-open": "570.124.06-1", "nvidia-fabricmanager-570": "570.124.06-1"}
     host = replace(SYSTEMS["ubuntu2404"][0], packages=packages, modules={"nvidia": Module("570.124.06")})
-    found = plan(host, MACHINES["hgx_h100"][0], replace(WISH, policy="install"), ["580.95.05-0ubuntu1"])
+    found = plan_driver(host, MACHINES["hgx_h100"][0], replace(REQUEST, policy="install"), ["580.95.05-0ubuntu1"])
     assert found.remove == ("nvidia-dkms-570-open", "nvidia-fabricmanager-570")
     assert "nvidia-fabricmanager=580.95.05-*" in [package.spec("apt") for package in found.packages]
 
@@ -482,22 +494,22 @@ def test_a_fabric_manager_of_an_older_name_is_replaced():
 @pytest.mark.parametrize(("enrolled", "halts"), [(True, False), (False, True), (None, True)])
 def test_secure_boot_needs_an_enrolled_key_before_anything_changes(enrolled, halts):
     host = replace(SYSTEMS["ubuntu2404"][0], secure_boot=True, signing_key_enrolled=enrolled)
-    halt = plan(host, MACHINES["l40s"][0], WISH).halt
+    halt = plan_driver(host, MACHINES["l40s"][0], REQUEST).halt
     assert (halt is not None) == halts
     if halts:
         assert "mokutil --import /var/lib/shim-signed/mok/MOK.der" in halt
-    assert plan(replace(working(), secure_boot=True), MACHINES["l40s"][0], WISH).halt is None
+    assert plan_driver(replace(working(), secure_boot=True), MACHINES["l40s"][0], REQUEST).halt is None
 
 
 def test_modules_that_the_distribution_has_built_count_as_installed():
     packages = {"linux-modules-nvidia-580-server-open-generic": "6.8.0-50.51", "nvidia-utils-580-server": "580.95.05-0"}
     host = replace(SYSTEMS["ubuntu2404"][0], packages=packages, modules=LOADED)
-    found = plan(host, MACHINES["l40s"][0], WISH)
+    found = plan_driver(host, MACHINES["l40s"][0], REQUEST)
     assert (found.halt, found.packages, found.finish) == (None, (), ())
 
 
 def test_a_plan_is_plain_data():
     import json
 
-    found = plan(SYSTEMS["rhel9"][0], MACHINES["hgx_b200"][0], WISH)
+    found = plan_driver(SYSTEMS["rhel9"][0], MACHINES["hgx_b200"][0], REQUEST)
     assert json.loads(json.dumps(found.as_dict()))["repositories"][1]["key"]["id"] == "D42D0685"

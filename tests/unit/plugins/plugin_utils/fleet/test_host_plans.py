@@ -88,7 +88,7 @@ def test_a_fact_of_the_host_decides_a_rule():
             {"model": "ascend_a2", "release": "0.23.0", "variant": "default"},
             "vllm_instances.chat.variant: 'default' of recipe openai/gpt-oss-120b is not for ascend_a2: vLLM Ascend "
             "has no "
-            "MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants for it: bf16 "
+            "MXFP4 kernels for this chip, it serves the weights in bfloat16; the variants that run on it: bf16 "
             "(weights unsloth/gpt-oss-120b-BF16)",
         ),
         (
@@ -118,9 +118,9 @@ def test_a_fact_of_the_host_decides_a_rule():
         ),
         (
             {"args": {"tensor-parallel-size": 16}},
-            "vllm_instances.chat: more chips asked for than there are: chat 1 x 16 make 16, the host has 8 x h200; "
+            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
             "lower "
-            "tensor-parallel-size or replicas, or take another host",
+            "tensor-parallel-size or replicas, or use another host",
         ),
         (
             {"model": "rtx_5090", "count": 1},
@@ -164,13 +164,13 @@ def test_a_fact_of_the_host_decides_a_rule():
         ),
         (
             {"runtime": "venv"},
-            "vllm_instances.chat.runtime: release '0.33.0' has no lock of wheels for this stack, so it cannot make "
-            "a virtual "
-            "environment; use the runtime 'container', or name a lock (requirements) in a release of your own",
+            "vllm_instances.chat.runtime: release '0.33.0' has no lock of wheels for this stack, so the host "
+            "cannot have a virtual environment; use the runtime 'container', or name a lock (requirements) "
+            "in a release of your own",
         ),
         (
             {"model": "mi300x", "release": "0.32.0"},
-            "vllm_release '0.32.0' has nothing for stack 'rocm' (accelerator 'mi300x'); it serves: cpu",
+            "vllm_release '0.32.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_what_cannot_be_served_is_one_sentence(options, message):
 
 def test_settings_of_which_vllm_ignores_one_are_a_warning():
     assert plan(args={"enforce-eager": True, "max-cudagraph-capture-size": 8})["warnings"] == [
-        "vllm_instances.chat: --enforce-eager and --max-cudagraph-capture-size stand together: eager mode captures "
+        "vllm_instances.chat: --enforce-eager and --max-cudagraph-capture-size are both set: eager mode captures "
         "no CUDA "
         "graphs, vLLM would ignore the size"
     ]
@@ -209,7 +209,7 @@ def test_a_lock_for_another_python_than_the_wheels(tmp_path, stack):
     assert refusal(model, "mine", settings={"release_path": [str(tmp_path)]}) == (
         f"{tmp_path}/requirements/lock.txt: the lock is for Python 3.11, the wheels of release 'mine' for this "
         f"stack are for "
-        "Python 3.12 only; another Python would get another vendor's wheel in silence"
+        "Python 3.12 only; another Python would silently get another vendor's wheel"
     )
 
 
@@ -218,7 +218,7 @@ def test_a_release_without_a_table(tmp_path):
     settings = {"release_path": [str(tmp_path)]}
     message = refusal(release="nightly", settings=settings)
     assert message.startswith("no option table for vLLM 9.9.9 in ")
-    assert message.endswith("; or set vllm_strict: false to go by the newest table")
+    assert message.endswith("; or set vllm_strict: false to use the newest table")
     lenient = {**settings, "strict": False}
     found = plan(release="nightly", settings=lenient, args={"brand-new-flag": 1})
     assert found["vllm_version"] == "9.9.9"

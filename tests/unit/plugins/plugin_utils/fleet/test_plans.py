@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
     FleetError,
     HostReader,
-    accelerator_of,
     as_template,
-    plan_fleet,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCES = {"chat": {"recipe": "openai/gpt-oss-20b", "port": 8000}}
 HOST = {"accelerator": "h200", "accelerator_count": 8, "vllm_release": "0.33.0", "vllm_instances": INSTANCES}
+
+DETECTED = {"model": "h100", "count": 8, "memory_mib": 81559, "driver_version": "580.1"}
 
 
 class HostVars:
@@ -172,7 +172,7 @@ def test_the_problems_of_all_hosts_are_one_error_each_sentence_once():
         found.check("nothing was written")
     lines = str(error.value).splitlines()
     assert lines[0] == "nothing was written: 3 of 4 hosts cannot be planned."
-    assert lines[1].startswith("a, c: accelerator 'h20o'") and lines[2].startswith("d: its accelerator is not known")
+    assert lines[1].startswith("a, c: accelerator 'h20o'") and lines[2].startswith("d: the accelerator is unknown")
 
 
 def test_the_same_problem_is_found_once_for_equal_hosts():
@@ -183,7 +183,7 @@ def test_the_same_problem_is_found_once_for_equal_hosts():
 def test_a_host_without_instances_is_named_and_skipped():
     found, _planner = fleet_of({"mirror": {}, "a": HOST})
     assert found.skipped == ["mirror"]
-    assert found.notes() == ["skipped, for there are no vllm_instances: mirror"]
+    assert found.notes() == ["skipped because vllm_instances is empty: mirror"]
 
 
 def test_warnings_of_plans_are_told_once_with_all_hosts():
@@ -194,64 +194,7 @@ def test_warnings_of_plans_are_told_once_with_all_hosts():
     assert found.notes() == ["a, b: careful"]
 
 
-def where_from(**variables):
-    accelerator = accelerator_of(variables, load_catalogue())
-    return accelerator.model, accelerator.count, accelerator.memory_mib
-
-
-def test_an_accelerator_is_declared_by_variables():
-    assert where_from(accelerator="a100", accelerator_count=4, accelerator_memory_gib=40) == ("a100", 4, 40 * 1024)
-
-
-def test_or_by_a_group():
-    assert where_from(group_names=["accel_cuda", "accel_hopper", "accel_h200", "x"])[:2] == ("h200", 1)
-    assert where_from(group_names=["accel_cpu"])[:2] == ("cpu", 1)
-
-
-DETECTED = {"model": "h100", "count": 8, "memory_mib": 81559, "driver_version": "580.1"}
-
-
-def test_or_by_what_was_found_and_cached():
-    assert where_from(accelerator_detected=DETECTED) == ("h100", 8, 81559)
-    assert accelerator_of({"accelerator_detected": DETECTED}, load_catalogue()).driver_version == "580.1"
-
-
 def test_a_cached_fact_is_found_among_the_facts():
     facts = {"ansible_facts": {"accelerator_detected": DETECTED}, "vllm_instances": INSTANCES, "accelerator": None}
     _found, planner = fleet_of({"a": facts})
     assert [accelerator.model for _host, accelerator, _settings in planner.asked] == ["h100"]
-
-
-def test_a_group_goes_before_what_was_found():
-    assert where_from(group_names=["accel_b200"], accelerator_detected=DETECTED)[:2] == ("b200", 1)
-
-
-def test_what_is_declared_goes_before_what_was_found():
-    assert where_from(accelerator="h100", accelerator_count=2, accelerator_detected=DETECTED)[:2] == ("h100", 2)
-    assert where_from(accelerator="b200", accelerator_detected=DETECTED)[:2] == ("b200", 1)
-
-
-def test_two_groups_that_name_a_model_are_refused():
-    with pytest.raises(FleetError, match="several groups that name a model: accel_h100, accel_h200"):
-        where_from(group_names=["accel_h100", "accel_h200"])
-
-
-def test_a_stack_with_the_name_of_a_model_is_no_second_model():
-    assert where_from(group_names=["accel_gaudi", "accel_gaudi3"])[0] == "gaudi3"
-
-
-def test_of_two_kinds_in_one_host_the_one_that_leads_is_planned_for():
-    groups = ["accel_h100", "accel_l40s"]
-    assert where_from(group_names=groups, accelerator_detected=DETECTED)[0] == "h100"
-
-
-def test_the_three_ways_to_name_an_accelerator_are_told():
-    with pytest.raises(FleetError) as error:
-        where_from()
-    for words in ("accelerator and accelerator_count", "accel_<model>", "accelerator_detected"):
-        assert words in str(error.value)
-
-
-def test_the_group_of_unknown_chips_is_refused():
-    with pytest.raises(FleetError, match="accel_unknown"):
-        where_from(group_names=["accel_unknown"])

@@ -48,7 +48,7 @@ def test_what_is_wrong_with_gateways_is_said_of_all_of_them():
         gateways_of(["a1"], GROUPS, {"ga": {"cluster": "c"}, "gb": {"gateway_backends": ["a9"]}, "gx": {}})
     first, second = str(raised.value).splitlines()
     assert first.startswith("ga: gateway_cluster: the inventory has no group cluster_c; ")
-    assert second.startswith("gb: gateway_backends: 'a9' is no host and no group; known: a1, ")
+    assert second.startswith("gb: gateway_backends: 'a9' is neither a host nor a group; known: a1, ")
 
 
 def test_clusters():

@@ -81,12 +81,12 @@ class TestServices:
         assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat"]
 
     def test_a_key_of_vllms_own_is_refused(self):
-        assert "take VLLM_API_KEY out of vllm_secrets.chat" in refused(
+        assert "remove VLLM_API_KEY from vllm_secrets.chat" in refused(
             backend("a", chat=plan(8000, secrets=["VLLM_API_KEY"]))
         )
 
     @pytest.mark.parametrize(
-        ("backends", "words"), [((), "no host is named"), ((Backend("a", "a", {}),), "none of a has")]
+        ("backends", "words"), [((), "names no host"), ((Backend("a", "a", {}),), "none of a has")]
     )
     def test_nothing_to_serve(self, backends, words):
         assert words in refused(*backends)
@@ -100,8 +100,8 @@ class TestServices:
         a, b = backend("a", chat=plan(1, models=["m", "chat"])), backend("b", chat=plan(1, models=["m"]))
         found = decided(a, b)
         assert found["services"][0]["models"] == ["m"]
-        assert "not every server knows every name" in found["warnings"][0]
-        assert "no name of a model is known to all" in refused(a, backend("c", chat=plan(1, models=["x"])))
+        assert "not every server accepts every model name" in found["warnings"][0]
+        assert "its servers have no model name in common" in refused(a, backend("c", chat=plan(1, models=["x"])))
 
 
 class TestPorts:
@@ -110,16 +110,16 @@ class TestPorts:
     def test_one_service_needs_no_port_of_its_own(self):
         found = decided(self.TWO, services={"quick": {"port": 8443}})
         assert {each["name"]: each["port"] for each in found["services"]} == {"chat": 443, "quick": 8443}
-        assert "chat, quick name no port" in refused(self.TWO)
+        assert "chat, quick have no port" in refused(self.TWO)
 
     @pytest.mark.parametrize(
         ("services", "words"),
         [
             (
                 {"chat": {"port": 443}, "quick": {"port": 443}},
-                "port 443 is wanted by the service chat and by the service quick",
+                "port 443 is used by the service chat and by the service quick",
             ),
-            ({"chat": {"port": 8404}}, "port 8404 is wanted by gateway_stats_port and by the service chat"),
+            ({"chat": {"port": 8404}}, "port 8404 is used by gateway_stats_port and by the service chat"),
             ({"chatt": {"port": 1}}, "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'"),
             ({"chat": {"prot": 1}}, "gateway_services.chat: unknown key 'prot'; nearest: 'port'"),
             ({"chat": {"port": "443"}}, "found '443', expected a whole number"),
@@ -186,7 +186,7 @@ class TestClients:
     @pytest.mark.parametrize(
         ("text", "words"),
         [("", "is empty"), ("\n \n", "is empty"), ("short", "key 1 has 5 characters"), (f"{KEY}\nshort", "key 2 has 5"),
-         ("a b" * 20, "characters that no bearer token has"), ("$ANSIBLE_VAULT;1.1;AES256\n6162", "ansible-vault")],
+         ("a b" * 20, "characters that are invalid in a bearer"), ("$ANSIBLE_VAULT;1.1;AES256\n6162", "ansible-vault")],
     )  # fmt: skip
     def test_a_file_that_holds_no_key(self, text, words):
         with pytest.raises(KeyFileError, match=words) as caught:

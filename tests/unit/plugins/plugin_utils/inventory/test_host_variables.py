@@ -29,4 +29,4 @@ def test_damaged_facts_are_named_and_stop_nothing(monkeypatch):
     facts = CachedFacts(True, warnings.append)
     assert facts.of("gpu-1") == facts.of("gpu-3") == {}
     assert facts.of("gpu-2") == {"accelerator_detected": {"model": "h200"}}
-    assert warnings == ["the fact cache of gpu-1 cannot be read, nothing is taken from it: the file was corrupt"]
+    assert warnings == ["the fact cache of gpu-1 cannot be read and is ignored: the file was corrupt"]

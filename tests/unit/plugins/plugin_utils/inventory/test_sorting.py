@@ -16,9 +16,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sort
     SortingError,
     Statement,
     Tree,
-    agree,
-    declared,
-    detected,
+    can_agree,
+    read_declaration,
+    read_detection,
     region_name,
     regions,
 )
@@ -46,7 +46,7 @@ def said(*models: tuple[str, int | None], unknown: int = 0, source: str = "decla
     ],
 )
 def test_declared(variables, expected):
-    assert declared(variables, CATALOGUE) == expected
+    assert read_declaration(variables, CATALOGUE) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ def test_declared(variables, expected):
         ({"accelerators": "h200"}, ["'h200'", "like {h200: 4, l40s: 2}"]),
         ({"accelerators": {"h200": 8, "cpu": 1}}, ["cpu", "leave it out"]),
         ({"accelerators": {"h200": 0}}, ["accelerators.h200", "found 0"]),
-        ({"accelerators": {"h200": 8}, "accelerator": "h200"}, ["beside", "leave one"]),
+        ({"accelerators": {"h200": 8}, "accelerator": "h200"}, ["beside", "use one"]),
     ],
 )
 def test_what_cannot_be_declared(variables, words):
     with pytest.raises(SortingError) as caught:
-        declared(variables, CATALOGUE)
+        read_declaration(variables, CATALOGUE)
     for word in words:
         assert word in str(caught.value)
 
 
 def test_an_endless_text_is_not_printed():
     with pytest.raises(SortingError) as caught:
-        declared({"accelerator": "x" * 100_000}, CATALOGUE)
+        read_declaration({"accelerator": "x" * 100_000}, CATALOGUE)
     assert len(str(caught.value)) < 2000
 
 
@@ -99,7 +99,7 @@ def test_an_endless_text_is_not_printed():
     ],
 )
 def test_detected(document, expected):
-    assert detected(document, "discovery", CATALOGUE) == expected
+    assert read_detection(document, "discovery", CATALOGUE) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_detected(document, expected):
     ],
 )
 def test_agree(first, other, expected):
-    assert agree(first, other) is expected
+    assert can_agree(first, other) is expected
 
 
 def all_groups(groups, edges):

@@ -16,8 +16,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs i
     add_fleet,
     add_models,
     add_release,
+    missing_wheel_bytes,
     plan_from_origin,
-    still_to_come,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 
@@ -117,7 +117,7 @@ def test_an_unknown_stack_is_told_the_nearest():
 
 def test_a_complete_lock_needs_no_more_room(tmp_path):
     locks = {"/locks/a.txt": 5, "/locks/b.txt": 7}
-    assert still_to_come(locks, str(tmp_path)) == 12
+    assert missing_wheel_bytes(locks, str(tmp_path)) == 12
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels/.a.fetched.json").touch()
-    assert still_to_come(locks, str(tmp_path)) == 7
+    assert missing_wheel_bytes(locks, str(tmp_path)) == 7

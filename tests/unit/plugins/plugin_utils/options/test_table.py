@@ -178,7 +178,7 @@ def test_good_arguments(args):
         # A short alias is no name in a file; its flag is.
         ({"tp": 2}, "--tp: vLLM 2.0.0 has no such flag; nearest: 'tensor-parallel-size'"),
         ({"cx": {}}, "--cx: vLLM 2.0.0 has no such flag; nearest: 'config-x'"),
-        ({"zzz": 2}, "--zzz: vLLM 2.0.0 has no such flag; no flag has a name like it"),
+        ({"zzz": 2}, "--zzz: vLLM 2.0.0 has no such flag; no flag has a similar name"),
     ],
 )
 def test_bad_arguments(args, problem):
@@ -209,7 +209,7 @@ def test_what_stands_in_place_of_a_name_is_said_from_its_release_on():
     found = TABLE.check_args({"gone": 1, "coming": 1, "config-x": {"old": 1, "inner": {"old": 1}}}, (), REPLACED)
     assert found == [
         "--gone: vLLM 2.0.0 has no such flag; instead: --dtype",
-        "--coming: vLLM 2.0.0 has no such flag; no flag has a name like it",
+        "--coming: vLLM 2.0.0 has no such flag; no flag has a similar name",
         "--config-x.old: no such key in vLLM 2.0.0, instead: depth; known: depth, eager, inner, mode, name, ratio, "
         "sizes",
         "--config-x.inner.old: no such key in vLLM 2.0.0; known: fuse_rope",
@@ -255,7 +255,7 @@ def test_variables_that_somebody_reads():
         (
             "VLLM_GONE",
             "VLLM_GONE: vLLM 2.0.0 does not read this variable, the last release here that has it is 1.0.0; "
-            "nothing here replaces it by name",
+            "no variable of this release has a similar name",
         ),
         (
             "OMP_NUM_THREAD",

@@ -76,7 +76,7 @@ def test_which_variant_is_served(a_recipe, accelerator, wished, name):
             None,
             "'default' of recipe org/model is not for ascend_a2: vLLM Ascend has no MXFP4 kernels for this chip, it "
             "serves "
-            "the weights in bfloat16; the variants for it: bf16",
+            "the weights in bfloat16; the variants that run on it: bf16",
         ),
         (
             recipe({"default": {"precision": "mxfp4"}}),
@@ -84,13 +84,13 @@ def test_which_variant_is_served(a_recipe, accelerator, wished, name):
             "default",
             "'default' of recipe org/model is not for ascend_a3: vLLM Ascend has no MXFP4 kernels for this chip, it "
             "serves "
-            "the weights in bfloat16; no variant of this recipe is for it",
+            "the weights in bfloat16; no variant of this recipe runs on it",
         ),
         (
             recipe({"default": {}, "fast": {"precision": "nvfp4"}}),
             H200,
             "fast",
-            "'fast' of recipe org/model is not for h200: nvfp4 needs blackwell; the variants for it: default",
+            "'fast' of recipe org/model is not for h200: nvfp4 needs blackwell; the variants that run on it: default",
         ),
         # Brand and generation, not one of them.
         (
@@ -99,29 +99,28 @@ def test_which_variant_is_served(a_recipe, accelerator, wished, name):
             ),
             H200,
             None,
-            "'default' of recipe org/model is not for h200: fp8 needs NVIDIA blackwell; no variant of this recipe "
-            "is for it",
+            "'default' of recipe org/model is not for h200: fp8 needs NVIDIA blackwell; no variant of this "
+            "recipe runs on it",
         ),
         (
             recipe({"default": {"supported_hardware": ["h100", "mi355x"]}}),
             H200,
             None,
-            "'default' of recipe org/model is not for h200: it is for h100, mi355x; no variant of this recipe is "
-            "for it",
+            "'default' of recipe org/model is not for h200: it is for h100, mi355x; no variant of this "
+            "recipe runs on it",
         ),
         (
             recipe({"default": {"supported_hardware": ["h100"]}}),
             MI300X,
             None,
-            "'default' of recipe org/model is not for mi300x: it is for h100; no variant of this recipe is for it",
+            "'default' of recipe org/model is not for mi300x: it is for h100; no variant of this recipe runs on it",
         ),
         (
             recipe(hardware={"h200": "unsupported"}),
             H200,
             None,
-            "'default' of recipe org/model is not for h200: the recipe says that the model does not run there; no "
-            "variant "
-            "of this recipe is for it",
+            "'default' of recipe org/model is not for h200: the recipe says that the model does not run "
+            "there; no variant of this recipe runs on it",
         ),
     ],
 )
@@ -135,7 +134,7 @@ OWN = {"bf16": {"model_id": "else/model-BF16", "precision": "bf16"}}
 
 
 def test_the_way_out_names_the_weights_of_a_variant():
-    with pytest.raises(PlanError, match=r"; the variants for it: bf16 \(weights else/model-BF16\)$"):
+    with pytest.raises(PlanError, match=r"; the variants that run on it: bf16 \(weights else/model-BF16\)$"):
         variant(recipe({"default": {"precision": "mxfp4"}, **OWN}), A2)
 
 
@@ -143,15 +142,15 @@ def test_the_way_out_names_the_weights_of_a_variant():
     ("variants", "way_out"),
     [
         # Neither says what format it is: both have the recipe's own weights.
-        ({"default": {}, "fast": None}, "no variant of this recipe is for it"),
-        ({"default": {}, **OWN}, "the variants for it: bf16 (weights else/model-BF16)"),
+        ({"default": {}, "fast": None}, "no variant of this recipe runs on it"),
+        ({"default": {}, **OWN}, "the variants that run on it: bf16 (weights else/model-BF16)"),
     ],
 )
 def test_the_format_that_the_manifest_says_is_refused_where_the_chip_lacks_it(variants, way_out):
     with pytest.raises(PlanError) as caught:
         check_format(recipe(variants), "org/model", {"precision": "mxfp4"}, A2, "vllm_instances.chat")
     assert str(caught.value) == (
-        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a2 does not serve: vLLM Ascend has no "
+        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a2 does not support: vLLM Ascend has no "
         f"MXFP4 kernels for this chip, it serves the weights in bfloat16; {way_out}"
     )
 
@@ -283,7 +282,7 @@ def test_settings_that_exclude_each_other(args, env, settings, found):
 def test_settings_of_which_vllm_ignores_one_are_a_doubt():
     group = {"settings": ["eager", "size"], "because": "why", "warn": True}
     (found,) = exclusions({"eager": True, "size": 8}, {}, [group], TABLE)
-    assert (type(found), found) == (Doubt, "--eager and --size stand together: why")
+    assert (type(found), found) == (Doubt, "--eager and --size are both set: why")
 
 
 FOREIGN = Foreign(frozenset({"TZ"}), ("NCCL_",))
@@ -296,7 +295,7 @@ def problems(args, env=None):
 def test_only_variables_of_vllm_can_be_wrong():
     assert problems({}, {"VLLM_A": "1", "TZ": "UTC", "NCCL_X": "1", "MY_OWN": "1"}) == []
     (problem,) = problems({}, {"VLLM_C": "1"})
-    assert problem == "VLLM_C: vLLM 2.0.0 does not read this variable; nothing here replaces it by name"
+    assert problem == "VLLM_C: vLLM 2.0.0 does not read this variable; no variable of this release has a similar name"
 
 
 @pytest.mark.parametrize(

@@ -61,24 +61,24 @@ def test_a_cpu_has_no_chips_and_one_instance_unless_told_otherwise():
     [
         (
             [Demand("chat", 16)],
-            "vllm_instances.chat: more chips asked for than there are: chat 1 x 16 make 16, the host has 8 x h200; "
-            "lower tensor-parallel-size or replicas, or take another host",
+            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
+            "lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("chat", 2, replicas=5)],
-            "vllm_instances.chat: more chips asked for than there are: chat 5 x 2 make 10, the host has 8 x h200; "
-            "lower tensor-parallel-size or replicas, or take another host",
+            "vllm_instances.chat: more chips requested than the host has: chat 5 x 2 make 10, the host has 8 x h200; "
+            "lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("b", 4), Demand("a", 8)],
-            "vllm_instances: more chips asked for than there are: a 1 x 8, b 1 x 4 make 12, the host has 8 x h200; "
-            "lower tensor-parallel-size or replicas, or take another host",
+            "vllm_instances: more chips requested than the host has: a 1 x 8, b 1 x 4 make 12, the host has 8 x h200; "
+            "lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("a", 8), Demand("b", 1, pinned=(0,))],
-            "vllm_instances.a: more chips asked for than there are: a 1 x 8 make 8, the host has 8 x h200 beside 1 "
+            "vllm_instances.a: more chips requested than the host has: a 1 x 8 make 8, the host has 8 x h200 beside 1 "
             "that "
-            "are pinned; lower tensor-parallel-size or replicas, or take another host",
+            "are pinned; lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("a", 1, pinned=(7, 8))],
@@ -86,7 +86,7 @@ def test_a_cpu_has_no_chips_and_one_instance_unless_told_otherwise():
         ),
         (
             [Demand("a", 4, pinned=(0, 1))],
-            "vllm_instances.a.chips: 2 given, its parallelism takes 4",
+            "vllm_instances.a.chips: found 2 chips, expected 4 for its parallelism",
         ),
     ],
 )
@@ -218,7 +218,7 @@ def test_shared_chips_need_shares_that_fit_together():
         check_shares({"b": ([1], 0.5), "a": ([0, 1], 0.6), "c": ([2], 0.9)})
     assert str(caught.value) == (
         "vllm_instances: chip 1 is shared, and the gpu-memory-utilization of its instances is above 1: a 0.6, b 0.5; "
-        "lower them, or give each chips of its own"
+        "lower the shares, or give each instance its own chips"
     )
 
 

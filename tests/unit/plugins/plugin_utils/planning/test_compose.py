@@ -351,7 +351,7 @@ def test_which_features_are_on(options, found):
         ),
         (
             {"wished": ["spec"], "modes": {"spec": "first"}},
-            "feature_modes.spec: 'first' is not for h200 and the variant 'default'; there is second, third",
+            "feature_modes.spec: 'first' is not for h200 and the variant 'default'; available: second, third",
         ),
         (
             {"wished": ["tools"], "modes": {"tools": "fast"}},
@@ -359,12 +359,13 @@ def test_which_features_are_on(options, found):
         ),
         (
             {"wished": ["tools"], "modes": {"spec": "second"}},
-            "feature_modes.spec: this feature is not on here; add it to vllm_instances.chat.features",
+            "feature_modes.spec: this feature is off; add it to vllm_instances.chat.features",
         ),
         ({"wished": ["fp8"], "accelerator": B200}, "features: fp8 of recipe org/model does not run on b200"),
         (
             {"wished": ["spread"]},
-            "features: spread of recipe org/model is not for the strategy single_node_tp; it is for multi_node_tp",
+            "features: spread of recipe org/model does not support the strategy single_node_tp; supported: "
+            "multi_node_tp",
         ),
     ],
 )

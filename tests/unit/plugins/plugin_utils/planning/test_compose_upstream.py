@@ -331,7 +331,11 @@ def test_features_and_their_modes(accelerator, kwargs, expected):
     [
         (MI300X, {"wished": ["speculation"], "modes": {"speculation": "eagle"}}, "'eagle' is not for mi300x"),
         (H100, {"wished": ["speculation"], "modes": {"speculation": "fused"}}, "'fused' is not for h100"),
-        (H100, {"wished": ["reasoning"], "strategy": "single_node_tep"}, "not for the strategy single_node_tep"),
+        (
+            H100,
+            {"wished": ["reasoning"], "strategy": "single_node_tep"},
+            "does not support the strategy single_node_tep",
+        ),
     ],
 )
 def test_what_was_wished_for_and_cannot_be_is_no_fall_back_in_silence(accelerator, kwargs, message):

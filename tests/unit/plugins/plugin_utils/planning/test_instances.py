@@ -92,7 +92,7 @@ DATE = datetime.date(2026, 1, 2)
 @pytest.mark.parametrize(
     ("wishes", "message"),
     [
-        ({"recipe": None}, ": 'recipe' is missing; expected <org>/<model> of a file of the recipe catalogue"),
+        ({"recipe": None}, ": 'recipe' is missing; expected the <org>/<model> of a recipe in the catalogue"),
         ({"recip": "x"}, ": unknown key 'recip'; nearest: 'recipe'"),
         ({"recipe": 5}, ".recipe: found 5, expected a text"),
         ({"release": 0.33}, ".release: found 0.33, expected a text, quoted"),
@@ -109,8 +109,16 @@ DATE = datetime.date(2026, 1, 2)
         ({"chips": [-1]}, ".chips: found [-1], expected a list of the chips' numbers, like [0, 1]"),
         ({"chips": ["0"]}, ".chips: found ['0'], expected a list of the chips' numbers, like [0, 1]"),
         ({"chips": [0, 0]}, ".chips: found [0, 0], expected each number once, like [0, 1]"),
-        ({"chips": [0], "replicas": 2}, ".replicas: found 2 beside chips; an instance with chips of its own is one"),
-        ({"nodes": ["a", "b"], "replicas": 2}, ".replicas: found 2 beside nodes; an instance that spans hosts is one"),
+        (
+            {"chips": [0], "replicas": 2},
+            ".replicas: found 2 together with chips; an instance that names its chips has one replica, so "
+            "remove one of the two",
+        ),
+        (
+            {"nodes": ["a", "b"], "replicas": 2},
+            ".replicas: found 2 together with nodes; an instance that spans hosts has one replica, so remove "
+            "one of the two",
+        ),
         ({"features": "tools"}, ".features: found 'tools', expected a list of names"),
         ({"features": [1]}, ".features: found [1], expected a list of names"),
         ({"served_model_names": "x"}, ".served_model_names: found 'x', expected a list of names"),
@@ -119,9 +127,12 @@ DATE = datetime.date(2026, 1, 2)
         ({"args": ["--x"]}, ".args: found ['--x'], expected a mapping of names to values"),
         ({"args": "--x"}, ".args: found '--x', expected a mapping of names to values"),
         ({"args": {1: 2}}, ".args: found the key 1, expected a text; put it in quotes"),
-        ({"args": {"port": 1}}, ".args.port: not set here; it comes from port"),
-        ({"args": {"model": "x"}}, ".args.model: not set here; it comes from recipe"),
-        ({"args": {"api-key": "x"}}, ".args.api-key: not set here; it comes from the role variable vllm_secrets"),
+        ({"args": {"port": 1}}, ".args.port: cannot be set here; its value comes from port"),
+        ({"args": {"model": "x"}}, ".args.model: cannot be set here; its value comes from recipe"),
+        (
+            {"args": {"api-key": "x"}},
+            ".args.api-key: cannot be set here; its value comes from the role variable vllm_secrets",
+        ),
         (
             {"args": {"max_model_len": 1}},
             ".args: 'max_model_len' is not how vLLM's --config file names a flag; expected 'max-model-len'",
@@ -133,21 +144,33 @@ DATE = datetime.date(2026, 1, 2)
         ),
         (
             {"args": {"x": DATE}},
-            ".args.x: found datetime.date(2026, 1, 2) (date), which cannot be a word of a command",
+            ".args.x: found datetime.date(2026, 1, 2) (date), which a command line cannot pass; expected "
+            "text of one line, a number, true or false, or a list or mapping of these",
         ),
-        ({"args": {"x": b"y"}}, ".args.x: found b'y' (bytes), which cannot be a word of a command"),
-        ({"args": {"x": {"y"}}}, ".args.x: found {'y'} (set), which cannot be a word of a command"),
+        (
+            {"args": {"x": b"y"}},
+            ".args.x: found b'y' (bytes), which a command line cannot pass; expected text of one line, a "
+            "number, true or false, or a list or mapping of these",
+        ),
+        (
+            {"args": {"x": {"y"}}},
+            ".args.x: found {'y'} (set), which a command line cannot pass; expected text of one line, a "
+            "number, true or false, or a list or mapping of these",
+        ),
         (
             {"args": {"x": {"y": [1, DATE]}}},
-            ".args.x: found datetime.date(2026, 1, 2) (date), which cannot be a word of a command",
+            ".args.x: found datetime.date(2026, 1, 2) (date), which a command line cannot pass; expected "
+            "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
             {"args": {"x": "one\ntwo"}},
-            ".args.x: found a text of several lines ('one'...), which cannot be a word of a command",
+            ".args.x: found a text of several lines ('one'...), which a command line cannot pass; expected "
+            "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
             {"args": {"x": ["one\rtwo"]}},
-            ".args.x: found a text of several lines ('one'...), which cannot be a word of a command",
+            ".args.x: found a text of several lines ('one'...), which a command line cannot pass; expected "
+            "text of one line, a number, true or false, or a list or mapping of these",
         ),
         ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
         ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
@@ -155,11 +178,12 @@ DATE = datetime.date(2026, 1, 2)
         ({"env": {"A": True}}, '.env.A: found True, expected a text in quotes, such as "1" or "true"'),
         (
             {"args": {"x": {"y": {2: 32}}}},
-            ".args.x: found a mapping with the key 2 (int), not a text, which cannot be a word of a command",
+            ".args.x: found a mapping with the key 2 (int), not a text, which a command line cannot pass; "
+            "expected text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
             {"env": {"A": "hush\nhush"}},
-            ".env.A: found a text of several lines, which cannot be a variable of a unit",
+            ".env.A: found a text of several lines, expected one line, because a systemd unit passes no more",
         ),
         (
             {"env": {"VLLM_API_KEY": "hush"}},

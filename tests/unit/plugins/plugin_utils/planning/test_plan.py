@@ -390,7 +390,7 @@ def test_shared_chips_need_shares_that_fit():
         plans({**good, "b": {**shared, "port": 8001}})
     assert str(caught.value) == (
         "vllm_instances: chip 0 is shared, and the gpu-memory-utilization of its instances is above 1: a 0.45, b 0.9; "
-        "lower them, or give each chips of its own"
+        "lower the shares, or give each instance its own chips"
     )
 
 
@@ -399,7 +399,7 @@ def test_shared_chips_need_shares_that_fit():
     [
         (
             {"chat": {}, "chat-2": {"port": 9000, "replicas": 1}},
-            "vllm_instances.chat-2: a replica of another instance has this name too; rename one of them",
+            "vllm_instances.chat-2: a replica of another instance has the same name; rename one of them",
         ),
         (
             {"chat": {"replicas": 2}, "tools": {"port": 8001, "replicas": 1}},
@@ -413,19 +413,19 @@ def test_shared_chips_need_shares_that_fit():
         ),
         (
             {"chat": {"args": {"tensor-parallel-size": 16}}},
-            "vllm_instances.chat: more chips asked for than there are: chat 1 x 16 make 16, the host has 8 x h200; "
+            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
             "lower "
-            "tensor-parallel-size or replicas, or take another host",
+            "tensor-parallel-size or replicas, or use another host",
         ),
         (
             {"chat": {"strategy": "single_node_dep", "args": {"tensor-parallel-size": 2}}},
-            "vllm_instances.chat: more chips asked for than there are: chat 1 x 16 make 16, the host has 8 x h200; "
+            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
             "lower "
-            "tensor-parallel-size or replicas, or take another host",
+            "tensor-parallel-size or replicas, or use another host",
         ),
         (
             {"chat": {"chips": [0, 1], "args": {"tensor-parallel-size": 4}}},
-            "vllm_instances.chat.chips: 2 given, its parallelism takes 4",
+            "vllm_instances.chat.chips: found 2 chips, expected 4 for its parallelism",
         ),
         (
             {"chat": {"chips": [8]}},
@@ -523,7 +523,7 @@ def test_an_instance_that_spans_hosts():
     assert follower.args["headless"] is True
     assert follower.args["master-addr"] == "10.0.0.1"
     assert refusal(wishes, a_recipe=a_recipe, host="h3") == (
-        "vllm_instances.chat.nodes: h3 is to serve it, but is not among its nodes h1, h2"
+        "vllm_instances.chat.nodes: h3 is not among the nodes h1, h2"
     )
 
 
@@ -545,8 +545,9 @@ OFFERED = {
         (
             {"preset": "measured"},
             H200,
-            ".preset: 'measured' of recipe org/model is a set of measured points for one system, not a preset of this "
-            "collection; write what you want of it under args and env",
+            ".preset: 'measured' of recipe org/model holds measured points for one system, so it is not a "
+            "preset of this "
+            "collection; copy the settings that you want to args and env",
         ),
         ({"features": ["tool"]}, H200, ".features: recipe org/model has no feature 'tool'; nearest: 'tools'"),
         (
@@ -564,12 +565,13 @@ OFFERED = {
             A3,
             ".variant: 'mx' of recipe org/model is not for ascend_a3: vLLM Ascend has no MXFP4 kernels for this "
             "chip, it "
-            "serves the weights in bfloat16; the variants for it: default",
+            "serves the weights in bfloat16; the variants that run on it: default",
         ),
         (
             {"runtime": "venv"},
             H200,
-            ".runtime: release '2.0' has no lock of wheels for this stack, so it cannot make a virtual environment; "
+            ".runtime: release '2.0' has no lock of wheels for this stack, so the host cannot have a virtual "
+            "environment; "
             "use the "
             "runtime 'container', or name a lock (requirements) in a release of your own",
         ),
@@ -583,16 +585,15 @@ def test_weights_in_a_format_that_the_chip_lacks_whatever_the_recipe_says():
     manifests = {"org/model": {**MANIFESTS["org/model"], "precision": "mxfp4"}}
     assert plan({}, manifests=manifests).model == "org/model"
     assert refusal({}, A3, manifests=manifests) == (
-        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a3 does not serve: vLLM Ascend has no "
-        "MXFP4 kernels for this chip, it serves the weights in bfloat16; no variant of this recipe is for it"
+        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a3 does not support: vLLM Ascend has no "
+        "MXFP4 kernels for this chip, it serves the weights in bfloat16; no variant of this recipe runs on it"
     )
 
 
 def test_a_rocm_lock_for_another_python():
     assert refusal({"runtime": "venv"}, MI300X) == (
         "rocm.txt: the lock is for Python 3.11, the wheels of release '2.0' for this stack are for Python 3.12 "
-        "only; another "
-        "Python would get another vendor's wheel in silence"
+        "only; another Python would silently get another vendor's wheel"
     )
 
 
@@ -631,7 +632,7 @@ def test_an_instance_may_have_a_release_of_its_own():
         (
             {"args": {"new-flag": "x"}},
             "--new-flag: vLLM 2.0.0 has no such flag, the first release here that has it is 3.0.0; "
-            "no flag has a name like it",
+            "no flag has a similar name",
         ),
         ({"args": {"cc": {}}}, "--cc: vLLM 2.0.0 has no such flag; nearest: 'compilation-config'"),
         (
@@ -826,7 +827,7 @@ def test_explain_names_the_layer_the_reason_and_what_was_overridden():
         "key": "max-num-seqs",
         "value": 32,
         "layer": "vllm_instances.chat",
-        "because": "the site's own word",
+        "because": "set in vllm_instances",
         "overrides": [{"layer": "model", "value": 8}, {"layer": "hardware_overrides.hopper", "value": 16}],
     }
     assert rows["env.FLAG"]["overrides"] == [{"layer": "hardware_overrides.hopper", "value": "1"}]
@@ -836,7 +837,7 @@ def test_explain_names_the_layer_the_reason_and_what_was_overridden():
         "key": "env.HOME",
         "value": "/var/cache/vllm/chat",
         "layer": "collection",
-        "because": "the instance's own place on this host",
+        "because": "chosen for this instance on this host",
         "overrides": [],
     }
     rows = explained(plan(a_recipe=a_recipe))

@@ -51,7 +51,7 @@ def test_a_stack_that_the_release_does_not_serve():
     with pytest.raises(PlanError) as caught:
         choose_stack(release, "1.0", MI300X)
     assert str(caught.value) == (
-        "vllm_release '1.0' has nothing for stack 'rocm' (accelerator 'mi300x'); it serves: cpu, cuda"
+        "vllm_release '1.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu, cuda"
     )
 
 
@@ -75,7 +75,8 @@ def test_the_runtime_is_the_wish_or_the_release_s(stack, wished, image, runtime)
         (
             {"runtime": "container", "image": "x"},
             "venv",
-            "release '1.0' has no lock of wheels for this stack, so it cannot make a virtual environment; use the "
+            "release '1.0' has no lock of wheels for this stack, so the host cannot have a virtual "
+            "environment; use the "
             "runtime "
             "'container', or name a lock (requirements) in a release of your own",
         ),
@@ -231,19 +232,19 @@ def test_a_lock_that_works(text, python):
         (
             "# target: cp311-x86_64\n",
             "3.12",
-            "the lock is for Python 3.11, the wheels of release '1.0' for this stack are for Python 3.12 only; another "
-            "Python would get another vendor's wheel in silence",
+            "the lock is for Python 3.11, the wheels of release '1.0' for this stack are for Python 3.12 "
+            "only; another Python would silently get another vendor's wheel",
         ),
         (
             "# target: cp314-x86_64\n",
             ">=3.10,<3.14",
             "the lock is for Python 3.14, the wheels of release '1.0' for this stack are for Python >=3.10,<3.14 only; "
-            "another Python would get another vendor's wheel in silence",
+            "another Python would silently get another vendor's wheel",
         ),
         (
             "pytorch-triton-rocm==3.4.0\ntriton==3.4.0\n",
             "3.12",
-            "pytorch-triton-rocm and triton in one environment break each other (tl.language is not defined); keep the "
+            "pytorch-triton-rocm and triton conflict in one environment (tl.language is not defined); keep the "
             "one that belongs to this torch",
         ),
     ],

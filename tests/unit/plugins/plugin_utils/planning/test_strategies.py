@@ -84,7 +84,7 @@ def test_a_wish_goes_before_the_recipe_s_preference():
             ["single_node_xp"],
             "single_node_xp",
             1,
-            "strategy: 'single_node_xp' is not known here; nearest: 'single_node_tp'",
+            "strategy: 'single_node_xp' is unknown; nearest: 'single_node_tp'",
         ),
         (
             ["multi_node_tp"],
@@ -108,7 +108,7 @@ def test_a_wish_goes_before_the_recipe_s_preference():
             ["pd_cluster"],
             None,
             1,
-            "strategy: pd_cluster wants prefill and decode pools behind a router of their own, which this collection "
+            "strategy: pd_cluster needs prefill and decode pools behind their own router, which this collection "
             "does not set up; choose one of single_node_tp, single_node_tep, single_node_dep, single_node_dpa_tp, "
             "multi_node_tp, multi_node_tep, multi_node_dep, multi_node_tp_pp, multi_node_tp_dp",
         ),
@@ -145,7 +145,7 @@ def test_a_recipe_that_lists_no_strategy_for_this_hardware():
         (H200, {"vram_minimum_gb": 72}, {}, None, 8, (1, "72 GB fit into one chip of 141")),
         (H200, {"vram_minimum_gb": 141}, {}, None, 8, (1, "141 GB fit into one chip of 141")),
         (H200, {"vram_minimum_gb": 141.5}, {}, None, 8, (8, "141.5 GB do not fit into one chip of 141")),
-        (H200, {}, {}, None, 8, (8, "all chips: the recipe or the catalogue does not say what is needed")),
+        (H200, {}, {}, None, 8, (8, "all chips: the recipe or the catalogue does not state the memory")),
         # Nobody knows a CPU's NUMA nodes here.
         (CPU, {"tp": 2}, {}, None, 1, (2, "tp of the recipe's variant")),
     ],

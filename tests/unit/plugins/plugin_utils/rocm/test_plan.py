@@ -9,9 +9,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import RELEASES
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver
 
 from tests.fakes.rocm_systems import (
     APT_KEY,
@@ -25,12 +25,12 @@ from tests.fakes.rocm_systems import (
     R9700,
     RADEON,
     RADEON_KEY,
+    REQUEST,
     RPM_DRIVER,
     RPM_KEY,
     SHOWN,
     SYSTEMS,
     UBUNTU_KERNEL,
-    WISH,
     asked,
     commands,
     machine,
@@ -44,7 +44,7 @@ from tests.fakes.rocm_systems import (
 @pytest.mark.parametrize("system_name", SYSTEMS)
 def test_a_fresh_host(system_name, machine_name):
     host, place, _tag, extras = SYSTEMS[system_name]
-    found = plan(host, MACHINES[machine_name][0], SHOWN, WISH)
+    found = plan_driver(host, MACHINES[machine_name][0], SHOWN, REQUEST)
 
     assert found.halt is None
     apt = host.manager == "apt"
@@ -84,12 +84,12 @@ def test_a_fresh_host(system_name, machine_name):
     ],
 )
 def test_the_driver_of_each_rocm(rocm, driver, code, module):
-    wish = asked(rocm, minimum="")
-    found = plan(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, wish)
+    requested = asked(rocm, minimum="")
+    found = plan_driver(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, requested)
     assert [repo.url for repo in found.repositories] == [f"{RADEON}/amdgpu/{driver}/ubuntu"]
     packages = specs(found, SYSTEMS["ubuntu2404"][0])
     assert packages[-2:] == [f"amdgpu-dkms=*.{code}-*", f"amdgpu-dkms-firmware=*.{code}-*"]
-    found = plan(SYSTEMS["rhel9"][0], MI300X, SHOWN, wish)
+    found = plan_driver(SYSTEMS["rhel9"][0], MI300X, SHOWN, requested)
     assert found.repositories[1].url == f"{RADEON}/amdgpu/{driver}/el/9.6/main/x86_64/" or driver == "6.4"
     assert specs(found, SYSTEMS["rhel9"][0])[-2:] == [f"amdgpu-dkms-{module}", "amdgpu-dkms-firmware"]
 
@@ -111,7 +111,7 @@ def test_the_driver_of_each_rocm(rocm, driver, code, module):
 )
 def test_directories_of_minor_versions(rocm, version, directory):
     host = replace(SYSTEMS["rhel9"][0], version=version)
-    found = plan(host, MI300X, SHOWN, asked(rocm, minimum=""))
+    found = plan_driver(host, MI300X, SHOWN, asked(rocm, minimum=""))
     assert f"/el/{directory}/main/x86_64/" in found.repositories[1].url
 
 
@@ -128,7 +128,7 @@ EARLY = ("6.4.0", "6.4.1", "6.4.2", "6.4.3", "6.4.4", "7.0.0", "7.0.1")
     ],
 )
 def test_which_rocm_supports_which_system(rocm, system_name, supported):
-    found = plan(SYSTEMS[system_name][0], MI300X, SHOWN, asked(rocm, minimum=""))
+    found = plan_driver(SYSTEMS[system_name][0], MI300X, SHOWN, asked(rocm, minimum=""))
     assert (found.halt is None) == supported
     if not supported:
         assert "is not supported by AMD's driver" in found.halt
@@ -145,7 +145,7 @@ def test_which_rocm_supports_which_system(rocm, system_name, supported):
     ],
 )
 def test_what_amd_has_no_driver_for(host, sentence):
-    assert plan(host, MI300X, SHOWN, WISH).halt.startswith(sentence)
+    assert plan_driver(host, MI300X, SHOWN, REQUEST).halt.startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -160,28 +160,30 @@ def test_what_amd_has_no_driver_for(host, sentence):
     ],
 )
 def test_chips_that_a_rocm_does_not_know(chips, rocm, name, first):
-    halt = plan(SYSTEMS["ubuntu2404"][0], chips, SHOWN, asked(rocm, minimum="")).halt
+    halt = plan_driver(SYSTEMS["ubuntu2404"][0], chips, SHOWN, asked(rocm, minimum="")).halt
     knows = f"{name} is not known to ROCm {rocm}, {first} is the first that knows it"
     assert halt == (f'{knows}; set rocm_version to "{first}" or newer' if first else None)
 
 
 def test_a_rocm_that_is_too_old_for_the_release():
-    assert plan(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, asked("6.4.4")).halt == (
+    assert plan_driver(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, asked("6.4.4")).halt == (
         "release 0.33.0 needs driver 6.14.14 or newer, and ROCm 6.4.4 comes with 6.12.12; choose a newer rocm_version"
     )
 
 
 def test_no_chip_and_no_rocm():
     host = SYSTEMS["debian13"][0]
-    assert plan(host, (), SHOWN, WISH).halt.startswith("no AMD chip is on PCI")
-    assert plan(host, MI300X, SHOWN, replace(WISH, rocm=None)).halt == (
+    assert plan_driver(host, (), SHOWN, REQUEST).halt.startswith("no AMD chip is on PCI")
+    assert plan_driver(host, MI300X, SHOWN, replace(REQUEST, rocm=None)).halt == (
         "release '0.33.0' names no version of ROCm, and a driver is to be installed; set rocm_version"
     )
 
 
 def test_a_mirror_stands_for_the_vendors_hosts():
-    wish = replace(WISH, source="mirror", mirror="http://mirror.example/amd/", epel="http://mirror.example/epel")
-    found = plan(SYSTEMS["rocky9"][0], MI300X, SHOWN, wish)
+    requested = replace(
+        REQUEST, source="mirror", mirror="http://mirror.example/amd/", epel="http://mirror.example/epel"
+    )
+    found = plan_driver(SYSTEMS["rocky9"][0], MI300X, SHOWN, requested)
     assert [repo.url for repo in found.repositories] == [
         "http://mirror.example/epel/9/Everything/x86_64/",
         "http://mirror.example/amd/amdgpu/31.50/el/9.8/main/x86_64/",
@@ -195,10 +197,12 @@ OFFERED = ["1:6.16.13.30300300-2255209.24.04", "1:7.1.3.31500000-2390945.24.04"]
 def test_what_the_repository_offers():
     host = SYSTEMS["ubuntu2404"][0]
     firmware = "31.50.0.0.31500000-2390945.24.04"
-    found = plan(host, MI300X, SHOWN, WISH, {"amdgpu-dkms": OFFERED, "amdgpu-dkms-firmware": [firmware]})
+    found = plan_driver(host, MI300X, SHOWN, REQUEST, {"amdgpu-dkms": OFFERED, "amdgpu-dkms-firmware": [firmware]})
     assert specs(found, host)[-2:] == [f"amdgpu-dkms={OFFERED[1]}", f"amdgpu-dkms-firmware={firmware}"]
     host = SYSTEMS["rhel9"][0]
-    found = plan(host, MI300X, SHOWN, WISH, {"amdgpu-dkms": ["6.16.13", "7.1.3"], "amdgpu-dkms-firmware": ["7.1.3"]})
+    found = plan_driver(
+        host, MI300X, SHOWN, REQUEST, {"amdgpu-dkms": ["6.16.13", "7.1.3"], "amdgpu-dkms-firmware": ["7.1.3"]}
+    )
     assert specs(found, host)[-2:] == ["amdgpu-dkms-7.1.3", "amdgpu-dkms-firmware-7.1.3"]
 
 
@@ -207,7 +211,7 @@ def test_what_the_repository_offers():
     [(OFFERED[:1], "6.16.13.30300300"), ([], "none"), (["1:7.1.3.31500100-1.24.04"], "7.1.3.31500100")],
 )
 def test_a_driver_that_is_not_in_the_repository(offered, has):
-    assert plan(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, WISH, {"amdgpu-dkms": offered}).halt == (
+    assert plan_driver(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, REQUEST, {"amdgpu-dkms": offered}).halt == (
         f"the repository has no amdgpu-dkms of driver 31.50 (ROCm 10.0.0); it has {has}; correct rocm_version or "
         "rocm_mirror"
     )
@@ -216,7 +220,7 @@ def test_a_driver_that_is_not_in_the_repository(offered, has):
 @pytest.mark.parametrize("policy", ["retain", "install"])
 def test_the_kernels_own_driver_makes_room(policy):
     host = replace(SYSTEMS["ubuntu2404"][0], modules=OWN)
-    found = plan(host, MI300X, replace(DRIVEN, disk=""), replace(WISH, policy=policy))
+    found = plan_driver(host, MI300X, replace(DRIVEN, disk=""), replace(REQUEST, policy=policy))
     assert specs(found, host)[-2:] == DEB_DRIVER
     assert (found.replaces, found.unload) == (f"of kernel {UBUNTU_KERNEL}", ("amdgpu",))
     assert found.reboot == (f"the loaded driver is of kernel {UBUNTU_KERNEL}, 31.50 (ROCm 10.0.0) takes its place",)
@@ -224,19 +228,19 @@ def test_the_kernels_own_driver_makes_room(policy):
 
 
 @pytest.mark.parametrize(
-    ("shown", "wish", "is_kept"),
+    ("shown", "requested", "is_kept"),
     [
-        (DRIVEN, replace(WISH, minimum=""), True),
-        (DRIVEN, replace(WISH, minimum="", policy="halt"), True),
-        (DRIVEN, replace(WISH, minimum="", policy="install"), False),
-        (replace(DRIVEN, driven=DRIVEN.driven[1:]), replace(WISH, minimum=""), False),
-        (DRIVEN, replace(WISH, source="none"), True),
-        (DRIVEN, replace(WISH, source="distro"), True),
+        (DRIVEN, replace(REQUEST, minimum=""), True),
+        (DRIVEN, replace(REQUEST, minimum="", policy="halt"), True),
+        (DRIVEN, replace(REQUEST, minimum="", policy="install"), False),
+        (replace(DRIVEN, driven=DRIVEN.driven[1:]), replace(REQUEST, minimum=""), False),
+        (DRIVEN, replace(REQUEST, source="none"), True),
+        (DRIVEN, replace(REQUEST, source="distro"), True),
     ],
 )
-def test_the_kernels_own_driver_where_it_does(shown, wish, is_kept):
+def test_the_kernels_own_driver_where_it_does(shown, requested, is_kept):
     host = replace(SYSTEMS["ubuntu2404"][0], modules=OWN)
-    found = plan(host, MI300X, shown, wish)
+    found = plan_driver(host, MI300X, shown, requested)
     assert found.halt is None
     assert ("amdgpu-dkms" not in [package.name for package in found.packages]) == is_kept
     assert any("the kernel's own amdgpu is used, which has no version" in note for note in found.notes) == is_kept
@@ -245,11 +249,11 @@ def test_the_kernels_own_driver_where_it_does(shown, wish, is_kept):
 
 def test_the_kernels_own_driver_is_not_proven_against_a_minimum():
     host = replace(SYSTEMS["ubuntu2404"][0], modules=OWN)
-    assert plan(host, MI300X, DRIVEN, replace(WISH, source="none")).notes == (
-        "the kernel's own amdgpu is used, which has no version: that it does for release 0.33.0, which needs 6.14.14 "
-        "of AMD's, is not proven",
+    assert plan_driver(host, MI300X, DRIVEN, replace(REQUEST, source="none")).notes == (
+        "the kernel's own amdgpu is used, which has no version: whether it works with release 0.33.0, which needs "
+        "6.14.14 of AMD's, was not verified",
     )
-    halted = plan(host, MI300X, DRIVEN, replace(WISH, policy="halt")).halt
+    halted = plan_driver(host, MI300X, DRIVEN, replace(REQUEST, policy="halt")).halt
     assert halted.startswith("rocm_policy is halt, and a driver is to be installed: install linux-headers-")
 
 
@@ -264,7 +268,7 @@ def test_the_kernels_own_driver_is_not_proven_against_a_minimum():
 )
 def test_the_distributions_own(system_name, packages, repositories):
     host = SYSTEMS[system_name][0]
-    found = plan(host, MI300X, SHOWN, replace(WISH, source="distro"))
+    found = plan_driver(host, MI300X, SHOWN, replace(REQUEST, source="distro"))
     assert specs(found, host) == packages
     assert [repo.name for repo in found.repositories] == repositories
     assert commands(found) == ["modprobe amdgpu"]
@@ -274,44 +278,44 @@ def test_the_distributions_own(system_name, packages, repositories):
 
 
 def test_a_driver_of_the_kernels_that_came_up_before_its_firmware():
-    wish = replace(WISH, source="distro")
+    requested = replace(REQUEST, source="distro")
     host = replace(SYSTEMS["debian13"][0], modules=OWN)
-    found = plan(host, MI300X, replace(DRIVEN, driven=()), wish)
+    found = plan_driver(host, MI300X, replace(DRIVEN, driven=()), requested)
     assert found.reboot == ("the loaded driver has come up without the firmware that its chips need",)
     assert found.unload == ("amdgpu",)
-    assert plan(host, MI300X, DRIVEN, wish).reboot == ()
+    assert plan_driver(host, MI300X, DRIVEN, requested).reboot == ()
     host = replace(host, packages={**host.packages, "firmware-amd-graphics": "20250410-2"})
-    assert plan(host, MI300X, replace(DRIVEN, driven=()), wish).reboot == ()
+    assert plan_driver(host, MI300X, replace(DRIVEN, driven=()), requested).reboot == ()
 
 
 def test_a_kernel_whose_own_driver_does_not_know_the_chip():
     host = replace(SYSTEMS["debian12"][0], kernel="6.1.0-28-amd64", next_kernel="6.1.0-31-amd64")
-    assert plan(host, R9700, SHOWN, replace(WISH, source="distro")).halt == (
+    assert plan_driver(host, R9700, SHOWN, replace(REQUEST, source="distro")).halt == (
         "gfx1201 (r9700) is not known to the driver of kernel 6.1.0-31-amd64, 6.12 is the first that knows it; set "
         "rocm_source to vendor, or boot a newer kernel"
     )
-    assert plan(SYSTEMS["rhel9"][0], R9700, SHOWN, replace(WISH, source="distro")).halt is None
+    assert plan_driver(SYSTEMS["rhel9"][0], R9700, SHOWN, replace(REQUEST, source="distro")).halt is None
     # It has it already.
-    shown = Shown(driven=tuple(chip.address for chip in R9700), has_module=True)
-    assert plan(replace(host, modules=OWN), R9700, shown, replace(WISH, source="distro")).halt is None
+    shown = RocmHostState(driven=tuple(chip.address for chip in R9700), has_module=True)
+    assert plan_driver(replace(host, modules=OWN), R9700, shown, replace(REQUEST, source="distro")).halt is None
 
 
 def test_nothing_on_the_host_and_nothing_to_install():
     host = SYSTEMS["debian13"][0]
-    wish = replace(WISH, source="none")
-    assert plan(host, MI300X, SHOWN, wish).halt == (
+    requested = replace(REQUEST, source="none")
+    assert plan_driver(host, MI300X, SHOWN, requested).halt == (
         "no amdgpu driver is on the host and rocm_source is none; install one, or set rocm_source"
     )
-    assert commands(plan(host, MI300X, Shown(has_module=True), wish)) == ["modprobe amdgpu"]
+    assert commands(plan_driver(host, MI300X, RocmHostState(has_module=True), requested)) == ["modprobe amdgpu"]
 
 
 @pytest.mark.parametrize(("enrolled", "halts"), [(True, False), (False, True), (None, True)])
 def test_secure_boot_needs_an_enrolled_key_before_anything_changes(enrolled, halts):
     host = replace(SYSTEMS["ubuntu2404"][0], secure_boot=True, signing_key_enrolled=enrolled)
-    assert (plan(host, MI300X, SHOWN, WISH).halt is not None) == halts
-    assert plan(replace(working(), secure_boot=True), MI300X, DRIVEN, WISH).halt is None
+    assert (plan_driver(host, MI300X, SHOWN, REQUEST).halt is not None) == halts
+    assert plan_driver(replace(working(), secure_boot=True), MI300X, DRIVEN, REQUEST).halt is None
 
 
 def test_a_plan_is_plain_data():
-    found = plan(SYSTEMS["rhel9"][0], MI300X, SHOWN, WISH)
+    found = plan_driver(SYSTEMS["rhel9"][0], MI300X, SHOWN, REQUEST)
     assert json.loads(json.dumps(found.as_dict()))["repositories"][1]["key"]["url"] == RADEON_KEY

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import Shown
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import PREFERENCES
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import plan_driver
 
 from tests.fakes.rocm_systems import (
     APT_KEY,
@@ -22,10 +22,10 @@ from tests.fakes.rocm_systems import (
     MI300X,
     RADEON,
     RADEON_KEY,
+    REQUEST,
     RPM_KEY,
     SHOWN,
     SYSTEMS,
-    WISH,
     asked,
     specs,
     working,
@@ -37,7 +37,7 @@ CLASSIC_RUNTIME = ["rocm-hip-runtime", "rocminfo", "amd-smi-lib", "rocm-smi-lib"
 
 def userspace(host, machine_name, rocm, extent="runtime"):
     """Return the last repository of the plan and the packages after the driver's."""
-    found = plan(host, MACHINES[machine_name][0], SHOWN, asked(rocm, minimum="", userspace=extent))
+    found = plan_driver(host, MACHINES[machine_name][0], SHOWN, asked(rocm, minimum="", userspace=extent))
     assert found.halt is None
     packages = specs(found, host)
     last = max(number for number, name in enumerate(packages) if name.startswith("amdgpu-dkms"))
@@ -82,13 +82,13 @@ def test_the_classic_layout(system_name, rocm, directory):
     assert packages == CLASSIC_RUNTIME
     assert userspace(host, "mi300x", rocm, "full")[1] == ["rocm"]
     # Debian and Ubuntu have packages of the same names.
-    files = plan(host, MI300X, SHOWN, asked(rocm, minimum="", userspace="runtime")).files
+    files = plan_driver(host, MI300X, SHOWN, asked(rocm, minimum="", userspace="runtime")).files
     assert files == ((PREFERENCES,) if host.manager == "apt" else ())
 
 
 def test_one_mirror_stands_for_all_hosts():
-    wish = replace(WISH, source="mirror", mirror="http://mirror.example/amd", userspace="runtime")
-    found = plan(SYSTEMS["debian13"][0], MI300X, SHOWN, wish)
+    requested = replace(REQUEST, source="mirror", mirror="http://mirror.example/amd", userspace="runtime")
+    found = plan_driver(SYSTEMS["debian13"][0], MI300X, SHOWN, requested)
     assert [repo.url for repo in found.repositories] == [
         "http://mirror.example/amd/amdgpu/31.50/ubuntu",
         "http://mirror.example/amd/rocm/core/packages/debian13/",
@@ -106,12 +106,12 @@ def test_one_mirror_stands_for_all_hosts():
 )
 def test_debians_own(system_name, extent, expected):
     host = SYSTEMS[system_name][0]
-    found = plan(host, MI300X, SHOWN, replace(WISH, source="distro", userspace=extent))
+    found = plan_driver(host, MI300X, SHOWN, replace(REQUEST, source="distro", userspace=extent))
     assert specs(found, host) == ["firmware-amd-graphics", *expected]
 
 
 def test_a_system_that_has_none_of_its_own():
-    found = plan(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, replace(WISH, source="distro", userspace="full"))
+    found = plan_driver(SYSTEMS["ubuntu2404"][0], MI300X, SHOWN, replace(REQUEST, source="distro", userspace="full"))
     assert found.halt.startswith("ubuntu 24.04 has no ROCm of its own that is known here; set rocm_userspace to none")
 
 
@@ -135,8 +135,8 @@ PACKAGED = {**INSTALLED, "amdrocm7.14-gfx942": "7.14.0-1"}
     ],
 )
 def test_one_that_is_there(packages, rocm, policy, expected):
-    wish = replace(WISH, userspace="runtime", policy=policy)
-    found = plan(working(packages=packages), MI300X, replace(DRIVEN, rocm=rocm), wish)
+    requested = replace(REQUEST, userspace="runtime", policy=policy)
+    found = plan_driver(working(packages=packages), MI300X, replace(DRIVEN, rocm=rocm), requested)
     assert found.halt is None
     assert specs(found, working()) == expected
     retained = rocm == "7.14.0" and policy != "install"
@@ -145,8 +145,8 @@ def test_one_that_is_there(packages, rocm, policy, expected):
 
 def test_an_older_layout_goes_before_the_newer_one_comes():
     host = working(packages={**INSTALLED, "rocm-core": "7.2.3.70203-1"})
-    wish = replace(WISH, userspace="runtime", policy="install")
-    found = plan(host, MI300X, replace(DRIVEN, rocm="7.2.3"), wish)
+    requested = replace(REQUEST, userspace="runtime", policy="install")
+    found = plan_driver(host, MI300X, replace(DRIVEN, rocm="7.2.3"), requested)
     assert found.remove_first == ("rocm-core",)
     assert "ROCm 7.2.3.70203-1 goes first: it and 10.0.0 exclude each other" in found.notes
 
@@ -160,7 +160,9 @@ def test_an_older_layout_goes_before_the_newer_one_comes():
     ],
 )
 def test_what_cannot_be_had(changes, sentence):
-    assert plan(working(), MI300X, DRIVEN, replace(WISH, userspace="runtime", **changes)).halt.startswith(sentence)
+    assert plan_driver(working(), MI300X, DRIVEN, replace(REQUEST, userspace="runtime", **changes)).halt.startswith(
+        sentence
+    )
 
 
 def test_a_release_that_names_its_driver():
@@ -168,10 +170,10 @@ def test_a_release_that_names_its_driver():
     assert (named.driver, named.code, named.layout, named.short) == ("31.60", "31600000", "core", "10.2")
     assert named.systems == release_of("10.0.0").systems
     assert release_of("10.0.0", "31.50") is release_of("10.0")
-    found = plan(SYSTEMS["debian13"][0], MI300X, Shown(), replace(WISH, rocm=named))
+    found = plan_driver(SYSTEMS["debian13"][0], MI300X, RocmHostState(), replace(REQUEST, rocm=named))
     assert found.repositories[0].url == f"{RADEON}/amdgpu/31.60/ubuntu"
     host = SYSTEMS["rhel10"][0]
-    assert specs(plan(host, MI300X, Shown(), replace(WISH, rocm=named)), host)[-2:] == [
+    assert specs(plan_driver(host, MI300X, RocmHostState(), replace(REQUEST, rocm=named)), host)[-2:] == [
         "amdgpu-dkms",
         "amdgpu-dkms-firmware",
     ]

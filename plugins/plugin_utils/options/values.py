@@ -1,0 +1,130 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a value fits what an option table says of a flag or of a key of a JSON flag."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+
+INTEGER = re.compile(r"-?\d+$")
+NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+# 1k is 1000, 1K is 1024; the binary ones take no decimals.
+SUFFIXED = re.compile(r"(\d+(\.\d+)?[kmgt]|\d+[KMGT])$")
+BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
+
+# What a table says of one flag or key: kind, and what follows from the kind.
+Entry = Mapping[str, Any]
+
+
+def decoded(value: Any) -> Any:
+    """Return the value of a text as vLLM reads it in a dotted form: JSON where it is JSON, else the text."""
+    if not isinstance(value, str):
+        return value
+    if value in ("True", "False"):
+        return value == "True"
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def fits(entry: Entry, value: Any) -> bool:
+    kind = entry["kind"]
+    if kind == "list":
+        of = {**entry, "kind": entry.get("of", "text")}
+        return all(fits(of, item) for item in value) if isinstance(value, (list, tuple)) else fits(of, value)
+    if kind == "switch":
+        return isinstance(value, bool)
+    if entry.get("repeat") and isinstance(value, (list, tuple)):
+        return all(fits({"kind": kind}, item) for item in value)
+    if isinstance(value, bool):
+        return bool(entry.get("bare")) or value in entry.get("values", ())
+    if isinstance(value, (Mapping, list, tuple)):
+        # A flag of text that holds a mapping is one word of JSON on the command line (--lora-modules).
+        return kind == "text" and isinstance(value, Mapping)
+    return _scalar_fits(entry, str(value))
+
+
+def _scalar_fits(entry: Entry, text: str) -> bool:
+    kind = entry["kind"]
+    if kind == "choice":
+        return text in [str(value) for value in entry["values"]] or (text == "None" and bool(entry.get("none")))
+    if kind == "integer":
+        return bool(INTEGER.match(text) or (entry.get("suffix") and SUFFIXED.match(text))) or text in entry.get(
+            "words", ()
+        )
+    return bool(NUMBER.match(text)) if kind == "number" else True
+
+
+def key_problems(entry: Any, value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
+    keys = entry.get("keys") if isinstance(entry, Mapping) else None
+    if keys is None:
+        return
+    for key, item in value.items():
+        here = (*path, str(key))
+        if key not in keys:
+            yield here, "no such key in {version}{history}; " + _braced(nearest(str(key), keys))
+            continue
+        known = keys[key] if isinstance(keys[key], Mapping) else {"kind": keys[key]}
+        if isinstance(item, Mapping):
+            yield from key_problems(known, item, here)
+        if not _key_fits(known, item):
+            found = described(item) + near_value(known, item)
+            yield here, _braced(f"expected {expected(known)}, found {found}")
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _key_fits(entry: Entry, value: Any) -> bool:
+    """Return whether a JSON value can be what the key holds.
+
+    Lenient where vLLM is: its validators take short forms in place of a config (activation: mxfp8), and texts that
+    hold a number or a truth.
+    """
+    kind = entry["kind"]
+    if value is None or kind in ("any", "text", "json"):
+        return True
+    if kind == "list":
+        return isinstance(value, (list, tuple))
+    if isinstance(value, (Mapping, list, tuple)):
+        return False
+    if kind == "boolean":
+        return isinstance(value, bool) or str(value).lower() in BOOLEANS
+    if kind == "choice":
+        return str(value).lower() in [str(choice).lower() for choice in entry["values"]]
+    return not isinstance(value, bool) and _scalar_fits({**entry, "suffix": True}, str(value))
+
+
+def expected(entry: Entry) -> str:
+    kind = entry["kind"]
+    if kind == "choice":
+        return "one of " + ", ".join(str(value) for value in entry["values"])
+    if kind == "list" and "of" in entry:
+        return "a list, each " + expected({**entry, "kind": entry["of"]})
+    if kind == "integer" and entry.get("suffix"):
+        return " or ".join(["an integer (16k and 16K too)", *entry.get("words", ())])
+    return {
+        "switch": "true or false (a switch, it takes no value)",
+        "boolean": "true or false",
+        "integer": "an integer",
+        "number": "a number",
+        "text": "a text",
+        "list": "a list",
+        "json": "a mapping (JSON)",
+    }[kind]
+
+
+def described(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+def near_value(entry: Entry, value: Any) -> str:
+    near = misspelt(str(value), [str(choice) for choice in entry.get("values", ())])
+    return f"; nearest: {near!r}" if near else ""

@@ -1,0 +1,14 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from dataclasses import fields
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import ServePlan
+
+
+def test_the_document_has_the_fields_of_a_plan_and_their_types():
+    expected = {field.name: field.type for field in fields(ServePlan)}
+    assert {name: kind.__forward_arg__ for name, kind in PlanDocument.__annotations__.items()} == expected

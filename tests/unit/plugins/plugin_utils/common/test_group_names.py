@@ -1,0 +1,31 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Names of groups."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
+    models_of_groups,
+    name_region_group,
+)
+
+MODELS = load_catalogue().models
+
+
+@pytest.mark.parametrize(
+    ("groups", "models"),
+    [
+        (["accel_h200", "accel_hopper", "accel_cuda", "inference"], ["h200"]),
+        (["accel_unknown", "accel_cpu"], ["cpu", "unknown"]),
+        (["accel_nothing", "h200"], []),
+    ],
+)
+def test_groups_name_models(groups, models):
+    assert models_of_groups(groups, MODELS) == models
+
+
+def test_a_region_becomes_a_valid_group_name():
+    assert name_region_group("cluster", "fra-1.a") == "cluster_fra_1_a"

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of, hardware_facts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
+
+DETECTED = {"model": "h100", "count": 8, "memory_mib": 81559, "driver_version": "580.1"}
+
+
+def accelerator_of_variables(variables, catalogue):
+    return accelerator_of(hardware_facts(variables, catalogue), catalogue)
+
+
+def where_from(**variables):
+    accelerator = accelerator_of_variables(variables, load_catalogue())
+    return accelerator.model, accelerator.count, accelerator.memory_mib
+
+
+def test_an_accelerator_is_declared_by_variables():
+    assert where_from(accelerator="a100", accelerator_count=4, accelerator_memory_gib=40) == ("a100", 4, 40 * 1024)
+
+
+def test_or_by_a_group():
+    assert where_from(group_names=["accel_cuda", "accel_hopper", "accel_h200", "x"])[:2] == ("h200", 1)
+    assert where_from(group_names=["accel_cpu"])[:2] == ("cpu", 1)
+
+
+def test_or_by_what_was_found_and_cached():
+    assert where_from(accelerator_detected=DETECTED) == ("h100", 8, 81559)
+    assert accelerator_of_variables({"accelerator_detected": DETECTED}, load_catalogue()).driver_version == "580.1"
+
+
+def test_a_group_goes_before_what_was_found():
+    assert where_from(group_names=["accel_b200"], accelerator_detected=DETECTED)[:2] == ("b200", 1)
+
+
+def test_what_is_declared_goes_before_what_was_found():
+    assert where_from(accelerator="h100", accelerator_count=2, accelerator_detected=DETECTED)[:2] == ("h100", 2)
+    assert where_from(accelerator="b200", accelerator_detected=DETECTED)[:2] == ("b200", 1)
+
+
+def test_two_groups_that_name_a_model_are_refused():
+    with pytest.raises(FleetError, match="several groups that name a model: accel_h100, accel_h200"):
+        where_from(group_names=["accel_h100", "accel_h200"])
+
+
+def test_a_stack_with_the_name_of_a_model_is_no_second_model():
+    assert where_from(group_names=["accel_gaudi", "accel_gaudi3"])[0] == "gaudi3"
+
+
+def test_of_two_kinds_in_one_host_the_one_that_leads_is_planned_for():
+    groups = ["accel_h100", "accel_l40s"]
+    assert where_from(group_names=groups, accelerator_detected=DETECTED)[0] == "h100"
+
+
+def test_the_three_ways_to_name_an_accelerator_are_told():
+    with pytest.raises(FleetError) as error:
+        where_from()
+    for words in ("accelerator and accelerator_count", "accel_<model>", "accelerator_detected"):
+        assert words in str(error.value)
+
+
+def test_the_group_of_unknown_chips_is_refused():
+    with pytest.raises(FleetError, match="accel_unknown"):
+        where_from(group_names=["accel_unknown"])

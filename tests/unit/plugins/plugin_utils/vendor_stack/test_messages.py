@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.vendor_stack.messages import describe_failures
+
+
+def test_a_failed_task_is_described_by_its_error_output_and_the_lines_that_name_the_cause():
+    result = {
+        "failed": True,
+        "msg": "non-zero return code",
+        "stderr": "E: Sub-process /usr/bin/dpkg returned an error code (1)\n",
+        "stdout": "Unpacking\ntar: No space left on device\nBad return status for 6.1\ntar: No space left on device",
+    }
+    assert describe_failures(result, "cpu-12") == (
+        "E: Sub-process /usr/bin/dpkg returned an error code (1) "
+        "tar: No space left on device; Bad return status for 6.1."
+    )
+
+
+def test_the_failed_items_of_a_loop_are_described_with_their_place():
+    result = {
+        "failed": True,
+        "msg": "One or more items failed",
+        "results": [
+            {"failed": False, "item": {"path": "/a", "key": "http://a"}},
+            {"failed": True, "item": {"path": "/b", "key": "http://b"}, "msg": "Connection refused"},
+            {"failed": True, "item": {"path": "/c", "key": ""}, "stderr": "not signed"},
+            {"item": "skipped"},
+        ],
+    }
+    assert describe_failures(result, "cpu-12") == "/b (http://b): Connection refused. /c: not signed."
+
+
+def test_what_was_shown_already_is_not_repeated():
+    assert describe_failures({"failed": True, "msg": "cpu-12: file.run ended"}, "cpu-12") == "see the error above."
+    assert describe_failures({"failed": True}, "cpu-12") == "see the error above."
