@@ -26,7 +26,7 @@ def explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str])
                 "key": key,
                 "value": value,
                 "layer": last.layer if last else "collection",
-                "because": last.because if last else "chosen for this instance on this host",
+                "because": last.because if last else "the instance's own place on this host",
                 "overrides": [{"layer": step.layer, "value": step.value} for step in steps[:-1]],
             }
         )

@@ -162,9 +162,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         Layer(
             "collection", _release_args(entry.release, site), {}, "requests finish before a stop; nothing is ignored"
         ),
-        Layer(
-            entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set in vllm_instances"
-        ),
+        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
     ]
     composed = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}")
     # Where it listens and what it serves is the instance's own; a recipe's word would be that of all its replicas.

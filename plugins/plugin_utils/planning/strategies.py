@@ -139,7 +139,7 @@ def tensor_size(
             return chips, f"tp of the recipe's {source} is {size}, the host has {chips}"
     needs = variant.get("vram_minimum_gb")
     if not needs or accelerator.memory_mib is None:
-        return chips, "all chips: the recipe or the catalogue does not state the memory"
+        return chips, "all chips: the recipe or the catalogue does not say what is needed"
     has = accelerator.memory_mib / 1024
     if needs <= has:
         return 1, f"{needs:g} GB fit into one chip of {has:g}"

@@ -827,7 +827,7 @@ def test_explain_names_the_layer_the_reason_and_what_was_overridden():
         "key": "max-num-seqs",
         "value": 32,
         "layer": "vllm_instances.chat",
-        "because": "set in vllm_instances",
+        "because": "the site's own word",
         "overrides": [{"layer": "model", "value": 8}, {"layer": "hardware_overrides.hopper", "value": 16}],
     }
     assert rows["env.FLAG"]["overrides"] == [{"layer": "hardware_overrides.hopper", "value": "1"}]
@@ -837,7 +837,7 @@ def test_explain_names_the_layer_the_reason_and_what_was_overridden():
         "key": "env.HOME",
         "value": "/var/cache/vllm/chat",
         "layer": "collection",
-        "because": "chosen for this instance on this host",
+        "because": "the instance's own place on this host",
         "overrides": [],
     }
     rows = explained(plan(a_recipe=a_recipe))

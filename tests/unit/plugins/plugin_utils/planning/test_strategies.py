@@ -145,7 +145,7 @@ def test_a_recipe_that_lists_no_strategy_for_this_hardware():
         (H200, {"vram_minimum_gb": 72}, {}, None, 8, (1, "72 GB fit into one chip of 141")),
         (H200, {"vram_minimum_gb": 141}, {}, None, 8, (1, "141 GB fit into one chip of 141")),
         (H200, {"vram_minimum_gb": 141.5}, {}, None, 8, (8, "141.5 GB do not fit into one chip of 141")),
-        (H200, {}, {}, None, 8, (8, "all chips: the recipe or the catalogue does not state the memory")),
+        (H200, {}, {}, None, 8, (8, "all chips: the recipe or the catalogue does not say what is needed")),
         # Nobody knows a CPU's NUMA nodes here.
         (CPU, {"tp": 2}, {}, None, 1, (2, "tp of the recipe's variant")),
     ],
