@@ -26,6 +26,16 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action 
 class ActionModule(ControllerAction):
     """Read the hardware on the host and look it up in the catalogue, which is on the controller."""
 
+    ROLES = (
+        "accelerator",
+        "cuda",
+        "rocm",
+        "cann",
+        "container_runtime",
+        "encodings",
+        "weights",
+        "vllm",
+    )
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = ARGUMENT_SPEC
     _requires_connection = True
 

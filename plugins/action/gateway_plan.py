@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.servic
 class ActionModule(ControllerAction):
     """Decide what a gateway serves."""
 
+    ROLES = ("gateway",)
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         "cluster": {"type": "str", "default": ""},
         "backends": {"type": "list", "elements": "str", "default": []},

@@ -28,6 +28,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves 
 class ActionModule(ControllerAction):
     """Finds what a rollout or a rollback would change on a host."""
 
+    ROLES = ("rollout",)
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         "kind": {"type": "str", "choices": ["change", "rollback", "journals"], "default": "change"},
         "plans": {"type": "dict", "default": {}},

@@ -30,7 +30,6 @@ LOCAL = (
     "ansible.builtin.include_role",
     "ansible.builtin.include_tasks",
     "ansible.builtin.validate_argument_spec",
-    "baremetal.inference.role_options",
     "baremetal.inference.serve_plan",
 )
 EMPTY = "- {name: Empty, hosts: %s, gather_facts: false, tasks: []}\n"

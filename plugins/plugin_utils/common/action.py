@@ -9,27 +9,55 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
+    RoleOptionError,
+    check_role_options,
+)
 
 
 class ControllerAction(ActionBase):
     """Validate the options, call ``decide`` and return what it found; no connection to the host is made.
 
-    ``ERRORS`` are exceptions of ``decide`` whose text is the whole message for the user.
+    ``ERRORS`` are exceptions of ``decide`` whose text is the whole message for the user. ``ROLES`` are roles that call
+    the action before any other: a misspelt option of theirs is an error here.
     """
 
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {}
     ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
+    ROLES: ClassVar[tuple[str, ...]] = ()
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
+        warnings = warn_of_options(self.ROLES, task_vars)
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
             raise AnsibleActionFail(str(exc)) from exc
-        return {**result, "changed": False, **found}
+        warnings += found.get("warnings", [])
+        return {**result, "changed": False, **found, **({"warnings": warnings} if warnings else {})}
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the keys of the result; ``changed`` is false unless it is among them."""
         raise NotImplementedError
+
+
+class CheckedModule(ActionBase):
+    """Check the names of the options of a role, then run the module of the action's name on the host."""
+
+    ROLES: ClassVar[tuple[str, ...]] = ()
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        warnings = warn_of_options(self.ROLES, task_vars)
+        result.update(self._execute_module(task_vars=task_vars))
+        return {**result, "warnings": [*warnings, *result.get("warnings", [])]} if warnings else result
+
+
+def warn_of_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None) -> list[str]:
+    """Return the warnings of check_role_options. Raises AnsibleActionFail for a misspelt option."""
+    try:
+        return check_role_options(variables or {}, roles)
+    except RoleOptionError as exc:
+        raise AnsibleActionFail(str(exc)) from exc

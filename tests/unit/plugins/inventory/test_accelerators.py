@@ -9,8 +9,8 @@ import json
 
 import pytest
 from ansible.errors import AnsibleParserError
-from ansible_collections.baremetal.inference.plugins.action.role_options import FACTS, options_of
 from ansible_collections.baremetal.inference.plugins.inventory import accelerators
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import FACTS, options_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import BMC_NAMES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Answer
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips

@@ -1,16 +1,16 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare a host's variables with the argument specs of roles: a misspelt option would have no effect in silence."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Mapping
+import functools
+from typing import Any, Iterable, Mapping
 
-from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import read
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
 
 # What else has a role's prefix: facts, what people declare of a host for the plans, what the inventory plugin sets, and
 # what roles offer to other roles (their READMEs: "What other roles may read and set").
@@ -32,31 +32,39 @@ RENAMED = {
 REMOVED_IN = "0.9.0"
 
 
-class ActionModule(ControllerAction):
-    """Compares the host's variables with the role's argument spec."""
+class RoleOptionError(ValueError):
+    """A variable is a misspelt option; the message names the host, the variable and the nearest option."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {"role": {"type": "str", "required": True}}
 
-    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        role, host = options["role"], variables.get("inventory_hostname", "")
-        known = options_of(role)
-        owned = sorted(name for name in variables if name.startswith(f"{role}_") and name not in {*known, *FACTS})
-        unknown = [name for name in owned if name not in RENAMED]
-        warnings = [
-            f"{host}: {name} is now called {RENAMED[name]}; release {REMOVED_IN} no longer reads the old name"
-            for name in owned
-            if name in RENAMED
-        ]
-        for name in unknown:
-            meant = misspelt(name, known)
-            if meant:
-                raise AnsibleActionFail(f"{host}: {name} is no option of the role {role}; nearest: {meant!r}")
+def check_role_options(variables: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
+    """Return warnings of variables with a role's prefix that no role reads, and of old names.
+
+    Raises RoleOptionError for a name that is close to an option's.
+    """
+    host = variables.get("inventory_hostname", "")
+    warnings: list[str] = []
+    for role in roles:
+        options = options_of(role)
+        unknown = []
+        for name in sorted(variables):
+            if not name.startswith(f"{role}_") or name in options or name in FACTS:
+                continue
+            if name in RENAMED:
+                warnings.append(
+                    f"{host}: {name} is now called {RENAMED[name]}; release {REMOVED_IN} no longer reads the old name"
+                )
+                continue
+            nearest = misspelt(name, options)
+            if nearest:
+                raise RoleOptionError(f"{host}: {name} is no option of the role {role}; nearest: {nearest!r}")
+            unknown.append(name)
         if unknown:
             warnings.append(f"{host}: the role {role} has no option called {', '.join(unknown)}; nothing reads it")
-        return {"unknown": unknown, **({"warnings": warnings} if warnings else {})}
+    return warnings
 
 
-def options_of(role: str) -> set[str]:
+@functools.lru_cache(maxsize=None)
+def options_of(role: str) -> frozenset[str]:
     """Return the names of the options of all entry points of a role."""
-    specs = read(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
-    return {name for entry in specs.values() for name in entry.get("options") or {}}
+    specs = read_yaml(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
+    return frozenset(name for entry in specs.values() for name in entry.get("options") or {})

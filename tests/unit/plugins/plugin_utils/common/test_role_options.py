@@ -1,0 +1,58 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
+    RENAMED,
+    RoleOptionError,
+    check_role_options,
+    options_of,
+)
+
+
+def check(*roles, **variables):
+    return check_role_options({"inventory_hostname": "gpu-1", **variables}, roles)
+
+
+def test_a_misspelt_option_is_an_error_that_names_the_nearest():
+    with pytest.raises(RoleOptionError) as caught:
+        check("cuda", "weights", weights_source=["x"])
+    assert str(caught.value) == "gpu-1: weights_source is no option of the role weights; nearest: 'weights_sources'"
+
+
+def test_a_variable_that_nothing_reads_is_a_warning():
+    assert check("weights", weights_colour="red") == [
+        "gpu-1: the role weights has no option called weights_colour; nothing reads it"
+    ]
+
+
+def test_an_old_name_is_a_warning_that_names_the_new_one():
+    assert check("rollout", rollout_least=2) == [
+        "gpu-1: rollout_least is now called rollout_min_available; release 0.9.0 no longer reads the old name"
+    ]
+
+
+def test_options_facts_and_the_variables_of_other_roles_are_accepted():
+    assert (
+        check("accelerator", "vllm", vllm_instances={}, accelerator_detected={}, weights_source="x", site_hosts="all")
+        == []
+    )
+
+
+def test_every_new_name_is_an_option():
+    assert all(new in options_of(new.split("_")[0]) for new in RENAMED.values())
+
+
+def test_every_role_is_checked_by_the_action_that_it_calls_first():
+    checked = set()
+    for path in (ROLES.parent / "plugins/action").glob("*.py"):
+        module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{path.stem}")
+        checked.update(getattr(module.ActionModule, "ROLES", ()))
+    # vendor_stack is a part of cuda, rocm and cann: people set none of its variables.
+    assert {path.name for path in ROLES.iterdir()} - {"vendor_stack"} == checked
