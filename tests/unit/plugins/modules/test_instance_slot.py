@@ -163,7 +163,7 @@ def test_what_is_not_whole_is_not_kept(there, kept, slot, systemd):
     systemd.runs(UNIT)
     there.at("/etc/vllm/chat.secrets").unlink()
     message = slot("kept")["msg"]
-    assert message.startswith(f"{os.uname().nodename}: instance chat: /etc/vllm/chat.secrets not there")
+    assert message.startswith(f"{os.uname().nodename}: instance chat: /etc/vllm/chat.secrets missing")
     assert not slots_of(there).exists()
 
 
