@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.progre
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Source, parse_sources
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, read
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import warn_of_options
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import check_options
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.background import (
     remove_access_file,
@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        warnings = warn_of_options(self.ROLES, task_vars)
+        check_options(self.ROLES, task_vars)
         args = dict(self._task.args)
         models, directories = args.get("models"), args.pop("manifest_path", None) or []
         sources = args.get("sources") or []
@@ -55,8 +55,6 @@ class ActionModule(ActionBase):
         else:
             # Refused by the module's argument spec.
             result.update(self._execute_module(module_args=args, task_vars=task_vars))
-        if warnings:
-            result["warnings"] = [*warnings, *result.get("warnings", [])]
         return result if result.get("failed") else {**result, "asked": models}
 
     def _bring(self, args: dict[str, Any], given: Sequence[Any], task_vars: dict[str, Any]) -> dict[str, Any]:

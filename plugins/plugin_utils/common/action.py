@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RoleOptionError,
     check_role_options,
@@ -30,13 +31,12 @@ class ControllerAction(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
-        warnings = warn_of_options(self.ROLES, task_vars)
+        check_options(self.ROLES, task_vars)
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
             raise AnsibleActionFail(str(exc)) from exc
-        warnings += found.get("warnings", [])
-        return {**result, "changed": False, **found, **({"warnings": warnings} if warnings else {})}
+        return {**result, "changed": False, **found}
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the keys of the result; ``changed`` is false unless it is among them."""
@@ -50,14 +50,15 @@ class CheckedModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        warnings = warn_of_options(self.ROLES, task_vars)
-        result.update(self._execute_module(task_vars=task_vars))
-        return {**result, "warnings": [*warnings, *result.get("warnings", [])]} if warnings else result
+        check_options(self.ROLES, task_vars)
+        return {**result, **self._execute_module(task_vars=task_vars)}
 
 
-def warn_of_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None) -> list[str]:
-    """Return the warnings of check_role_options. Raises AnsibleActionFail for a misspelt option."""
+def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None) -> None:
+    """Show the warnings of check_role_options, whatever becomes of the task. Raises AnsibleActionFail."""
     try:
-        return check_role_options(variables or {}, roles)
+        warnings = check_role_options(variables or {}, roles)
     except RoleOptionError as exc:
         raise AnsibleActionFail(str(exc)) from exc
+    for text in warnings:
+        Display().warning(text)
