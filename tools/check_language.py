@@ -28,7 +28,7 @@ WORDS = {
     r"\b(?:is|are|was|were) (?:said|told)\b|\bsaid of\b|\bsays so\b": "reported, logged, described",
     r"\bwith(?:out)? leave\b|\bleave to (?:reboot|restart)\b": "permission",
     r"\bhalf (?:a )?downloads?\b": "partial download",
-    r"\bwhat is no [a-z]|\bthat cannot be(?: \w+)?[.;:]": "anything that is not a ..., invalid",
+    r"\bwhat is no [a-z]|\bcannot be(?=[.;:,]|$)": "anything that is not a ..., invalid",
     r"\bbrings? (?:the|a|its|their) (?:\w+ )?(?:driver|engine|package|wheel)s?\b": "install",
     r"\bby nobody but\b": "only by",
     r"\bit is for people to\b|\bpeople are told\b": "say who does what",
