@@ -93,7 +93,7 @@ make_environment() {
   "$python" -m venv "$VENV"
   "$VENV/bin/pip" install --disable-pip-version-check --no-input --progress-bar off -r "$REQUIREMENTS" |
     sed -un 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing them/p'
-  # Last: an environment without it is half-made and is made anew.
+  # Last: an environment without this file is incomplete and is made again.
   echo "$stamp" >"$VENV/.complete"
 }
 

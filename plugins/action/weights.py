@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
             except (PlanError, WeightsError) as exc:
                 raise AnsibleActionFail(f"weights_models: {exc}") from exc
             try:
-                result.update(self._bring(args, sources, task_vars or {}))
+                result.update(self._fetch(args, sources, task_vars or {}))
             except WeightsError as exc:
                 raise AnsibleActionFail(str(exc)) from exc
         else:
@@ -57,7 +57,7 @@ class ActionModule(ActionBase):
             result.update(self._execute_module(module_args=args, task_vars=task_vars))
         return result if result.get("failed") else {**result, "asked": models}
 
-    def _bring(self, args: dict[str, Any], given: Sequence[Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+    def _fetch(self, args: dict[str, Any], given: Sequence[Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Try the sources in order; those of the controller are pushed where those before them do not do."""
         sources = parse_sources(given)
         manifests = [parse_manifest(model) for model in args["models"]]
@@ -115,7 +115,7 @@ class ActionModule(ActionBase):
         )
         fetched = [model for model in result.get("models", ()) if model["bytes"]]
         if fetched and interval:
-            tell(f"{host}: {told(fetched)}")
+            tell(f"{host}: {format_fetched(fetched)}")
         return result
 
 
@@ -138,7 +138,7 @@ def attempts(sources: Sequence[Source]) -> Iterator[tuple[list[int], Source | No
     yield numbers, None
 
 
-def told(models: Sequence[Mapping[str, Any]]) -> str:
+def format_fetched(models: Sequence[Mapping[str, Any]]) -> str:
     """Return the summary of what was fetched."""
     files = sum(len(model["files_fetched"]) for model in models)
     sources = sorted({model["source"] for model in models})

@@ -185,7 +185,7 @@ def present(module: AnsibleModule) -> dict[str, Any]:
     try:
         before = read_bundle(root) or {}
     except BundleError as exc:
-        module.warn(f"{exc}; it is written anew")
+        module.warn(f"{exc}; it is written again")
         before = {}
     holds, dropped = merge_holds(new, before, sizes_of(root, all_files(before)))
     for item in dropped:

@@ -158,7 +158,7 @@ def ensure_container(lab: Lab, host: Host, command: list[str], public_key: str, 
     step = next_step(state, definition, wanted)
     name = lab.container(host)
     if step == "recreate":
-        say(f"{host.name}: half-made or made from another definition; making it anew")
+        say(f"{host.name}: incomplete or made from another definition; making it again")
         remove_containers([name])
     if step in ("create", "recreate"):
         for source, _target in host.mounts:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What bin/vm decides: what is in the guest's root file system, how its disk starts, how qemu is told. No I/O."""
+"""What bin/vm decides: the contents of the guest's root file system, its disk's boot, the arguments of qemu."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SECTOR = 512
 PARTITION_START = 1024 * 1024
 DISK_SIZE = 8 * 1024**3
 MEMORY_MIB = 2048
-# GRUB leaves out the entry for the newest kernel where it is told of another one, once: what `grub-reboot` does.
+# GRUB skips the entry of the newest kernel once, where `grub-reboot` names another one.
 GRUB_CONFIG = """\
 set timeout=0
 set default=newest

@@ -78,7 +78,7 @@ def ask_library(use: Use, engine: str, user: str) -> tuple[str, str]:
 
 
 def _run_question(use: Use, engine: str, user: str) -> tuple[str, str]:
-    """Return what the question printed, and what was said beside it."""
+    """Return the standard output and the standard error of the question's command."""
     if use.image:
         return _run_command(container_command(use, engine, _uid_and_gid(use.user or user)))
     return _run_command(

@@ -126,7 +126,7 @@ def compare_manifest(pinned: Pinned, dest: str) -> Written:
             before = file.read()
     after, known = render_manifest(pinned.manifest, pinned.precision), modelscope_of(before)
     if known and not modelscope_of(after):
-        # Nothing was said about ModelScope; for the same files what was known before still holds.
+        # This run did not ask ModelScope. For the same files the earlier entries still hold.
         same = render_manifest(_with_modelscope(pinned.manifest, known), pinned.precision)
         after = same if same == before else after
     return Written(path, before, after, pinned)

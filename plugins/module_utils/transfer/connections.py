@@ -53,9 +53,9 @@ class FetchError(Exception):
 
 
 class TransferError(Exception):
-    """The transfer broke off; another attempt may go further, after ``wait`` seconds if the server says so.
+    """The transfer broke off; another attempt may get further, after ``wait`` seconds if the server names a time.
 
-    ``is_answer``: the server has answered, but not with the file. ``stalled``: for as long as may be, nothing came.
+    ``is_answer``: the server answered, but not with the file. ``stalled``: no data came within the allowed time.
     """
 
     def __init__(self, message: str, wait: float = 0.0, is_answer: bool = False, stalled: bool = False) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.conne
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Job
 
 CHUNK = 1024 * 1024
-# Bytes after which the kernel is told to write them to the disk.
+# After this many bytes the kernel is asked to write them to the disk.
 WRITE_OUT = 32 * CHUNK
 # linux/fs.h
 SYNC_FILE_RANGE_WRITE = 2

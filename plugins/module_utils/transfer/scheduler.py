@@ -92,7 +92,7 @@ class Job:
     # Those that are handed out or wait to be appended, in their order.
     parts: deque[Part] = field(default_factory=deque)
     writing: bool = False
-    # Whether the threads were told that others may ask for parts of it.
+    # Whether the threads have been notified that others may take parts of it.
     shared: bool = False
 
 
@@ -242,7 +242,7 @@ class Scheduler:
             try:
                 stream.read_whole(part, self._count)
             except TransferError as exc:
-                # It begins anew, so that what came is no progress.
+                # The file starts again from its first byte, so the bytes received so far are not progress.
                 self._pause(tries.wait(job, exc, job.target.length, 0))
                 job.target.restart()
         with self._lock:

@@ -54,7 +54,7 @@ class Reporter:
                 return
 
     def _averaged(self, done: int, seconds: float, beat: int) -> float:
-        """Return the bytes per second of the last reports, the newest counting most; a new source begins anew."""
+        """Return the bytes per second of the last reports, the newest counting most; a new source starts at 0."""
         grown, self._last = done - self._last, done
         if beat == 0 or grown < 0 or seconds <= 0:
             return 0.0

@@ -27,7 +27,7 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 # uv makes the environments. The lock pins it, so a release names the tool that it was tried with.
 TOOL = "uv"
 
-# What uv and pip are told elsewhere on the host must not decide what comes into the environment.
+# Settings of uv and pip elsewhere on the host must not decide what is installed into the environment.
 FOREIGN_SETTINGS = re.compile(
     r"(UV|PIP|PYC)_.*|VIRTUAL_ENV|CONDA_PREFIX|PYTHON(HOME|PATH|PYCACHEPREFIX|STARTUP|USERBASE)"
 )

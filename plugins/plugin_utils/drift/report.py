@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.options 
     states_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import Use
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import WIDTH, shown
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import WIDTH, format_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import decoded
 
@@ -182,7 +182,7 @@ def _row(path: Path, uses: Sequence[Use], older: Side, newer: Side, replaced: Ma
 
 
 def _values(uses: Sequence[Use], side: str) -> list[str]:
-    return sorted({shown(use.value) for use in uses if getattr(use, side)})
+    return sorted({format_value(use.value) for use in uses if getattr(use, side)})
 
 
 def _judged_flag(

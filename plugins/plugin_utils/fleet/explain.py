@@ -117,17 +117,17 @@ def _chips(entry: Group) -> str:
 
 def _row(row: Mapping[str, Any]) -> list[str]:
     because = row.get("because")
-    over = [f"{shown(entry.get('value'))} ({entry['layer']})" for entry in row.get("overrides") or []]
+    over = [f"{format_value(entry.get('value'))} ({entry['layer']})" for entry in row.get("overrides") or []]
     return [
         str(row["key"]),
-        shown(row.get("value")),
+        format_value(row.get("value")),
         f"{row['layer']}: {because}" if because else str(row["layer"]),
         "; ".join(over),
     ]
 
 
-def shown(value: Any) -> str:
-    """Return a value as people write it: a text as it is, what is no text as JSON, and (not set) for None."""
+def format_value(value: Any) -> str:
+    """Return a value for a table: a text as it is, any other value as JSON, ``(not set)`` for None."""
     if value is None:
         return "(not set)"
     if isinstance(value, str):

@@ -57,7 +57,7 @@ class HostReader:
     def read(self, host: str) -> tuple[tuple[str, str], ...]:
         """Return pairs of name and JSON text; equal for hosts with the same plans. Raises FleetError."""
         own = dict(self._hostvars.raw_get(host))
-        # A cached fact is a variable of its own only where Ansible is told to make it one.
+        # A cached fact becomes a variable of its own only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
         names = [*needed(), *(name for name in HARDWARE if own.get(name) is not None)]
         variables = {**defaults(), **own, **constants()}

@@ -173,9 +173,9 @@ def _spelled(name: str, value: Any, table: OptionTable) -> tuple[str, Any]:
         if entry.get("inverse"):
             return entry["inverse"][0].lstrip("-"), True
         if entry:
-            # It cannot be off; the check of options says so.
+            # The flag has no off form; the check of options reports it.
             return name, value
-    # Every release passes over `x: false` in the file without a word.
+    # Every release silently ignores `x: false` in the file.
     return f"no-{name}", True
 
 

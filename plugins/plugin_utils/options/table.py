@@ -145,7 +145,7 @@ class OptionTable:
                 continue
             first = seen.setdefault((flag.name, flag.keys), spelling)
             if first != spelling:
-                problems.append(f"{_shown(spelling)} and {_shown(first)} set the same flag of vLLM; keep one of them")
+                problems.append(f"{_dashed(spelling)} and {_dashed(first)} set the same flag of vLLM; keep one of them")
             problems.extend(self._check_flag(spelling, flag, value, others, replaced or {}))
         return problems
 
@@ -191,7 +191,7 @@ class OptionTable:
         )
         hint = hint if hint.startswith("nearest") else "no flag has a similar name"
         hint = _instead(name, self.version, replaced) or hint
-        return f"{_shown(spelling)}: vLLM {self.version} has no such flag{history}; {hint}"
+        return f"{_dashed(spelling)}: vLLM {self.version} has no such flag{history}; {hint}"
 
     def _check_flag(
         self, spelling: str, flag: Flag, value: Any, others: Sequence[OptionTable], replaced: Replaced
@@ -200,7 +200,7 @@ class OptionTable:
         if "=" in spelling:
             value = decoded(spelling.partition("=")[2])
         if flag.keys and entry["kind"] != "json":
-            yield f"{_shown(spelling)}: --{flag.name} takes {expected(entry)}, it has no keys to set"
+            yield f"{_dashed(spelling)}: --{flag.name} takes {expected(entry)}, it has no keys to set"
         elif flag.keys:
             for key in reversed(flag.keys):
                 value = {key: decoded(value)}
@@ -209,12 +209,12 @@ class OptionTable:
             yield from self._check_json(flag.name, entry, value, others, replaced)
         elif value is False and (flag.off or not entry.get("negatable")):
             way_out = f"write --{flag.name}: true" if flag.off else "leave it out"
-            yield f"{_shown(spelling)}: vLLM {self.version} has no --no-{_shown(spelling)[2:]}; {way_out}"
+            yield f"{_dashed(spelling)}: vLLM {self.version} has no --no-{_dashed(spelling)[2:]}; {way_out}"
         elif not fits(entry, value):
-            yield f"{_shown(spelling)}: expected {expected(entry)}, found {described(value)}{near_value(entry, value)}"
+            yield f"{_dashed(spelling)}: expected {expected(entry)}, found {described(value)}{near_value(entry, value)}"
         elif "known" in entry and str(value) not in entry["known"] and misspelt(str(value), entry["known"]):
             hint = nearest(str(value), entry["known"])
-            yield Doubt(f"{_shown(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")
+            yield Doubt(f"{_dashed(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")
 
     def _check_json(
         self, name: str, entry: Entry, value: Any, others: Sequence[OptionTable], replaced: Replaced
@@ -264,7 +264,7 @@ def _clause(text: str) -> str:
     return f", {text}" if text else ""
 
 
-def _shown(flag: str) -> str:
+def _dashed(flag: str) -> str:
     return flag if flag.startswith("-") else "--" + flag
 
 

@@ -99,7 +99,7 @@ class Accelerator:
         )
 
     def pick(self, entries: Any) -> Any:
-        """Return the value of the most exact name in a map by hardware; what is no map stands for all hardware."""
+        """Return the value of the most exact name in a map by hardware; any other value holds for all hardware."""
         if not isinstance(entries, Mapping):
             return entries
         for name in self.names:

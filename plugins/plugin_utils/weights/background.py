@@ -133,7 +133,7 @@ def _job_result(action: ActionBase, job: str, task_vars: dict[str, Any], mode: s
 def _finish_job(
     action: ActionBase, job: str, result: dict[str, Any], gone: str, task_vars: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return a module's result without what is the job's; ``gone`` is said for one that has left none."""
+    """Return a module's result without the keys of the job; ``gone`` is the message where the job left no result."""
     _job_result(action, job, task_vars, "cleanup")
     # Ansible's wrapper writes down which command it was that gave it nothing to read, or knows no such job.
     if result.get("failed") and ("cmd" in result or result.get("msg") == "could not find job"):

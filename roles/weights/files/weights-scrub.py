@@ -39,7 +39,7 @@ class StoppedError(Exception):
 
 
 class PassedOverError(Exception):
-    """Nothing can be said of a file this time; the message is the reason."""
+    """A file cannot be judged this time; the message is the reason."""
 
 
 @dataclass(frozen=True)

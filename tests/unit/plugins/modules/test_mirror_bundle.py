@@ -89,7 +89,7 @@ def test_a_bundle_that_cannot_be_read_is_written_anew(disk):
     root, holds = disk
     (root / "bundle.json").write_text("{")
     result = run(root, holds=holds)
-    assert result["changed"] and "written anew" in str(result["warnings"])
+    assert result["changed"] and "written again" in str(result["warnings"])
 
 
 def test_a_whole_disk_is_verified(disk):

@@ -8,10 +8,10 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
     ExplainError,
     as_documents,
+    format_value,
     group,
     plan_table,
     select_instance,
-    shown,
 )
 
 
@@ -108,6 +108,6 @@ def test_the_document_has_hosts_choice_and_settings():
 
 
 def test_values_are_shown_as_people_write_them():
-    assert [shown(value) for value in (None, "", "a b", True, {"a": 1})] == [
+    assert [format_value(value) for value in (None, "", "a b", True, {"a": 1})] == [
         "(not set)", '""', "a b", "true", '{"a": 1}',
     ]  # fmt: skip
