@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a release's table of options says of a flag or of a key inside it, and how two tables differ."""
+"""What a release's option table states about a flag or a key inside it, and how two tables differ."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values
 # A flag's name, and the keys that lead to a value inside it.
 Path = Tuple[str, ...]
 
-# More values of a choice than these are counted where only a few of them change.
+# A changed choice of more values than this lists only the changed values, and the number of all.
 FEW = 6
 
 
 def entry_of(options: OptionTable, path: Path) -> Entry | None:
-    """Return what a table says of a flag or of a key inside a JSON flag; an untyped key is ``any``."""
+    """Return what a table states about a flag or a key inside a JSON flag; an untyped key is ``any``."""
     entry: Any = options.flags.get(path[0])
     for key in path[1:]:
         if entry is None:
@@ -53,7 +53,7 @@ def states_of(before: Entry | None, after: Entry | None, details: Sequence[str])
 
 
 def differences_of(before: Entry, after: Entry) -> list[str]:
-    """Return in words what a flag takes now that it did not, and the other way round; keys have rows of their own."""
+    """Return a text for each change in what a flag accepts; the keys inside it have rows of their own."""
     if before["kind"] == after["kind"] == "choice":
         old, new = [str(value) for value in before["values"]], [str(value) for value in after["values"]]
         gone, came = [value for value in old if value not in new], [value for value in new if value not in old]

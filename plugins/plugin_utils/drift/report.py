@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a recipe or of a guide's command appears, changes or vanishes between two releases of vLLM."""
+"""Which settings of a recipe or of a guide's command appear, change or vanish between two releases of vLLM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values
 Row = Dict[str, Any]
 
 APPEARS, VANISHES, CHANGES, SAME, UNKNOWN = "appears", "vanishes", "changes", "same", "unknown"
-# The order of a report, and what stands above each part.
+# The order of a report, and the title of each part.
 TITLES = {
     VANISHES: "Vanishes",
     CHANGES: "Changes",
@@ -38,7 +38,7 @@ WORKS, REFUSED, NOTHING, NOT_SET = "works", "is refused", "does nothing", "is no
 
 LEFT_OUT = "the recipe does not set it"
 
-# Names of settings are not wrapped up to this width.
+# Names of settings up to this width are not wrapped.
 WHOLE = 52
 
 
@@ -55,7 +55,7 @@ class Side:
 
 
 def drift(uses: Iterable[Use], older: Side, newer: Side, replaced: Mapping[str, Any]) -> list[Row]:
-    """Return one row for each setting: what it is in either release, what it does in the newer one, what to write."""
+    """Return one row for each setting: its state in both releases, its effect in the newer one, the replacement."""
     grouped: dict[Path, list[Use]] = {}
     for use in uses:
         for path, part in _parts(use, older, newer):
@@ -65,7 +65,7 @@ def drift(uses: Iterable[Use], older: Side, newer: Side, replaced: Mapping[str, 
 
 
 def table_drift(older: Side, newer: Side, replaced: Mapping[str, Any]) -> list[Row]:
-    """Return what differs between two releases' own tables, a row for each flag, JSON key and variable."""
+    """Return the differences between two releases' own tables, a row for each flag, JSON key and variable."""
     rows = []
     paths = {**dict.fromkeys(paths_of(older.table)), **dict.fromkeys(paths_of(newer.table))}
     for path in sorted(paths):
@@ -115,7 +115,7 @@ def drift_table(rows: Sequence[Row], older: str, newer: str, what: str = "", wid
 
 
 def _places(row: Row) -> str:
-    """Return where a setting stands; the lines of one file after its name."""
+    """Return the places of a setting in the files; the lines of one file follow its name."""
     places: dict[str, list[str]] = {}
     for where in row["where"]:
         file, _colon, line = where.rpartition(":")
@@ -131,7 +131,7 @@ def _sorted(rows: Iterable[Row]) -> list[Row]:
 
 
 def _parts(use: Use, older: Side, newer: Side) -> Iterator[tuple[Path, Use]]:
-    """Yield a use as the settings that it is made of: of a JSON value each key."""
+    """Yield the single settings of a use: each key of a JSON value, else the use itself."""
     if not use.name.startswith("-"):
         yield (use.name,), use
         return
@@ -142,7 +142,7 @@ def _parts(use: Use, older: Side, newer: Side) -> Iterator[tuple[Path, Use]]:
     side = newer if flag.name in newer.table.flags else older
     kind, value = side.table.flags[flag.name]["kind"], use.value
     if kind == "switch" and not isinstance(value, bool):
-        value = True  # a word after a switch is the command's own
+        value = True  # the word after a switch belongs to the command
     leaves = _leaves(decoded(value)) if kind == "json" else [((), value)]
     for keys, leaf in leaves:
         yield (flag.name, *flag.keys, *keys), use._replace(value=leaf)
@@ -189,7 +189,7 @@ def _judged_flag(
     path: Path, uses: Sequence[Use], older: Side, newer: Side
 ) -> tuple[str, tuple[str, str], tuple[str, str]]:
     """Return how a flag changes, its state on both sides, and its effect on both sides."""
-    # A spelling of its own can come and go: -cc is younger than --compilation-config.
+    # A single spelling can appear or vanish: -cc is younger than --compilation-config.
     strange = [next((use.name for use in uses if not side.table.canonical(use.name)), None) for side in (older, newer)]
     entries = [
         None if unknown else entry_of(side.table, _known_path(side, uses[0].name, path))
@@ -212,7 +212,7 @@ def _judged_flag(
 
 
 def _spelling(unknown: str | None, path: Path) -> str:
-    """Return that a release does not have a spelling, where it is not the flag's own name."""
+    """Return the text that a release lacks this spelling; empty where it is the flag's own name."""
     head = unknown.partition("=")[0].partition(".")[0] if unknown else ""
     return f"{head} is not there" if head and head.lstrip("-").replace("_", "-") != path[0] else ""
 
@@ -224,7 +224,7 @@ def _known_path(side: Side, spelling: str, path: Path) -> Path:
 
 
 def _problems(path: Path, uses: Sequence[Use], side: Side) -> list[str]:
-    """Return what a release would refuse of the values; a flag that is there may take other ones."""
+    """Return the values that a release would refuse; it may accept others for the same flag."""
     found: list[str] = []
     for use in uses:
         spelling = "--" + ".".join(path) if len(path) > 1 else use.name
@@ -245,7 +245,7 @@ def _judged_variable(
 def _read_by(name: str, side: Side) -> str:
     if name in side.table.env:
         return "read"
-    # What starts with VLLM_ is vLLM's own, whatever a prefix covers.
+    # Names that start with VLLM_ are vLLM's own, even where a prefix of a library covers them.
     return "read by a library" if not name.startswith("VLLM_") and side.foreign.covers(name) else "not read"
 
 
@@ -273,7 +273,7 @@ def _of_tables(
 
 
 def _instead(setting: str, replaced: Mapping[str, Any], newer: Side) -> str:
-    """Return what replaced a setting, from replaced.yml; else the name that was probably meant, if there is one."""
+    """Return the replacement of a setting by replaced.yml, else the name that was probably meant; empty for none."""
     bare = setting.lstrip("-")
     entry = replaced.get(setting) or replaced.get(bare) or {}
     if not entry or sort_key(newer.version) < sort_key(str(entry.get("since", "0"))):
@@ -286,5 +286,5 @@ def _instead(setting: str, replaced: Mapping[str, Any], newer: Side) -> str:
 
 
 def _entry_gone(path: Path, older: Side, newer: Side) -> bool:
-    """Return whether what a key lies in is missing in one of the releases."""
+    """Return whether one of the releases lacks the entry that holds this key."""
     return any(entry_of(side.table, path[:-1]) is None for side in (older, newer))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a guide's command, a ``--config`` file or a recipe sets, as single settings."""
+"""The single settings of a guide's command, a ``--config`` file or a recipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardw
     generation_blocks,
 )
 
-# Keys of a recipe that hold words of a command and variables, and the parts that hold neither.
+# Keys of a recipe that hold command words and variables, and the parts that hold neither.
 ARGS = ("base_args", "extra_args", "vllm_args", "args")
 ENV = ("base_env", "extra_env", "env")
 NOT_COMPOSED = ("meta", "dependencies", "guide", "guards", "known_issues", "when", "unless", "install")
@@ -27,16 +27,16 @@ _COMMAND = re.compile(r"(?:[$>]\s+)?((?:(?:sudo|exec|nohup|env)\s+)*(?:[A-Za-z_]
 _EXPORT = re.compile(r"(?:[$>]\s+)?(export\s+[A-Za-z_]\w*=.*)", re.S)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.S)
 _FLAG = re.compile(r"--?[A-Za-z]")
-# A word of these ends a command.
+# A word of these characters ends a command.
 _ENDS = ";&|<>"
 
 
 class DriftError(ValueError):
-    """What was given cannot be read; the message is the whole sentence for the user."""
+    """The input cannot be read; the message is the whole sentence for the user."""
 
 
 class Use(NamedTuple):
-    """One setting as somebody writes it: ``name`` is a flag with its dashes or a variable."""
+    """One setting as it is written: ``name`` is a flag with its dashes, or a variable."""
 
     name: str
     value: Any
@@ -46,9 +46,9 @@ class Use(NamedTuple):
 
 
 def command_uses(text: str, file: str) -> list[Use]:
-    """Return what a guide's shell text sets: ``export NAME=..`` lines and the words of ``vllm serve``.
+    """Return the settings in a guide's shell text: ``export NAME=..`` lines and the words of ``vllm serve``.
 
-    Everything else is passed over, so a whole page can be given. Raises DriftError naming the line.
+    Everything else is ignored, so a whole page can be passed. Raises DriftError that names the line.
     """
     uses: list[Use] = []
     for number, line in _joined(text):
@@ -65,14 +65,14 @@ def command_uses(text: str, file: str) -> list[Use]:
 
 
 def config_uses(config: Mapping[str, Any], file: str) -> list[Use]:
-    """Return what the keys of a ``--config`` file set."""
+    """Return the settings in the keys of a ``--config`` file."""
     return [Use(f"--{name}", value, file) for name, value in config.items()]
 
 
 def recipe_uses(recipe: Mapping[str, Any], older: str, newer: str, accelerator: Accelerator | None = None) -> list[Use]:
-    """Return what the blocks of a recipe set for two releases, for one accelerator or for all.
+    """Return the settings in the blocks of a recipe for two releases, for one accelerator or for all.
 
-    Rules are followed as far as release and hardware decide them; what else they ask for is taken as given.
+    Rules are evaluated by release and hardware; every other condition of a rule counts as met.
     """
     found: dict[str, Use] = {}
     for version in dict.fromkeys((older, newer)):
@@ -126,7 +126,7 @@ def _serves(words: Sequence[str], where: str) -> list[Use]:
         found = _ASSIGNMENT.fullmatch(word)
         if found:
             uses.append(Use(found.group(1), found.group(2), where))
-    # `serve MODEL` or `-m MODULE`: what no flag takes as its value is no setting.
+    # `serve MODEL` or `-m MODULE`: a word that no flag takes as its value is not a setting.
     return uses + _flags(words[command + (2 if words[command] == "vllm" else 3) :], where)
 
 
@@ -169,7 +169,7 @@ def _walk(node: Any, path: tuple[str, ...], facts: Mapping[str, Any], accelerato
 
 
 def _meant_for(block: Mapping[str, Any], accelerator: Accelerator) -> bool:
-    """Return whether a variant, feature or mode of a recipe can be on for this hardware."""
+    """Return whether a variant, feature or mode of a recipe can be on with this hardware."""
     supported = block.get("supported_hardware")
     if supported and not {str(name) for name in supported} & set(accelerator.names):
         return False
@@ -184,7 +184,7 @@ def _blocks(overrides: Mapping[str, Any], accelerator: Accelerator | None) -> li
 
 
 def _may_apply(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether a rule can be in force, given what is known: release and perhaps hardware."""
+    """Return whether a rule can be in force, by the known facts: the release and perhaps the hardware."""
     if any(holds(name, wanted, facts) is False for name, wanted in (rule.get("when") or {}).items()):
         return False
     exception = rule.get("unless") or {}

@@ -12,11 +12,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words, table, wrapped
 
 WIDTH = 120
-# Names of arguments and variables are not wrapped up to this width.
+# Names of arguments and variables up to this width are not wrapped.
 WHOLE = 44
 HEADERS = ("key", "value", "from", "instead of")
 
-# What is shown of a plan beside its settings, in this order.
+# Fields of a plan that are listed beside its settings, in this order.
 FACTS = (
     "instance", "replica_of", "accelerator", "stack", "generation", "runtime", "release", "vllm_version", "image",
     "recipe", "variant", "preset", "strategy", "features", "model", "listen", "chips", "memory_required_gib",
@@ -32,9 +32,9 @@ class ExplainError(ValueError):
 
 
 def group(plans: Iterable[Plan]) -> list[Group]:
-    """Return plans that differ in nothing but the host once each, with ``hosts`` in place of ``host``.
+    """Return plans that differ only in the host once each, with ``hosts`` in place of ``host``.
 
-    A plan that has ``hosts`` already is taken as a group. The order is that of the first plan of each group.
+    A plan that already has ``hosts`` counts as a group. Groups keep the order of their first plans.
     """
     groups: dict[str, Group] = {}
     for plan in plans:
@@ -60,9 +60,9 @@ def as_documents(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
-    """Return what each distinct plan sets and where every setting came from, in at most ``width`` columns.
+    """Return each distinct plan's settings and the origin of each, in at most ``width`` columns.
 
-    Of a replica only the differences from its instance are shown.
+    A replica lists only its differences from its instance.
     """
     groups = group(plans)
     return "\n\n".join(_describe_group(entry, _base(entry, groups), width) for entry in groups)
@@ -89,7 +89,7 @@ def _describe_group(entry: Group, base: Group | None, width: int) -> str:
 
 
 def _headlines(entry: Group, base: Group | None) -> list[str]:
-    """Return what was chosen, in lines of words."""
+    """Return the lines with the choices of a plan."""
     listen = entry.get("listen") or {}
     where = [f"listens on {listen['host']}:{listen['port']}" if listen else "", _chips(entry)]
     if base is not None:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vLLM's arguments in their three spellings: words of a command, a mapping, and the ``--config`` file.
+"""Convert vLLM's arguments between three forms: the words of a command, a mapping, and the ``--config`` file.
 
-Inside, arguments are a mapping of a release's own names of its flags to values, False for a switch that is off. A later
-setting moves its flag to the end, so the order is that of the words that win.
+Internally, arguments map the release's own flag names to values, False for a switch that is off. A later setting
+moves its flag to the end, so the order is that of the words that take effect.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values import decoded
 
-# What systemd takes literally without quotes in an EnvironmentFile.
+# The characters that systemd takes literally without quotes in an EnvironmentFile.
 _PLAIN = re.compile(r"[\w./:,=@%+{}\[\]-]*")
 _FLAG = re.compile(r"--?[A-Za-z]")
 _WHOLE_FLAG = re.compile(r"--[A-Za-z][\w.-]*\Z")
 
 
 class Setting(NamedTuple):
-    """One flag with its value; ``keys`` is the path inside a JSON flag that alone is set. None removes."""
+    """One flag with its value; ``keys`` is the path of the one key to set in a JSON flag. None removes the flag."""
 
     name: str
     keys: tuple[str, ...]
@@ -31,10 +31,10 @@ class Setting(NamedTuple):
 
 
 def read_words(words: Sequence[Any], table: OptionTable) -> list[Setting]:
-    """Return the settings in words of a command, in their order.
+    """Return the settings in the words of a command, in their order.
 
-    Takes what vLLM's parser takes: aliases, underscores, ``--a=1``, dotted keys of JSON flags, several values. A flag
-    that the release does not have keeps its name. Raises ValueError for a word that belongs to no flag.
+    Accepts what vLLM's parser accepts: aliases, underscores, ``--a=1``, dotted keys of JSON flags, several values. A
+    flag that the release does not have keeps its name. Raises ValueError for a word that belongs to no flag.
     """
     return [_setting(flag, values, table) for flag, values in _grouped([str(word) for word in words])]
 
@@ -56,7 +56,7 @@ def _grouped(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _split(words: Sequence[str]) -> Iterator[str]:
-    """Yield the words; one that holds a flag and its value, as some of upstream's recipes write it, becomes two."""
+    """Yield the words; a word that holds a flag and its value, as in some of upstream's recipes, becomes two."""
     for word in words:
         flag, space, value = word.partition(" ")
         yield from (flag, value.strip()) if space and _WHOLE_FLAG.match(flag) else (word,)
@@ -77,7 +77,7 @@ def _setting(flag: str, words: Sequence[str], table: OptionTable) -> Setting:
 
 
 def read_mapping(args: Mapping[str, Any], table: OptionTable) -> list[Setting]:
-    """Return the settings of a mapping as a ``--config`` file has them; ``a.b`` sets one key of a JSON flag."""
+    """Return the settings of a mapping in the form of a ``--config`` file; ``a.b`` sets one key of a JSON flag."""
     settings = []
     for name, value in args.items():
         known = table.canonical("--" + name)
@@ -108,7 +108,7 @@ def _typed(kind: str, words: Sequence[str]) -> Any:
 
 
 def _number(word: str) -> Any:
-    """Return the number that a word is, however it is written; a word that is none is kept for the check to refuse."""
+    """Return the number that a word stands for; any other word is returned as it is, and the later check refuses it."""
     try:
         number = float(word)
     except ValueError:
@@ -124,7 +124,7 @@ def _guessed(words: Sequence[str]) -> Any:
 
 
 def _scalar(word: str) -> Any:
-    """Return a number where the word is exactly how Python writes that number, else the word itself."""
+    """Return a number where Python would write it exactly like this, else the word itself."""
     for kind in (int, float):
         try:
             number = kind(word)
@@ -136,7 +136,7 @@ def _scalar(word: str) -> Any:
 
 
 def lay(args: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-    """Return args with one setting laid over them: at the end, and gone where its value is None."""
+    """Return args with one setting added at the end; a setting with the value None removes its flag."""
     result = dict(args)
     before = result.pop(setting.name, None)
     if not setting.keys:
@@ -161,7 +161,7 @@ def _with_key(mapping: Mapping[str, Any], keys: Sequence[str], value: Any) -> di
 
 
 def to_mapping(args: Mapping[str, Any], table: OptionTable) -> dict[str, Any]:
-    """Return args as people write them in a ``--config`` file: a switch that is off under its own name, on."""
+    """Return args in the form of a ``--config`` file: a switch that is off becomes the flag that turns it off."""
     return dict(_spelled(name, value, table) for name, value in args.items())
 
 
@@ -180,7 +180,7 @@ def _spelled(name: str, value: Any, table: OptionTable) -> tuple[str, Any]:
 
 
 def to_config(args: Mapping[str, Any], table: OptionTable) -> dict[str, Any]:
-    """Return args as vLLM's ``--config`` file takes them in every release: nested values as JSON text."""
+    """Return args in the form that vLLM's ``--config`` file accepts in every release: nested values as JSON text."""
     return {name: _file_value(name, value, table) for name, value in to_mapping(args, table).items()}
 
 
@@ -217,9 +217,9 @@ def _word(value: Any) -> str:
 
 
 def env_line(name: str, value: str) -> str:
-    """Return ``NAME=value`` for a systemd EnvironmentFile, quoted only where the value needs it.
+    """Return ``NAME=value`` for a systemd EnvironmentFile, quoted only where needed.
 
-    Raises ValueError for a name that no process can read or a value of several lines; it never shows the value.
+    Raises ValueError for an invalid variable name or a value of several lines; the error never holds the value.
     """
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
         raise ValueError(f"environment variable {name!r}: expected letters, digits and '_'")

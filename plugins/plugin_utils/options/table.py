@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check arguments and variables against what one vLLM release accepts, before any host is asked.
+"""Check arguments and variables against what one vLLM release accepts, before any host is contacted.
 
 Every problem is one sentence for the user. The tables come from catalog/options/; docs/reference/options.md says how.
 """
@@ -28,24 +28,24 @@ SHORT_LEVEL = re.compile(r"-O=?\w+$")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
 
-# Of a name that is gone: what stands in its place ("instead"), from which release on ("since").
+# For a name that no longer exists: its replacement ("instead") and the release of the change ("since").
 Replaced = Mapping[str, Mapping[str, str]]
 
 
 class OptionTableError(ValueError):
-    """A table of options does not read as one; the message is the whole sentence."""
+    """A table of options is malformed; the message is the whole sentence."""
 
 
 class Unknown(str):
-    """A problem of a name that is in no table; a nightly may have it."""
+    """A problem with a name that no table has; a nightly build may have it."""
 
 
 class Doubt(str):
-    """A problem that may be none: vLLM's types name some values, and code elsewhere may know more."""
+    """A possible problem: vLLM's types list some values, and other code of vLLM may accept more."""
 
 
 class Flag(NamedTuple):
-    """One flag as a table knows it: ``-cc.pass_config.x`` is compilation-config, keys (pass_config, x)."""
+    """One flag of a table: ``-cc.pass_config.x`` is compilation-config with the keys (pass_config, x)."""
 
     name: str
     keys: tuple[str, ...] = ()
@@ -53,16 +53,16 @@ class Flag(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Variables that libraries below vLLM read: exact names, and prefixes that cover what starts so."""
+    """Variables that libraries below vLLM read: exact names, and prefixes of names."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...]
 
     @classmethod
     def from_data(cls, data: Mapping[str, Mapping[str, Sequence[str]]], stack: str | None = None) -> Foreign:
-        """Return the variables of every stack and of ``stack`` (None: of all stacks) from foreign.yml's content.
+        """Return the variables of every stack and of ``stack`` (None: of all stacks) from the content of foreign.yml.
 
-        Raises OptionTableError for a stack that is not there.
+        Raises OptionTableError for an unknown stack.
         """
         if stack is not None and stack not in data:
             raise OptionTableError(f"no foreign variables for the stack {stack!r}; {nearest(stack, data)}")
@@ -82,7 +82,7 @@ class OptionTable:
     version: str
     flags: Mapping[str, Entry]
     env: frozenset[str]
-    # Every spelling with its dashes -> the flag; built from the flags.
+    # Every spelling with its dashes -> the flag; computed from the flags.
     spellings: Mapping[str, Flag] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -104,8 +104,8 @@ class OptionTable:
     def canonical(self, flag: str) -> Flag | None:
         """Return the flag behind a spelling, None where this release has none.
 
-        Takes ``--name``, ``name``, an alias (``-tp``), underscores, ``--no-name``, and dotted forms that set one key
-        of a JSON flag (``-cc.pass_config.x=True``); what follows ``=`` is left out.
+        Accepts ``--name``, ``name``, an alias (``-tp``), underscores, ``--no-name``, and dotted forms that set one key
+        of a JSON flag (``-cc.pass_config.x=True``); the part after ``=`` is ignored.
         """
         word = flag if flag.startswith("-") else "--" + flag
         if SHORT_LEVEL.match(word):
@@ -118,7 +118,7 @@ class OptionTable:
         return found._replace(keys=tuple(key[:-1] if key.endswith("+") else key for key in keys))
 
     def _level(self) -> Flag | None:
-        # -O3: a flag of its own since 0.13, a key of the compilation config before.
+        # -O3: a flag of its own since 0.13, before that a key of the compilation config.
         if "optimization-level" in self.flags:
             return Flag("optimization-level")
         short = self.spellings.get("-O")
@@ -129,9 +129,9 @@ class OptionTable:
     ) -> list[str]:
         """Return what this release would refuse or ignore of ``args`` (flag, dashes or not: value), in their order.
 
-        ``others`` are the tables of other releases: an unknown flag that one of them has is named with its release.
-        ``replaced`` says what stands in place of a name that is gone. A value of None stands for a flag that is not
-        given. Problems of unknown names are of the class Unknown.
+        ``others`` are the tables of other releases: the message on an unknown flag names those that have it.
+        ``replaced`` holds the replacements of removed names. The value None means that the flag is not passed. Problems
+        with unknown names are of the class Unknown.
         """
         others = tuple(others)
         problems: list[str] = []
@@ -183,7 +183,7 @@ class OptionTable:
         history = _history(self.version, [table for table in others if table.canonical(spelling)])
         name = spelling.partition("=")[0].split(".")[0].lstrip("-").replace("_", "-")
         short = self.spellings.get(f"-{name}")
-        # A short alias is no name in a file.
+        # A short alias is not a valid name in a file.
         hint = (
             f"nearest: {short.name!r}"
             if short
@@ -254,7 +254,7 @@ def _spellings(flags: Mapping[str, Entry]) -> Iterator[tuple[str, Flag]]:
 
 
 def _instead(name: str, version: str, replaced: Replaced) -> str:
-    """Return what stands in place of a name in this release, empty where nobody says."""
+    """Return the replacement of a name in this release, empty where none is recorded."""
     entry = replaced.get(name) or {}
     since = str(entry.get("since") or "0")
     return f"instead: {entry['instead']}" if "instead" in entry and sort_key(version) >= sort_key(since) else ""
@@ -269,7 +269,7 @@ def _dashed(flag: str) -> str:
 
 
 def _history(version: str, having: Sequence[OptionTable]) -> str:
-    """Return when something came or went, as a clause that starts with a comma; ``having`` are the releases with it."""
+    """Return since or until when a name exists, as a clause that starts with a comma; ``having`` are its releases."""
     known = sorted((table.version for table in having), key=sort_key)
     older = [name for name in known if sort_key(name) < sort_key(version)]
     newer = [name for name in known if sort_key(name) > sort_key(version)]

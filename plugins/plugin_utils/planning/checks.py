@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether composed arguments and variables are right: guards of the recipe, the release's table, exclusions."""
+"""Check composed arguments and variables: guards of the recipe, the release's table, exclusions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.condi
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
-# A variable of the shell, as guides write it.
+# A shell variable, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
 
-# The number formats that only some chips have (upstream's rule); what a chip lacks is in catalog/accelerators.
+# Number formats that only some chips have (upstream's rule); catalog/accelerators states what each chip lacks.
 ONLY_BLACKWELL = ("nvfp4", "fp4")
 
 
@@ -51,9 +51,9 @@ def check_format(
     accelerator: Accelerator,
     where: str,
 ) -> None:
-    """Raise PlanError where the manifest says that the weights have a number format that this hardware lacks.
+    """Raise PlanError where the manifest gives the weights a number format that this hardware lacks.
 
-    Recipes need not say the format of their weights (upstream's and a site's own often do not); the weights have one.
+    Many recipes, upstream's and a site's own, do not state the format; the manifest of the weights does.
     """
     found = str((manifest or {}).get("precision") or "")
     reason = dict(accelerator.lacks).get(found)
@@ -65,9 +65,9 @@ def check_format(
 
 
 def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str = "") -> str:
-    """Return which variants of a recipe run on this hardware, with the weights that they have of their own.
+    """Return the variants of a recipe that run on this hardware, with their own weights, as a clause.
 
-    ``besides`` are weights that do not, whatever the recipe says of them.
+    ``besides`` are weights that do not run on it, even if the recipe allows them.
     """
     own = recipe["model"]["model_id"]
     fit = [
@@ -79,7 +79,7 @@ def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str =
 
 
 def _unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
-    """Return why a variant cannot run on this hardware, None where it can."""
+    """Return why a variant cannot run on this hardware, None where it can run."""
     precision = variant.get("precision")
     lacking = dict(accelerator.lacks).get(str(precision or ""))
     if lacking:
@@ -110,9 +110,9 @@ def _is_any(accelerator: Accelerator, names: Iterable[Any]) -> bool:
 
 
 def _is_relative(accelerator: Accelerator, names: Sequence[Any]) -> bool:
-    """Return whether a list of upstream's hardware covers one that upstream's list of hardware does not have.
+    """Return whether a list of upstream's hardware covers hardware that upstream does not list at all.
 
-    Upstream names what somebody tried, from its own list; chips outside of it count where their stack is named.
+    Upstream names only hardware that somebody tried. Other chips of the same stack count as covered.
     """
     listed = {str(name) for name in names}
     if accelerator.model in UPSTREAM_HARDWARE:
@@ -135,7 +135,7 @@ def check_release(
 ) -> None:
     """Raise PlanError when the recipe needs a newer vLLM than the release has."""
     needs = variant.get("min_vllm_version") or recipe["model"].get("min_vllm_version")
-    # Upstream writes a word such as "nightly" here too.
+    # Upstream also writes words such as "nightly" here.
     if needs and re.search(r"\d", str(needs)) and not satisfies(version, f">={str(needs).lstrip('>= ')}"):
         raise PlanError(
             f"{where}.recipe: {recipe['model']['model_id']} needs vLLM {needs} or newer, release {release!r} has "
@@ -154,7 +154,7 @@ def check_driver(stack: Mapping[str, Any], accelerator: Accelerator, release: st
 
 
 def judge(recipe: Mapping[str, Any], facts: Mapping[str, Any], where: str) -> list[str]:
-    """Return the warnings of the recipe's guards. Raises PlanError for the first that refuses."""
+    """Return the warnings of the recipe's guards. Raises PlanError for the first guard that refuses."""
     warnings = []
     for guard in recipe.get("guards") or []:
         if not applies(guard, facts):
@@ -167,7 +167,7 @@ def judge(recipe: Mapping[str, Any], facts: Mapping[str, Any], where: str) -> li
 
 
 def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the recipe's issues that can turn up here: what the journal then reports, and what to do."""
+    """Return the recipe's issues that can occur here: the symptom in the journal, and what to do."""
     return [
         {"symptom": issue["symptom"], "advice": issue["advice"]}
         for issue in recipe.get("known_issues") or []
@@ -178,9 +178,9 @@ def known_issues(recipe: Mapping[str, Any], facts: Mapping[str, Any]) -> list[di
 def exclusions(
     args: Mapping[str, Any], env: Mapping[str, str], exclusive: Sequence[Mapping[str, Any]], table: OptionTable
 ) -> Iterator[str]:
-    """Yield a sentence for each group of settings that exclude each other and are all there.
+    """Yield a sentence for each group of settings that are all set and exclude each other.
 
-    A group with ``warn`` yields a Doubt: vLLM takes both, and one of them does nothing.
+    A group with ``warn`` yields a Doubt: vLLM accepts both settings and ignores one of them.
     """
     have = {**to_mapping(args, table), **env}
     for group in exclusive:
@@ -192,7 +192,7 @@ def exclusions(
 
 
 def placeholders(args: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each value that waits for a shell to fill it in: no shell reads it here."""
+    """Yield a sentence for each value with a shell placeholder, because no shell reads the values here."""
     for name, value in env.items():
         found = _PLACEHOLDER.search(value)
         if found:
@@ -206,7 +206,7 @@ def placeholders(args: Mapping[str, Any], env: Mapping[str, str]) -> Iterator[st
 
 
 def _together(have: Mapping[str, Any], settings: Any) -> list[str]:
-    """Return how the settings are written when every one of them is there, else nothing."""
+    """Return the settings as the user writes them where all of them are set, else nothing."""
     found = []
     for name, wanted in _pairs(settings):
         there, value = _look_up(have, name)
@@ -220,7 +220,7 @@ def _together(have: Mapping[str, Any], settings: Any) -> list[str]:
 
 
 def _pairs(settings: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and wanted value (None: any) of settings: a mapping, or a list of names and of such mappings."""
+    """Yield name and expected value (None: any) of settings: a mapping, or a list of names and of such mappings."""
     for item in [settings] if isinstance(settings, Mapping) else settings:
         yield from item.items() if isinstance(item, Mapping) else [(item, None)]
 
@@ -245,7 +245,7 @@ def option_problems(
     others: Iterable[OptionTable] = (),
     replaced: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[str]:
-    """Return what the release would refuse or ignore of arguments and of VLLM_* variables."""
+    """Return what the release would refuse or ignore among arguments and VLLM_* variables."""
     own = [name for name in env if name.startswith("VLLM_")]
     return [
         *table.check_args(to_mapping(args, table), others, replaced),
@@ -254,11 +254,11 @@ def option_problems(
 
 
 def errors_of(problems: Sequence[str], strict: bool) -> list[str]:
-    """Return the problems that are certain, and with ``strict`` those of names that the table does not have."""
+    """Return the certain problems; with ``strict`` also those of names that the table does not have."""
     lenient = (Doubt,) if strict else (Doubt, Unknown)
     return [problem for problem in problems if not isinstance(problem, lenient)]
 
 
 def doubts_of(problems: Sequence[str]) -> list[str]:
-    """Return the problems that may be none."""
+    """Return the problems that are not certain."""
     return [problem for problem in problems if isinstance(problem, (Doubt, Unknown))]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which chips of a host each instance gets, and whether what it serves fits into them."""
+"""Assign the chips of a host to its instances, and check that each model fits into its chips."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 GIB = 1024**3
 
-# vLLM's own default in the releases up to 0.32; 0.33 takes 0.92.
+# vLLM's own default in releases up to 0.32; 0.33 uses 0.92.
 MEMORY_UTILIZATION = 0.9
 
-# A number of tokens, and what vLLM takes behind one: 1k is 1000, 1K is 1024.
+# A number of tokens with vLLM's suffixes: 1k is 1000, 1K is 1024.
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)\Z")
 _SUFFIXES = {
     **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
@@ -29,7 +29,8 @@ _SUFFIXES = {
 class Demand:
     """What one entry of ``vllm_instances`` requests.
 
-    ``chips`` is the number for one replica, ``replicas`` None where it may fill the host, ``pinned`` the very chips.
+    ``chips`` is the number for one replica; ``replicas`` is None where replicas may fill the host; ``pinned`` are the
+    exact chips.
     """
 
     name: str
@@ -39,10 +40,10 @@ class Demand:
 
 
 def allot(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, list[tuple[int, ...]]]:
-    """Return for each instance the chips of each of its replicas; an empty tuple stands for a host without chips.
+    """Return for each instance the chips of each of its replicas; an empty tuple on a host without chips.
 
-    Pinned instances come first, then one replica (or the requested number) of each, by name; those that may fill
-    the host then get a replica each in turn while there are chips. Raises PlanError when there are too few.
+    Pinned instances come first, then one replica (or the requested number) of each, by name. Instances that may fill
+    the host then get one more replica each in turn while chips are left. Raises PlanError when there are too few.
     """
     if accelerator.stack == "cpu":
         for demand in demands:
@@ -110,7 +111,7 @@ def _counts(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, in
 
 
 def _next(chips: int, taken: set[int], accelerator: Accelerator) -> tuple[int, ...]:
-    """Return the first free chips: side by side from a whole card where possible, since neighbours talk faster."""
+    """Return the next free chips: on one card where possible, because neighbours exchange data faster."""
     free = [chip for chip in range(accelerator.count) if chip not in taken]
     step = -(-chips // accelerator.devices_per_card) * accelerator.devices_per_card
     for start in range(0, accelerator.count - chips + 1, step):
@@ -126,9 +127,9 @@ def required_gib(
     weights_bytes: int | None,
     args: Mapping[str, Any],
 ) -> tuple[float | None, str]:
-    """Return the GiB that an instance needs in all its chips, None where unknown, and the sum as text.
+    """Return the GiB that an instance needs in all its chips (None where unknown), and the calculation as text.
 
-    Weights by their manifest and the KV cache of one request of full length; else what the recipe says.
+    The sum is the weights by their manifest and the KV cache of one request of full length, else the recipe's estimate.
     """
     if weights_bytes is None:
         needs = variant.get("vram_minimum_gb")
@@ -147,7 +148,7 @@ def required_gib(
 
 
 def _tokens(length: Any) -> int:
-    """Return the tokens of a length as vLLM reads it, 16k and 16K too; 0 for auto, where vLLM takes what fits."""
+    """Return a length in tokens as vLLM reads it, with 16k and 16K; 0 for auto, where vLLM takes what fits."""
     found = _LENGTH.match(str(length))
     if found is None:
         return 0
@@ -155,7 +156,7 @@ def _tokens(length: Any) -> int:
 
 
 def utilization(args: Mapping[str, Any]) -> float:
-    """Return the share of each chip's memory that an instance takes."""
+    """Return the share of each chip's memory that an instance uses."""
     try:
         return float(args.get("gpu-memory-utilization", MEMORY_UTILIZATION))
     except (TypeError, ValueError):
@@ -171,7 +172,7 @@ def check_fit(
     accelerator: Accelerator,
     by_manifest: bool,
 ) -> None:
-    """Raise PlanError with the sum when an instance does not fit into its chips."""
+    """Raise PlanError with the calculation when an instance does not fit into its chips."""
     if needs is None or accelerator.memory_mib is None or accelerator.stack == "cpu":
         return
     each = accelerator.memory_mib / 1024
@@ -187,7 +188,7 @@ def check_fit(
 
 
 def check_shares(users: Mapping[str, tuple[Sequence[int], float]]) -> None:
-    """Raise PlanError when instances that share a chip want more of its memory than there is.
+    """Raise PlanError when instances that share a chip need more than its memory.
 
     ``users`` holds the chips and the gpu-memory-utilization of each instance.
     """
@@ -202,7 +203,7 @@ def check_shares(users: Mapping[str, tuple[Sequence[int], float]]) -> None:
 
 
 def check_host_memory(needs: Mapping[str, float | None], accelerator: Accelerator) -> None:
-    """Raise PlanError when the instances of a CPU host want more memory than it has."""
+    """Raise PlanError when the instances of a CPU host need more memory than it has."""
     if accelerator.stack != "cpu" or accelerator.memory_mib is None:
         return
     wanted = {name: gib for name, gib in needs.items() if gib}

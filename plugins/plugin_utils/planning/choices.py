@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is chosen for an instance before its layers are combined: recipe, release, variant, sizes, features."""
+"""The choices for an instance before its layers are combined: recipe, release, variant, sizes, features."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strat
     tensor_size,
 )
 
-# Arguments of an instance that decide how many chips it takes.
+# Arguments of an instance that set its number of chips.
 SIZES = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "data-parallel-size-local")
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """One entry of vllm_instances with everything chosen that does not depend on which chips it gets."""
+    """One entry of vllm_instances with all choices that do not depend on which chips it gets."""
 
     name: str
     requested: Mapping[str, Any]
@@ -59,14 +59,14 @@ class Chosen:
 
     @property
     def where(self) -> str:
-        """The instance as errors name it."""
+        """The name of the instance in error messages."""
         return f"vllm_instances.{self.name}"
 
 
 def choose(
     host: str, name: str, requested: Mapping[str, Any], accelerator: Accelerator, site: SiteSettings, library: Library
 ) -> Chosen:
-    """Return one entry of vllm_instances with every default resolved. Raises PlanError for what cannot be chosen."""
+    """Return one entry of vllm_instances with every default resolved. Raises PlanError for an invalid choice."""
     where = f"vllm_instances.{name}"
     recipe = library.recipe(requested["recipe"])
     release_name = str(requested.get("release") or site.release)
@@ -109,7 +109,7 @@ def choose(
 
 
 def _variant(recipe: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
-    """Return the variant's block, with the sizes that it states for exactly this hardware."""
+    """Return the variant's block, with the sizes that it states for this exact hardware."""
     block: Mapping[str, Any] = (recipe.get("variants") or {}).get(name) or {}
     for _id, exact in exact_blocks(accelerator, block.get("hardware_overrides")):
         own = {key: exact[key] for key in ("tp", "vram_minimum_gb") if exact.get(key)}
@@ -153,7 +153,7 @@ def _sizes(
     nodes: Nodes,
     where: str,
 ) -> Sizes:
-    """Return the parallelism; sizes among the instance's own arguments decide how many chips it takes."""
+    """Return the parallelism; sizes among the instance's own arguments set its number of chips."""
     chips = len(requested["chips"]) if requested.get("chips") else accelerator.count
     tensor, because = 1, None
     if strategy == "single_node_tp":
@@ -168,7 +168,7 @@ def _sizes(
 
 
 def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:
-    """Return the sizes among the instance's own arguments; None takes a flag away, which leaves vLLM's default of 1."""
+    """Return the sizes among the instance's own arguments; None removes a flag, which means vLLM's default of 1."""
     own = {}
     for key, value in (requested.get("args") or {}).items():
         if key in SIZES:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipe x hardware x choices -> arguments and environment, composed from layers.
+"""Compose arguments and environment in layers from a recipe, the hardware and the choices.
 
-The order is that of vLLM's own recipe site, with this collection's layers between: model, variant, strategy, preset,
-generation of the hardware, exact hardware, features, release fixes, the instance's own settings.
+The order is that of vLLM's own recipe site, with this collection's layers in between: model, variant, strategy,
+preset, generation of the hardware, exact hardware, features, release fixes, the instance's own settings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strat
 
 @dataclass(frozen=True)
 class Choice:
-    """What is served and how, every default resolved; ``features`` maps each feature that is on to its mode or None."""
+    """What is served and how, all defaults resolved; ``features`` maps each enabled feature to its mode or None."""
 
     variant: str
     strategy: str
@@ -54,7 +54,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Step:
-    """One key as one layer left it; ``value`` None where the layer removed it."""
+    """One key as one layer set it; ``value`` is None where the layer removed it."""
 
     layer: str
     value: Any
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Composed:
-    """The arguments (False: switched off) and variables, and for every key the layers that set it, first to last."""
+    """The arguments (False: switched off) and variables, and for every key the layers that set it, in their order."""
 
     args: dict[str, Any]
     env: dict[str, str]
@@ -71,9 +71,9 @@ class Composed:
 
 
 def compose(layers: Sequence[Layer], table: OptionTable, where: str) -> Composed:
-    """Lay the layers over each other, weakest first: a later one wins key by key, None removes a key.
+    """Merge the layers, weakest first: a later layer overrides key by key, None removes a key.
 
-    Raises PlanError, which begins with ``where`` and names the layer, for words that cannot be read.
+    Raises PlanError, which begins with ``where`` and names the layer, for words that cannot be parsed.
     """
     args: dict[str, Any] = {}
     env: dict[str, str] = {}
@@ -105,7 +105,7 @@ def _note(
 ) -> None:
     value = args.get(setting.name)
     name, value = next(iter(to_mapping({setting.name: value}, table).items()))
-    # One history for a switch and its negation: they are one key.
+    # A switch and its negation are one key and share one history.
     other = name[3:] if name.startswith("no-") else f"no-{name}"
     steps = history.pop(name, None) or history.pop(other, [])
     history[name] = [*steps, Step(layer.where, value, layer.because)]
@@ -116,7 +116,7 @@ def layers_of(
 ) -> list[Layer]:
     """Return the layers of a recipe for one choice, weakest first, without the instance's own settings.
 
-    ``facts`` are the values that conditions of rules test (conditions.CONDITIONS).
+    ``facts`` are the values for the conditions of rules (conditions.CONDITIONS).
     """
     reader = _Reader(recipe, accelerator, choice, facts)
     return [layer for part in reader.parts() for layer in part if layer.words or layer.env]
@@ -194,7 +194,7 @@ class _Reader:
         of_strategy = list(generation_blocks(self.accelerator, strategy))
         where = f"strategy_overrides.{self.choice.strategy}.hardware_overrides"
         if of_strategy:
-            # What a strategy says for a generation stands in place of what recipe and variant say.
+            # A strategy's block for a generation replaces those of the recipe and the variant.
             for name, block in of_strategy:
                 yield from self.block(f"{where}.{name}", block)
         else:
@@ -212,7 +212,7 @@ class _Reader:
             feature = self.recipe["features"][name] or {}
             if mode is not None:
                 yield from self.feature(f"features.{name}.modes.{mode}", feature["modes"][mode] or {}, exact=True)
-                # What the feature says for all its modes is variables and rules; args are the modes' own.
+                # A feature gives all its modes the same variables and rules; each mode has its own args.
                 yield from self.block(f"features.{name}", {**feature, "args": None}, "args", "env")
             else:
                 yield from self.feature(f"features.{name}", feature, exact=False)
@@ -229,7 +229,7 @@ class _Reader:
         if found is None:
             yield from self.block(where, entry, "args", "env")
             return
-        # An override of a feature stands in place of its arguments.
+        # An override of a feature replaces its arguments.
         args = found["args"] if found.get("args") is not None else entry.get("args")
         env = {**(entry.get("env") or {}), **(found.get("env") or {})}
         yield from self.block(
@@ -246,10 +246,10 @@ def features_on(
     modes: Mapping[str, str],
     where: str,
 ) -> dict[str, str | None]:
-    """Return the features that are on, in the recipe's order, each with its mode or None.
+    """Return the enabled features, in the recipe's order, each with its mode or None.
 
-    Unless features are requested, those are on that the recipe does not make opt-in, and those whose mode the variant
-    chooses; a feature that the recipe bars from this hardware or strategy is then left out. Requesting it raises
+    Unless features are requested, the recipe's features are on that are not opt-in, and those whose mode the variant
+    sets; features that the recipe excludes on this hardware or strategy are left out. Requesting such a feature raises
     PlanError.
     """
     offered = recipe.get("features") or {}
@@ -305,7 +305,7 @@ def _unavailable(feature: Mapping[str, Any], accelerator: Accelerator, strategy:
 def _mode(
     recipe: Mapping[str, Any], name: str, accelerator: Accelerator, variant: str, requested: str | None, where: str
 ) -> tuple[bool, str | None]:
-    """Return whether the feature can be on and in which mode, None where it has no modes."""
+    """Return whether the feature can be on, and its mode; the mode is None where it has no modes."""
     feature = recipe["features"][name] or {}
     modes = feature.get("modes")
     if not modes:

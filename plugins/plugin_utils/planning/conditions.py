@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conditions of rules and guards in recipes: on releases, hardware, facts of a host and what was chosen."""
+"""Conditions of rules and guards in recipes: releases, hardware, facts of a host, and choices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSIONS = ("vllm", "driver", "cuda")
 NUMBERS = ("tensor_parallel_size", "count", "memory_gib", "mec_firmware")
 NAMES = ("accelerator", "generation", "stack", "runtime", "preset", "variant", "strategy")
 LISTS = ("features",)
-# Known only when all layers are combined: only guards and known issues may use them.
+# These are known only after all layers are combined, so only guards and known issues may use them.
 RESULTS = ("args", "env", "secrets")
 CONDITIONS = (*VERSIONS, *NUMBERS, *NAMES, *LISTS)
 
@@ -27,7 +27,7 @@ def _number(value: Any) -> float:
 
 
 def holds(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
-    """Return whether one condition holds, None where the fact is not known. Raises ValueError for a wrong form."""
+    """Return whether one condition holds, None where its fact is unknown. Raises ValueError for a malformed one."""
     if name in RESULTS:
         if not isinstance(wanted, Mapping):
             raise ValueError(f"found {wanted!r}, expected a mapping of names to what is wanted of them")
@@ -46,9 +46,9 @@ def holds(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
 
 
 def applies(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether a rule is in force: all of ``when`` hold, and ``unless`` does not hold as a whole.
+    """Return whether a rule is in force: all conditions of ``when`` hold, and those of ``unless`` do not all hold.
 
-    A condition on an unknown fact does not hold, so ``unless`` errs on the safe side.
+    A condition on an unknown fact does not hold, so an unknown fact never disables a rule by ``unless``.
     """
     if not all(holds(name, wanted, facts) for name, wanted in (rule.get("when") or {}).items()):
         return False

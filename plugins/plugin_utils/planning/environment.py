@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The environment of an instance, and the paths of the host that its container sees."""
+"""The environment of an instance, and the host paths that its container mounts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
 
 
 def base_env(entry: Chosen, site: SiteSettings) -> dict[str, str]:
-    """Return the variables that every instance starts from; recipe and site may override each."""
+    """Return the variables that every instance starts with; recipe and site may override each of them."""
     own = entry.stack.get("env") if entry.runtime == "venv" else entry.stack.get("container_env")
     return {
         "DO_NOT_TRACK": "1",
@@ -36,23 +36,23 @@ def environment_of(
     chips: Sequence[int],
     site: SiteSettings,
 ) -> dict[str, str]:
-    """Return the whole environment of one instance: what was composed, its own caches, its own chips."""
+    """Return the whole environment of one instance: composed variables, its own caches, its own chips."""
     cache = f"{site.cache_root}/{name}"
     caches = {
         "HF_HOME": f"{cache}/huggingface",
         "VLLM_CACHE_ROOT": f"{cache}/vllm",
     }
     if entry.runtime == "container":
-        # Images may come without bytecode, and what a container writes goes with it; this halves the time of every
-        # start but the first. An environment has its own, which Python would not look at then.
+        # Images may lack bytecode, and bytecode written inside a container is lost with it. This cache halves the time
+        # of every start but the first. A virtual environment has its own bytecode, which this variable would hide.
         caches["PYTHONPYCACHEPREFIX"] = f"{cache}/pycache"
     if entry.runtime == "container" and accelerator.stack in ROOT_STACKS:
-        # These images find their libraries by what lies in /root, their home.
+        # These images find their libraries through files in /root, their home.
         caches["XDG_CACHE_HOME"] = cache
     else:
         caches["HOME"] = cache
     if entry.runtime == "container" and accelerator.stack not in ROOT_STACKS:
-        # Images know no user of the host's number, and torch asks for a name.
+        # Images have no user with the host's number, and torch needs a name.
         caches["USER"] = "vllm"
     whole = {**caches, **composed.env, **visible_env(accelerator, chips, entry.runtime, composed.env)}
     return dict(sorted(whole.items()))
@@ -61,14 +61,14 @@ def environment_of(
 def mounts_of(
     name: str, weights: str | None, composed: Composed, accelerator: Accelerator, site: SiteSettings
 ) -> list[str]:
-    """Return the paths of the host that a container sees under the same names: inputs read-only, its cache writable."""
+    """Return the host paths that a container mounts under the same names: inputs read-only, its cache writable."""
     spec = composed.args.get("speculative-config")
     draft = spec.get("model") if isinstance(spec, Mapping) else None
     encodings = composed.env.get(ENCODINGS_VARIABLE)
     inputs = [
         *([weights] if weights else []),
         *([draft] if isinstance(draft, str) and draft.startswith("/") else []),
-        # An engine refuses a mount of what is not there, and a host that reads none has none.
+        # The container engine refuses to mount a missing path, and a host that needs no encodings has none.
         *([encodings] if encodings else []),
         f"{site.config_dir}/{name}.yaml",
         *accelerator.mounts,

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where each argument and variable of a plan comes from."""
+"""The origin of each argument and variable of a plan."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
 
 
 def explain(composed: Composed, args: Mapping[str, Any], env: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return for every argument and variable its value, the layer that it comes from and what that overrode.
+    """Return for every argument and variable its value, the layer that set it, and the values that it overrode.
 
-    What a layer took away is there too, with the value None.
+    A key that a layer removed is included with the value None.
     """
     rows = []
     values = {**args, **{f"env.{key}": value for key, value in env.items()}}

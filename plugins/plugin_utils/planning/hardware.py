@@ -8,26 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping
 
-# Upstream's name of the generation, where its recipes have one name for a whole vendor.
+# Upstream's name of the generation, for vendors with a single name in its recipes.
 UPSTREAM_GENERATIONS = {"amd": "amd", "ascend": "npu", "intel": "xpu", "cpu": "cpu"}
-# What upstream calls the vendor, where it is another word than the catalogue's.
+# Upstream's name of the vendor, where it differs from the catalogue's.
 BRANDS = {"ascend": "huawei", "cpu": "intel"}
-# Upstream's names of systems that the catalogue knows by their chip.
+# Upstream's names of systems that the catalogue lists by their chip.
 UPSTREAM_IDS = {"ascend_a3": "ascend_910c", "gb10": "dgx_spark_gb10"}
-# Upstream distinguishes processors, the catalogue does not.
+# Upstream distinguishes processors; the catalogue does not.
 UPSTREAM_PROCESSORS = ("xeon6", "xeon5")
-# A host with one of these is a system of its own for upstream.
+# Upstream treats a host with a single one of these as a system of its own.
 UPSTREAM_SINGLE = {"gb300": "dgx_station_gb300"}
 
-# Facts of a host that conditions of recipes ask about, where they are known.
+# Facts of a host that conditions of recipes may use, where they are known.
 FACTS = ("driver_version", "cuda_version", "mec_firmware")
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """The accelerators of one host as the catalogue names them.
+    """The accelerators of one host, by the names of the catalogue.
 
-    ``memory_mib`` is one chip's (cpu: the host's, None where it is not known). ``devices`` may hold ``{index}``.
+    ``memory_mib`` is the memory of one chip (cpu: of the host, None where unknown). ``devices`` may hold ``{index}``.
     ``lacks`` are the number formats of weights that cannot be served on it, each with the reason.
     The versions were read on the host or declared, None where unknown.
     """
@@ -51,7 +51,7 @@ class Accelerator:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The names of exactly this hardware, the most exact first."""
+        """The names of this exact hardware, the most exact first."""
         names = [f"{self.model}_{self.count}x"]
         if self.count == 1 and self.model in UPSTREAM_SINGLE:
             names.append(UPSTREAM_SINGLE[self.model])
@@ -62,26 +62,26 @@ class Accelerator:
 
     @property
     def upstream_generation(self) -> str:
-        """The generation in upstream's words: hopper, amd, npu, xpu, cpu."""
+        """Upstream's name of the generation: hopper, amd, npu, xpu, cpu."""
         if self.generation == "cpu":
             return "cpu"
         return UPSTREAM_GENERATIONS.get(self.vendor, self.generation)
 
     @property
     def generations(self) -> tuple[str, ...]:
-        """Own and upstream's name of the generation, the more exact one first."""
+        """The generation's own name and upstream's name, the more exact one first."""
         return tuple(dict.fromkeys((self.generation, self.upstream_generation)))
 
     @property
     def architectures(self) -> tuple[str, ...]:
-        """Upstream's names of what kernels are built for: arch:sm90, arch:gfx942."""
+        """Upstream's names of the architectures that kernels are built for: arch:sm90, arch:gfx942."""
         if self.vendor == "amd":
             return (f"arch:{self.generation}",)
         return (f"arch:sm{self.compute_capability.replace('.', '')}",) if self.compute_capability else ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every word that means this hardware in a map of a recipe, the most exact first, ``default`` last."""
+        """All names of this hardware in a map of a recipe, the most exact first, ``default`` last."""
         brand = BRANDS.get(self.vendor, self.vendor)
         processors = UPSTREAM_PROCESSORS if self.model == "cpu" else ()
         return tuple(
@@ -113,8 +113,8 @@ def generation_blocks(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the blocks of a ``hardware_overrides`` map for the generation, upstream's name of it first.
 
-    Upstream's rule: a generation of NVIDIA's without a block of its own takes that of ``nvidia``. What follows, under
-    the catalogue's name of the generation (gfx950), adds to it.
+    Upstream's rule: an NVIDIA generation without a block of its own uses that of ``nvidia``. A block under the
+    catalogue's name of the generation (gfx950) adds to it.
     """
     overrides = overrides or {}
     general = accelerator.upstream_generation
@@ -128,8 +128,8 @@ def generation_blocks(
 def exact_blocks(
     accelerator: Accelerator, overrides: Mapping[str, Any] | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the blocks of a ``hardware_overrides`` map for exactly this hardware, the most exact last."""
+    """Yield the blocks of a ``hardware_overrides`` map for this exact hardware, the most exact last."""
     for name in reversed(accelerator.ids):
-        # On a CPU the name of the hardware is that of its generation.
+        # On a CPU the hardware and its generation have the same name.
         if (overrides or {}).get(name) and name not in accelerator.generations:
             yield name, (overrides or {})[name]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan is made from besides instances and hardware: the site's settings, and where files come from."""
+"""The inputs of a plan besides instances and hardware: the site's settings, and the source of files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """What the site decides for all instances of a host (paths on the host, times in seconds).
+    """The site's settings for all instances of a host (paths on the host, times in seconds).
 
     ``runtime``, ``image`` and ``registry`` are empty where the release decides. ``secrets`` holds the names, never the
-    values, of each instance's secrets. ``strict`` False lets names pass that the release's table does not have.
+    values, of each instance's secrets. ``strict`` False permits names that the release's table does not have.
     """
 
     release: str
@@ -39,7 +39,7 @@ class SiteSettings:
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-# The names of the settings, and of those among them that a site always sets beside the release.
+# The names of all settings, and of those that a site always sets beside the release.
 SETTINGS = tuple(entry.name for entry in fields(SiteSettings))
 REQUIRED = tuple(
     entry.name
@@ -50,9 +50,9 @@ REQUIRED = tuple(
 
 @dataclass(frozen=True)
 class Library:
-    """Where recipes, releases, manifests of weights and option tables come from; each raises PlanError by itself.
+    """The source of recipes, releases, manifests of weights and option tables; each method may raise PlanError.
 
-    ``manifest`` returns None for a model that no manifest pins. ``others`` returns the tables of the other releases.
+    ``manifest`` returns None for a model without a manifest. ``others`` returns the tables of the other releases.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]

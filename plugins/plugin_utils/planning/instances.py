@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person writes under ``vllm_instances``: its keys, and the checks that need nothing else."""
+"""The keys of ``vllm_instances``, and the checks that need nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSTANCE_KEYS = (
 )  # fmt: skip
 RUNTIMES = ("container", "venv")
 
-# Arguments that follow from another key; given twice they could contradict each other.
+# Arguments that follow from another key; setting both could contradict.
 OWNED_ARGS = {
     "model": "recipe",
     "revision": "the weights' manifest",
@@ -30,13 +30,13 @@ OWNED_ARGS = {
 }
 SECRET_ENV = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
 
-# An instance's name becomes that of a unit, a container and several directories.
+# The name of an instance becomes the name of a unit, a container and several directories.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
 _LINES = re.compile(r"[\n\r\0]")
 
 
 def check_instances(instances: Any) -> None:
-    """Raise PlanError for instances that are malformed, before any file of the catalogue is read."""
+    """Raise PlanError for malformed instances, before any file of the catalogue is read."""
     if not isinstance(instances, Mapping):
         raise PlanError(
             f"vllm_instances: found {_kind(instances)}, expected a mapping of names to instances, as in "
@@ -47,7 +47,7 @@ def check_instances(instances: Any) -> None:
 
 
 def check_instance(name: str, requested: Any) -> None:
-    """Raise PlanError for an instance that is malformed."""
+    """Raise PlanError for a malformed instance."""
     where = f"vllm_instances.{name}"
     if not isinstance(name, str) or not _NAME.match(name):
         raise PlanError(f"{where}: found the name {name!r}, expected a text of letters, digits, '-', '_' and '.'")
@@ -166,28 +166,28 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
         if isinstance(value, (Mapping, list)):
             raise PlanError(f"{where}.env.{key}: found {value!r}, expected one value; write JSON as a text in quotes")
-        # The value may be confidential, so it is not shown.
+        # The value may be confidential, so the message omits it.
         if isinstance(value, str) and _LINES.search(value):
             raise PlanError(
                 f"{where}.env.{key}: found a text of several lines, expected one line, because a systemd unit "
                 "passes no more"
             )
         if isinstance(value, bool):
-            # It would become True, which vLLM cannot read as a number and other libraries not as a boolean.
+            # YAML's true would become True, which vLLM cannot read as a number, and other libraries not as a boolean.
             raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')
         if value is not None and not isinstance(value, (str, int, float)):
             raise PlanError(f"{where}.env.{key}: found {value!r} ({type(value).__name__}), expected a text in quotes")
 
 
 def replica_name(name: str, number: int) -> str:
-    """Return the name of the first, second ... instance of ``name``: chat, chat-2, chat-3."""
+    """Return the name of the first, second ... replica of ``name``: chat, chat-2, chat-3."""
     return name if number == 1 else f"{name}-{number}"
 
 
 def check_ports(ports: Mapping[str, tuple[str, int]]) -> None:
-    """Raise PlanError when two instances of one host want the same port.
+    """Raise PlanError when two instances of one host use the same port.
 
-    ``ports`` holds for each name, replicas included, the instance that it comes from and the port.
+    ``ports`` holds for each name, replicas included, its instance and the port.
     """
     taken: dict[int, tuple[str, str]] = {}
     for name, (origin, port) in ports.items():

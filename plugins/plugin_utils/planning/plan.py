@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Accelerator x recipe x release x requested instances -> what vLLM is started with.
+"""Plan how vLLM is started, from accelerator, recipe, release and requested instances.
 
-Recipes, releases and manifests come through a Library, which the caller fills: on the controller from the catalogue, in
-tests from plain data.
+Recipes, releases and manifests come from a Library, which the caller provides: on the controller from the catalogue,
+in tests from plain data.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
 
 __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
 
-# Arguments that follow from other keys of the instance.
+# Arguments that other keys of the instance set.
 PLACE = ("model", "served-model-name", "host", "port")
 
 
 @dataclass(frozen=True)
 class ServePlan:
-    """All that is needed to install and start one instance; ``as_dict`` is the document that people see."""
+    """Everything needed to install and start one instance; ``as_dict`` is the document that users see."""
 
     host: str
     instance: str
@@ -125,7 +125,7 @@ class ServePlan:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What all instances of a host are planned from."""
+    """The inputs that all instances of a host share."""
 
     host: str
     accelerator: Accelerator
@@ -136,9 +136,9 @@ class _Shared:
 def plan_instances(
     host: str, accelerator: Accelerator, instances: Mapping[str, Any], site: SiteSettings, library: Library
 ) -> list[ServePlan]:
-    """Return what every instance of a host is started with, replicas included, in the order of their names.
+    """Return the plan of every instance of a host, replicas included, in the order of their names.
 
-    ``instances`` is the value of ``vllm_instances``. Raises PlanError for the first thing that cannot be served.
+    ``instances`` is the value of ``vllm_instances``. Raises PlanError for the first instance that cannot be served.
     """
     check_instances(instances)
     chosen = [choose(host, name, instances[name], accelerator, site, library) for name in sorted(instances)]
@@ -154,7 +154,7 @@ def plan_instances(
 
 
 def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, library: Library) -> Composed:
-    """Return arguments and environment as all replicas of the instance have them, checked."""
+    """Return the checked arguments and environment that all replicas of the instance share."""
     facts = facts_of(entry, accelerator)
     layers = [
         Layer("collection", (), base_env(entry, site), "offline, quiet, and caches that survive a restart"),
@@ -165,7 +165,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
     ]
     composed = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}")
-    # Where it listens and what it serves is the instance's own; a recipe's word would be that of all its replicas.
+    # The instance itself sets its address and its model; a recipe's value would apply to all replicas alike.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_draft(replace(composed, args=args), site, library)
     _check_options(entry, composed, accelerator, site, library)
@@ -173,7 +173,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
 
 
 def _with_draft(composed: Composed, site: SiteSettings, library: Library) -> Composed:
-    """Return the arguments with the draft model's path where a manifest pins it: hosts have no hub to ask."""
+    """Return the arguments with the local path of a pinned draft model, because hosts have no hub to ask."""
     spec = composed.args.get("speculative-config")
     model = spec.get("model") if isinstance(spec, Mapping) else None
     manifest = library.manifest(model) if isinstance(model, str) and "/" in model[1:] and model[0] != "/" else None
@@ -184,7 +184,7 @@ def _with_draft(composed: Composed, site: SiteSettings, library: Library) -> Com
 
 
 def _drafts(composed: Composed) -> list[str]:
-    """Return the models beside the main one that the arguments name by repository."""
+    """Return the models besides the main one that the arguments name by repository."""
     steps = composed.history.get("speculative-config") or []
     value = steps[-1].value if steps else None
     model = value.get("model") if isinstance(value, Mapping) else None
@@ -196,7 +196,7 @@ def _check_options(
 ) -> None:
     table, foreign = entry.table, library.foreign(accelerator.stack)
     if errors_of(option_problems(composed.args, composed.env, table, foreign), site.strict):
-        # Only an error needs to know in which other releases a name is right.
+        # Only the message of an error needs to know which other releases have a name.
         others = library.others(table.version)
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
@@ -217,7 +217,7 @@ def _warnings(
 ) -> list[str]:
     table, foreign = entry.table, library.foreign(accelerator.stack)
     warnings = judge(entry.recipe, facts, entry.where)
-    # What is left after the check: names that a lenient site lets pass, values that types do not name.
+    # Left after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
     doubts = doubts_of(
         [
             *option_problems(composed.args, composed.env, table, foreign),
@@ -338,7 +338,7 @@ def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[st
 
 
 def _hosts_of_one_model(entry: Chosen) -> int:
-    """Return over how many hosts the weights are spread; of multi_node_tp_dp each host holds all of them."""
+    """Return the number of hosts that share the weights; with multi_node_tp_dp each host holds all of them."""
     return 1 if entry.choice.strategy == "multi_node_tp_dp" else len(entry.requested.get("nodes") or "1")
 
 
@@ -347,7 +347,7 @@ def _weights_path(manifest: Manifest, site: SiteSettings) -> str:
 
 
 def _size(manifest: Manifest | None) -> int | None:
-    """Return the bytes of the weights themselves, which is what ends up in the chips."""
+    """Return the bytes of the weights alone, which is what the chips hold."""
     if manifest is None:
         return None
     files = manifest["files"].items()
@@ -355,19 +355,19 @@ def _size(manifest: Manifest | None) -> int | None:
 
 
 def _release_args(release: Mapping[str, Any], site: SiteSettings) -> dict[str, Any]:
-    """Arguments that every instance gets where the release knows them."""
+    """Return the arguments that every instance gets where the release supports them."""
     options = release.get("supports") or []
     args: dict[str, Any] = {}
     if "shutdown-timeout" in options:
         args["shutdown-timeout"] = site.drain_timeout
     if "fail-on-environ-validation" in options:
-        # vLLM ignores a VLLM_* variable that it does not know unless told to refuse it.
+        # By default vLLM ignores a VLLM_* variable that it does not know.
         args["fail-on-environ-validation"] = True
     return args
 
 
 def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> None:
-    """Raise PlanError for what is wrong with the instances of one host only as a whole."""
+    """Raise PlanError for conflicts between the instances of one host."""
     names = [plan.instance for plan in plans]
     for plan in plans:
         if names.count(plan.instance) > 1:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How an instance reaches vLLM: a virtual environment on the host, or a container of the vendor's image."""
+"""How an instance runs vLLM: in a virtual environment on the host, or in a container of the vendor's image."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 GIB = 1024**3
 
-# Workers of one instance exchange tensors through it; vLLM's own instructions say --ipc=host.
+# Workers of one instance exchange tensors through shared memory; vLLM's own instructions use --ipc=host.
 SHM_SIZE = "16g"
-# Stacks whose images keep vLLM below /root, so that no other user can start it.
+# Stacks whose images keep vLLM below /root, so that only root can start it.
 ROOT_STACKS = ("cann",)
 
 
 def choose_stack(release: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
-    """Return what the release has for this hardware. Raises PlanError where it has nothing."""
+    """Return the release's entry for this hardware. Raises PlanError where it has none."""
     stacks = release["stacks"]
     if accelerator.stack not in stacks:
         raise PlanError(
@@ -49,7 +49,7 @@ def choose_runtime(stack: Mapping[str, Any], requested: str, image: str, release
 
 
 def image_of(stack: Mapping[str, Any], accelerator: Accelerator, override: str, registry: str) -> str:
-    """Return the reference of the image: the site's own, or the release's, taken from the site's registry."""
+    """Return the reference of the image: the site's own, or the release's from the site's registry."""
     if override:
         return override
     exact = accelerator.pick(stack.get("images") or {})
@@ -61,16 +61,16 @@ def image_of(stack: Mapping[str, Any], accelerator: Accelerator, override: str, 
         )
     if registry:
         first, slash, rest = image.partition("/")
-        # The first part is a registry where it can be no name of a repository.
+        # The first part is a registry if it cannot be the name of a repository.
         bare = rest if slash and ("." in first or ":" in first or first == "localhost") else image
         image = f"{registry.rstrip('/')}/{bare}"
-    # The digest is that of `image`; an entry of `images` carries its own.
+    # The digest belongs to `image`; an entry of `images` carries its own.
     digest = None if exact else stack.get("digest")
     return f"{image}@{digest}" if digest and "@" not in image else str(image)
 
 
 def visible_env(accelerator: Accelerator, chips: Sequence[int], runtime: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable that keeps an instance to its chips; nothing where all are its own or it sees no others."""
+    """Return the variable that restricts an instance to its chips; empty where it can see no others."""
     name = accelerator.visible_env
     if name is None or not chips or len(chips) == accelerator.count or name in env:
         return {}
@@ -83,8 +83,8 @@ def visible_env(accelerator: Accelerator, chips: Sequence[int], runtime: str, en
 def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
     """Return the device nodes or CDI names that an instance needs.
 
-    Only NVIDIA's are narrowed to the instance's chips: the tools of the others select by a variable, as their own
-    instructions do, and number the chips of the host.
+    Only NVIDIA's are restricted to the instance's chips. The tools of other vendors select chips by a variable, as
+    their own instructions do, and number them as on the host.
     """
     devices: list[str] = []
     for device in accelerator.devices:
@@ -100,7 +100,7 @@ def devices_of(accelerator: Accelerator, chips: Sequence[int]) -> list[str]:
 def container_of(
     stack: Mapping[str, Any], accelerator: Accelerator, image: str, devices: Sequence[str], mounts: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what the container engine needs beside arguments and environment."""
+    """Return what the container engine needs besides arguments and environment."""
     entrypoint = stack.get("entrypoint", "image")
     command = [] if entrypoint in ("image", "module") else [str(word) for word in entrypoint]
     return {
@@ -118,7 +118,7 @@ def container_of(
 def venv_of(
     release: Mapping[str, Any], stack: Mapping[str, Any], accelerator: Accelerator, root: str
 ) -> dict[str, Any]:
-    """Return the path of the virtual environment; its name holds the lock's hash."""
+    """Return the path of the virtual environment; its name contains the lock's hash."""
     name = f"{release['vllm']}-{accelerator.stack}"
     return {
         "name": name,
@@ -131,7 +131,7 @@ def venv_of(
 def launch_of(
     stack: Mapping[str, Any], venv: Mapping[str, Any] | None, container: Mapping[str, Any] | None
 ) -> list[str]:
-    """Return the words that stand before vLLM's own arguments in this runtime."""
+    """Return the words before vLLM's own arguments in this runtime."""
     if venv is None:
         return list(container["command"]) if container else []
     if stack.get("entrypoint") == "module":
@@ -144,7 +144,7 @@ _TRITON = re.compile(r"^((?:pytorch-)?triton(?:-rocm|-ascend|-xpu)?|pytorch-trit
 
 
 def check_lock(stack: Mapping[str, Any], release: str) -> None:
-    """Raise PlanError for a lock of wheels that cannot work: another Python than the stack's wheels, two tritons."""
+    """Raise PlanError for an inconsistent lock of wheels: another Python than the stack's wheels, or two tritons."""
     text = stack.get("requirements_text") or ""
     target = _TARGET.search(text)
     wanted = str(stack.get("python") or "")
@@ -165,6 +165,6 @@ def check_lock(stack: Mapping[str, Any], release: str) -> None:
 
 
 def _python_fits(python: str, spec: str) -> bool:
-    """Return whether a Python such as 3.11 is that of a specification; ``==3.11.9`` is one of 3.11."""
+    """Return whether a Python such as 3.11 satisfies a specification; 3.11 satisfies ``==3.11.9``."""
     exact = re.match(r"==\s*(\d+\.\d+)", spec)
     return satisfies(python, f"=={exact.group(1)}" if exact else spec)

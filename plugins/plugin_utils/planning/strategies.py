@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parallelism: which strategy, how many chips an instance gets, and which.
+"""Parallelism: the strategy, and how many and which chips an instance gets.
 
-The names are those of vLLM's recipes: tp splits every layer over the chips, tep the experts too, dep runs the attention
-once per chip and splits the experts; multi_node_* span hosts.
+The names are those of vLLM's recipes: tp splits every layer over the chips, tep also the experts; dep runs the
+attention once per chip and splits the experts; multi_node_* span hosts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ EXPERT = "--enable-expert-parallel"
 TENSOR = "--tensor-parallel-size"
 DATA = "--data-parallel-size"
 
-# Arguments of each strategy before its size, and the flag that takes the size.
+# The arguments of each strategy before its size, and the flag for the size.
 SINGLE_NODE: dict[str, tuple[list[str], str]] = {
     "single_node_tp": ([], TENSOR),
     "single_node_tep": ([EXPERT], TENSOR),
     "single_node_dep": ([EXPERT], DATA),
-    # Attention once per chip, the experts split by tensors all the same.
+    # Attention once per chip; the experts are still split by tensors.
     "single_node_dpa_tp": ([TENSOR, "1"], DATA),
 }
 MULTI_NODE = ("multi_node_tp", "multi_node_tep", "multi_node_dep", "multi_node_tp_pp", "multi_node_tp_dp")
@@ -35,7 +35,7 @@ STRATEGIES = (*SINGLE_NODE, *MULTI_NODE, *NOT_COMPOSED)
 
 @dataclass(frozen=True)
 class Nodes:
-    """The hosts that serve one instance together; ``rank`` is this host's, ``head`` the address of the first."""
+    """The hosts that serve one instance together; ``rank`` is this host's number, ``head`` the first one's address."""
 
     count: int = 1
     rank: int = 0
@@ -44,7 +44,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The parallelism of one instance on one host; ``chips`` is how many of the host's it takes."""
+    """The parallelism of one instance on one host; ``chips`` is the number of its chips on this host."""
 
     words: list[str]
     chips: int
@@ -69,9 +69,9 @@ def compatible(recipe: Mapping[str, Any], accelerator: Accelerator) -> list[str]
 def choose_strategy(
     recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, nodes: int, where: str
 ) -> str:
-    """Return the requested strategy, else the one that the recipe prefers.
+    """Return the requested strategy, else the recipe's preferred one.
 
-    Raises PlanError for one that the recipe does not list or that does not go with the number of hosts.
+    Raises PlanError for a strategy that the recipe does not list or that does not fit the number of hosts.
     """
     offered = compatible(recipe, accelerator)
     model = recipe["model"]["model_id"]
@@ -124,7 +124,8 @@ def tensor_size(
 ) -> tuple[int, str]:
     """Return the tensor parallel size of ``single_node_tp`` on ``chips`` chips, and the reason.
 
-    The preset's, the variant's, the recipe's, else one chip where the model fits in it, else all: upstream's rule.
+    The size of the preset, else of the variant, else of the recipe, else one chip where the model fits in it, else all
+    chips: upstream's rule.
     """
     override = (recipe.get("strategy_overrides") or {}).get("single_node_tp") or {}
     for source, size in (
@@ -133,7 +134,7 @@ def tensor_size(
         ("strategy_overrides", accelerator.pick(override.get("tp"))),
     ):
         if isinstance(size, int) and size > 0:
-            # The number of a CPU's NUMA nodes is not known here.
+            # The number of a CPU's NUMA nodes is unknown here.
             if accelerator.stack == "cpu" or size <= chips:
                 return size, f"tp of the recipe's {source}"
             return chips, f"tp of the recipe's {source} is {size}, the host has {chips}"
@@ -147,7 +148,7 @@ def tensor_size(
 
 
 def sizes(strategy: str, tensor: int, chips: int, nodes: Nodes, because: str | None = None) -> Sizes:
-    """Return the words of a strategy: ``tensor`` is the size of single_node_tp, ``chips`` what the others take."""
+    """Return the command words of a strategy: ``tensor`` is single_node_tp's size, ``chips`` that of the others."""
     if strategy in SINGLE_NODE:
         before, flag = SINGLE_NODE[strategy]
         size = tensor if strategy == "single_node_tp" else chips

@@ -23,9 +23,10 @@ Changes = Dict[str, Dict[str, Any]]
 
 
 def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -> Changes:
-    """Return what applying ``plans`` changes: by instance ``before``, ``after``, ``args``, ``env`` and ``files``.
+    """Return the effects of applying ``plans``: by instance ``before``, ``after``, ``args``, ``env`` and ``files``.
 
-    ``files`` names what would be written, by instance; an instance that it does not name changes where it is stale.
+    ``files`` lists the files to write, by instance; an instance without an entry changes only where it runs with old
+    files.
     """
     found = {}
     for name, plan in plans.items():
@@ -38,15 +39,15 @@ def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -
 
 
 def spanning(plans: Plans) -> list[str]:
-    """Return the instances that span several hosts: to stop one of their hosts is to stop all of the instance."""
+    """Return the instances that span several hosts: stopping one of their hosts stops the whole instance."""
     return [name for name, plan in plans.items() if plan.get("strategy") in MULTI_NODE]
 
 
 def returns_of(slots: Slots, in_turn: bool = False) -> tuple[Changes, list[str]]:
-    """Return what going back changes, as changes_of does, and why instances cannot.
+    """Return the effects of a rollback, in the form of changes_of, and why instances cannot be rolled back.
 
-    What is installed and was never found good goes back to what was good last; what is good, to what was before it.
-    ``in_turn``: a rollout was interrupted in the middle of this host; what is good there had not been changed yet.
+    An installed state that was never found good goes back to the last good state; a good one goes back to the good
+    state before it. ``in_turn``: a rollout was interrupted while it updated this host, so the good state is the old.
     """
     found, problems = {}, []
     for name, slot in slots.items():
@@ -63,11 +64,11 @@ def returns_of(slots: Slots, in_turn: bool = False) -> tuple[Changes, list[str]]
 def undone_of(
     slots: Slots, undone: Mapping[str, Mapping[str, str]], in_turn: bool = False, half_back: bool = False
 ) -> tuple[Changes, list[str]]:
-    """Return what undoing a rollout changes, as returns_of does.
+    """Return the effects of undoing a rollout, in the form of returns_of.
 
-    ``undone`` has by instance the state ``before`` the rollout and the one ``after`` it, empty where the turn did not
-    come to its end. What is back already is left alone, and what was changed since is a problem, but for
-    a host on which a rollback was interrupted (``half_back``).
+    ``undone`` has by instance the state ``before`` the rollout and the state ``after`` it, empty where the update of
+    the host did not finish. A state that is restored already is left alone. A state that changed since is a problem,
+    except on a host where a rollback was interrupted (``half_back``).
     """
     found, problems = {}, []
     for name, states in undone.items():
@@ -89,9 +90,9 @@ def undone_of(
 
 
 def measurable(slots: Slots, in_turn: bool) -> tuple[list[str], list[str]]:
-    """Return the instances whose speed is that of a good state, and those that run and were never kept.
+    """Return the running instances in a good state or without any kept state, and the latter alone.
 
-    What an interrupted turn has left running has not shown that it is good: it is neither.
+    Instances that an interrupted update left running are in neither list, because their state is not proven good.
     """
     up = {name: slot for name, slot in slots.items() if _is_up(slot)}
     unkept = [] if in_turn else [name for name, slot in up.items() if not slot.get(GOOD)]
@@ -100,7 +101,7 @@ def measurable(slots: Slots, in_turn: bool) -> tuple[list[str], list[str]]:
 
 
 def to_measure(instances: Sequence[str], slots: Slots, baseline: str) -> list[str]:
-    """Return which of these instances are measured before their change.
+    """Return the instances to measure before their change.
 
     With the ``baseline`` ``now`` all of them, with ``record`` those without figures of an earlier gate.
     """
@@ -108,13 +109,13 @@ def to_measure(instances: Sequence[str], slots: Slots, baseline: str) -> list[st
 
 
 def states_before(slots: Slots) -> dict[str, str]:
-    """Return by instance the state that an undo goes back to."""
+    """Return by instance the state that an undo restores."""
     found = {name: (slot.get(GOOD) or slot).get("digest") for name, slot in slots.items()}
     return {name: digest for name, digest in found.items() if digest}
 
 
 def in_inventory(slots: Slots, instances: Mapping[str, Any]) -> Slots:
-    """Return the instances of a host that its inventory names, replicas too; all where it names none."""
+    """Return the instances of a host that its inventory names, with their replicas; all of them where it names none."""
     return {
         name: slot
         for name, slot in slots.items()
@@ -148,7 +149,7 @@ def _differences(before: Any, after: Any) -> dict[str, list[Any]]:
 
 
 def describe_changes(changes: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what changes in one line; the same text for the same change, so that equal hosts are reported together."""
+    """Return the changes in one line; equal changes give equal texts, so that reports can group the hosts."""
     return "; ".join(f"{name}: {_describe_change(change)}" for name, change in changes.items())
 
 
@@ -162,7 +163,7 @@ def _describe_change(change: Mapping[str, Any]) -> str:
     texts = [f"{key} {_short(old)} -> {_short(new)}" for key, old, new in pairs]
     for kind in ("args", "env"):
         texts += [f"{key} {_short(old)} -> {_short(new)}" for key, (old, new) in (change.get(kind) or {}).items()]
-    # The same plan in other files: the user, a limit of the unit, a secret.
+    # The plan is the same and other files differ: the user, a limit of the unit, a secret.
     return ", ".join(texts) or f"{', '.join(change.get('files') or []) or 'started again'}"
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rollout takes from the inventory, from what was seen of the hosts and from earlier journals."""
+"""The inputs of a rollout: the inventory, the states read from the hosts, and earlier journals."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves 
 )
 
 Seen = Mapping[str, Mapping[str, Any]]
-# Options that every host of a rollout has to have alike; those of the others that are in one cluster.
+# Options that must be equal on all hosts of a rollout; the other options must be equal within a cluster.
 WHOLE = ("state_dir", "order")
 
 
 @dataclass(frozen=True)
 class Known:
-    """A rollout of this controller: whether it was ended, whether it runs at this moment, its hosts, and the host that
-    keeps the lock of each of its clusters."""
+    """A rollout of this controller: whether it ended, whether it runs now, its hosts, and by cluster the host that
+    keeps the lock."""
 
     id: str
     ended: bool
@@ -47,7 +47,7 @@ class Known:
 
 
 def concerned_of(hosts: Sequence[str], seen: Seen) -> list[Concerned]:
-    """Return the hosts that change or that an interrupted rollout has left in the middle, in the inventory's order."""
+    """Return the hosts that change or whose update was interrupted, in the inventory's order."""
     return [
         Concerned(host, seen[host]["cluster"], seen[host]["interrupted"])
         for host in hosts
@@ -56,7 +56,7 @@ def concerned_of(hosts: Sequence[str], seen: Seen) -> list[Concerned]:
 
 
 def by_cluster(seen: Seen) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """Return what was seen of the hosts of each cluster."""
+    """Return the states read from the hosts, by cluster."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for host, entry in seen.items():
         found.setdefault(entry["cluster"], {})[host] = entry
@@ -66,8 +66,8 @@ def by_cluster(seen: Seen) -> dict[str, dict[str, Mapping[str, Any]]]:
 def serving_of(clusters: Collection[str], kind: str, groups: Any, hostvars: Any, loader: Any) -> list[Serving]:
     """Return all hosts of these clusters with their services.
 
-    Raises FleetError where the planning of a host fails. A rollback takes the names of its instances instead,
-    because the inventory may be the very thing that is wrong.
+    Raises FleetError where the planning of a host fails. A rollback uses the names of the instances instead of plans,
+    because the fault may be in the inventory.
     """
     hosts = clusters_of(groups.get(INFERENCE, []), hostvars)
     wanted = [host for host, cluster in hosts.items() if cluster in clusters]
@@ -84,7 +84,7 @@ def serving_of(clusters: Collection[str], kind: str, groups: Any, hostvars: Any,
 
 
 def pace_of(seen: Seen) -> Pace:
-    """Return how a cluster is gone through, by the options of its hosts."""
+    """Return the wave sizes and limits of a cluster, from the options of its hosts."""
     return Pace(
         canaries=shared_option("canaries", seen),
         waves=shared_option("waves", seen),
@@ -93,9 +93,9 @@ def pace_of(seen: Seen) -> Pace:
 
 
 def shared_option(name: str, seen: Seen) -> Any:
-    """Return an option that all of these hosts, those of the rollout or of a cluster, have to agree on.
+    """Return the value of an option that all of these hosts must share.
 
-    Raises RolloutError with two that do not.
+    Raises RolloutError that names two hosts with different values.
     """
     first, value = next((host, entry["options"][name]) for host, entry in seen.items())
     for host, entry in seen.items():
@@ -109,7 +109,7 @@ def shared_option(name: str, seen: Seen) -> Any:
 
 
 def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, hostvars: Any) -> dict[str, dict[str, Any]]:
-    """Return what the turn of each host needs to know."""
+    """Return the data that the update of each host needs."""
     gateways = gateways_of([host for wave in waves for host in wave.all_hosts()], groups, hostvars)
     return {
         host: {
@@ -128,9 +128,9 @@ def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, hostvars: Any) -> d
 
 
 def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, hostvars: Any) -> dict[str, str]:
-    """Return the host that keeps the lock of each cluster: its first gateway, else its first host that serves.
+    """Return the host that keeps the lock of each cluster: its first gateway, else its first inference host.
 
-    It is the same one for whoever works with the same inventory, whichever of its hosts take part.
+    Every run with the same inventory finds the same host, whichever hosts take part.
     """
     wanted = {turn["cluster"] for turn in turns.values()}
     hosts: dict[str, list[str]] = {cluster: [] for cluster in wanted}
@@ -146,7 +146,7 @@ def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, hostvars: An
 
 
 def describe_plan(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]], kind: str) -> list[str]:
-    """Return what is about to happen, a line for each wave and each different change."""
+    """Return the announcement of the rollout: a line for each wave and for each distinct change."""
     words: dict[str, list[str]] = {}
     for host, turn in turns.items():
         words.setdefault(turn["words"], []).append(host)
@@ -166,7 +166,7 @@ def describe_plan(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]],
 def events_of(
     name: str, waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]], seen: Seen, who: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the events that a journal begins with."""
+    """Return the first events of a journal."""
     words: dict[str, list[str]] = {}
     for host, turn in turns.items():
         words.setdefault(turn["words"], []).append(host)
@@ -195,7 +195,7 @@ def events_of(
 
 
 def known_rollouts(directory: str) -> list[Known]:
-    """Return the rollouts that have a journal in ``directory``, oldest first; one that cannot be read is none."""
+    """Return the rollouts that have a journal in ``directory``, oldest first; unreadable journals are left out."""
     found = []
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
         path = os.path.join(directory, name, JOURNAL)
@@ -214,8 +214,8 @@ def known_rollouts(directory: str) -> list[Known]:
 def undone_by(rollout: str, directory: str) -> dict[str, dict[str, dict[str, str]]]:
     """Return what a rollout has changed: by host and instance the states ``before`` and ``after`` it.
 
-    What it went on from, after an interruption, is a part of it. ``last`` stands for the newest that has changed a host
-    and was no rollback. Raises RolloutError where there is no such journal on this controller.
+    The interrupted rollouts that it continued are included. ``last`` means the newest rollout that changed a host and
+    was not a rollback. Raises RolloutError where this controller has no such journal.
     """
     states = _states(directory)
     changes = [name for name, state in states.items() if state.changed() and state.begun.get("kind") != "rollback"]
@@ -234,7 +234,7 @@ def undone_by(rollout: str, directory: str) -> dict[str, dict[str, dict[str, str
 
 
 def returned_by(directory: str) -> list[str]:
-    """Return the hosts that are back already, where the newest journal is of a rollback that did not end well."""
+    """Return the hosts that the newest journal has rolled back already, if it is of a rollback that did not succeed."""
     state = next(reversed(list(_states(directory).values())), None)
     if state is None or state.begun.get("kind") != "rollback" or state.result == "done":
         return []
@@ -242,7 +242,7 @@ def returned_by(directory: str) -> list[str]:
 
 
 def _chain(name: str, states: Mapping[str, JournalState]) -> list[JournalState]:
-    """Return a rollout and those of its kind that it went on from, newest first."""
+    """Return a rollout and the rollouts of the same kind that it continued, newest first."""
     names, found = [name], []
     while names:
         state = states[names.pop(0)]
@@ -256,7 +256,7 @@ def _chain(name: str, states: Mapping[str, JournalState]) -> list[JournalState]:
 
 
 def _states(directory: str) -> dict[str, JournalState]:
-    """Return the rollouts that have begun a turn, by their names, oldest first."""
+    """Return the rollouts that have started to update a host, by their names, oldest first."""
     found = {}
     for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else []:
         try:

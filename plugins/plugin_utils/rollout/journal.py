@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The journal of a rollout: one line of JSON for each thing that happened, on the controller.
+"""The journal of a rollout on the controller: one line of JSON for each event.
 
-A line is on the disk before the step that it announces begins, so that a journal that breaks off says where.
+Each line is on the disk before its step begins, so a journal that breaks off shows where the rollout stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 
 JOURNAL = "journal.jsonl"
-# Steps that end a host's turn, and what they mean for the rollout.
+# The steps that end the update of a host, by their meaning for the rollout.
 DONE_STEPS, FAILED_STEPS = ("done",), ("failed", "rolled_back", "skipped", "out")
 
 
@@ -30,48 +30,48 @@ class JournalError(Exception):
 
 @dataclass
 class JournalState:
-    """What a journal says: ``steps`` is the last step of each host, ``result`` is empty while it was never ended."""
+    """The content of a journal: ``steps`` is the last step of each host; ``result`` is empty until the rollout ends."""
 
     begun: Mapping[str, Any] = field(default_factory=dict)
     clusters: dict[str, str] = field(default_factory=dict)
     steps: dict[str, str] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
-    # By host and instance: the state that a turn found, and the one that it left.
+    # By host and instance: the state before the update, and the state after it.
     before: dict[str, dict[str, str]] = field(default_factory=dict)
     after: dict[str, dict[str, str]] = field(default_factory=dict)
     stopped: str = ""
     result: str = ""
 
     def failed(self) -> dict[str, str]:
-        """Return the hosts whose turn ended badly, with their clusters."""
+        """Return the hosts whose update failed, with their clusters."""
         return {host: self.clusters.get(host, "") for host, step in self.steps.items() if step in FAILED_STEPS}
 
     def unfinished(self) -> list[str]:
-        """Return the hosts whose turn has begun and not ended."""
+        """Return the hosts whose update has begun and not ended."""
         return [host for host, step in self.steps.items() if step not in (*DONE_STEPS, *FAILED_STEPS)]
 
     def changed(self) -> list[str]:
-        """Return the hosts that it has changed, or may have."""
+        """Return the hosts that the rollout has changed or may have changed."""
         return [host for host, step in self.steps.items() if step in (*DONE_STEPS, "out") or host in self.unfinished()]
 
     def untouched(self) -> list[str]:
-        """Return the hosts whose turn has not begun."""
+        """Return the hosts whose update has not begun."""
         return [host for host in self.clusters if host not in self.steps]
 
 
 def new_id(now: float | None = None) -> str:
-    """Return a name for a rollout: its time in UTC and four hexadecimal digits."""
+    """Return a new name for a rollout: the time in UTC and four hexadecimal digits."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now)) + f"-{secrets.token_hex(2)}"
 
 
 def append(path: str, event: Mapping[str, Any], now: float | None = None) -> None:
     """Add an event to a journal; it is on the disk when this returns. Raises OSError."""
     line = json.dumps({"at": round(time.time() if now is None else now, 3), **event}, ensure_ascii=False) + "\n"
-    # Turns of several hosts write from processes of their own.
+    # The updates of several hosts write from separate processes.
     with locked(os.path.dirname(path) or "."), open(path, "a+b", opener=_open_private) as file:
         size = os.fstat(file.fileno()).st_size
         if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
-            # What a killed controller has left of a line is not to spoil this one.
+            # A controller that was killed may have left an incomplete line; it must not spoil this one.
             line = "\n" + line
         file.write(line.encode())
         file.flush()
@@ -83,7 +83,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def read(path: str) -> list[dict[str, Any]]:
-    """Return the events of a journal; a line that was cut off is left out. Raises OSError."""
+    """Return the events of a journal without incomplete lines. Raises OSError."""
     events = []
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -97,7 +97,7 @@ def read(path: str) -> list[dict[str, Any]]:
 
 
 def state_of(events: list[dict[str, Any]]) -> JournalState:
-    """Return what the events of a journal amount to."""
+    """Return the state that results from the events of a journal."""
     state = JournalState()
     for event in events:
         kind, host = event["event"], str(event.get("host", ""))
@@ -118,17 +118,17 @@ def state_of(events: list[dict[str, Any]]) -> JournalState:
 
 
 def may_run(begun: Mapping[str, Any]) -> bool:
-    """Return whether a rollout may still run; what another controller began cannot be seen from here."""
+    """Return whether a rollout may still run; True for one of another controller, which cannot be checked here."""
     return begun.get("controller", platform.node()) != platform.node() or is_running(begun)
 
 
 def is_running(begun: Mapping[str, Any]) -> bool:
-    """Return whether the process that began a rollout on this controller is still there."""
+    """Return whether the process that began a rollout on this controller still runs."""
     pid, started = begun.get("pid"), begun.get("pid_started")
     if not isinstance(pid, int) or begun.get("boot") != boot_id():
         return False
     if started is None:
-        # A system that does not say when a process was started.
+        # This system does not report when a process was started.
         return _is_there(pid)
     return bool(started_at(pid) == started)
 

@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file imp
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import JOURNAL, read
 
 PARTS = Path(__file__).resolve().parent / "rollout_page"
-# It tells of errors of hosts in full; who is to see it is for the one who ran the rollout to say.
+# The report quotes errors of hosts in full; whoever ran the rollout decides who may read it.
 MODE = 0o600
 
 
@@ -41,9 +41,9 @@ def read_journal(path: str) -> list[dict[str, Any]]:
 
 
 def write_changed(option: str, path: str, text: str, check_mode: bool) -> bool:
-    """Publish a text where the file does not hold it already; return whether it changed.
+    """Write a text to a file that does not hold it already; return whether the file changed.
 
-    The mode of a file that is there is kept. Raises ReportFileError.
+    An existing file keeps its mode. Raises ReportFileError.
     """
     try:
         file = PageFile(option, path, MODE)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Turn the journal of a rollout into one document: what changed where, how long it took, what was served.
 
-An incomplete event is reported as far as it goes: a report matters most where something went wrong.
+Incomplete events are reported as far as possible, because a report matters most after a failure.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any, Iterable, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import DONE_STEPS, FAILED_STEPS
 
 SCHEMA = 1
-# In the order of a turn; others come after these.
+# In the order of an update; other steps follow these.
 STEPS = ("drain", "idle", "measure", "driver", "apply", "gate", "ready", "watch", "restore")
 ENDS = (*DONE_STEPS, *FAILED_STEPS)
-# Of a host: how its turn ended, or that it has not ended or not begun.
+# The states of a host: how its update ended, or that it has not ended or not begun.
 STATES = (*ENDS, "unfinished", "untouched")
 COUNTERS = ("requests", "ok", "client_errors", "server_errors", "denied")
 Event = Mapping[str, Any]
 
 
 class ReportError(ValueError):
-    """The events are no rollout's; the message is a clause."""
+    """The events are not those of a rollout; the message is a clause."""
 
 
 @dataclass
 class _Session:
-    """One run of a rollout: a rollout that was interrupted and went on has several."""
+    """One run of a rollout: a rollout that was interrupted and continued has several."""
 
     begun: Event
     first: float
@@ -58,7 +58,7 @@ class _Host:
 
 
 def report(events: Iterable[Event], running: bool = False) -> dict[str, Any]:
-    """Return the document of a journal's events; running: whether its rollout still runs. Raises ReportError."""
+    """Return the document of a journal's events; ``running``: whether its rollout still runs. Raises ReportError."""
     told = [_finite(event) for event in events if _number(event.get("at")) is not None]
     sessions = _sessions(told)
     first, last = sessions[0], sessions[-1]
@@ -91,7 +91,7 @@ def report(events: Iterable[Event], running: bool = False) -> dict[str, Any]:
 
 
 def summary_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a task returns of a document: what does not grow with the number of hosts that are well."""
+    """Return the part of a document that a task returns: its size does not grow with the number of healthy hosts."""
     names = {state: [row["host"] for row in document["hosts"] if row["state"] == state] for state in STATES}
     bad = {row["host"]: row["detail"] for row in document["hosts"] if row["state"] in FAILED_STEPS}
     keys = ("id", "kind", "user", "clusters", "summary", "result", "reason", "began", "ended", "seconds", "totals")
@@ -136,7 +136,7 @@ def _session_row(session: _Session) -> dict[str, Any]:
 
 
 def _hosts(events: Sequence[Event], sessions: Sequence[_Session]) -> list[_Host]:
-    """Return the hosts in the order in which the rollout was to take them."""
+    """Return the hosts in the planned order of the rollout."""
     hosts: dict[str, _Host] = {}
     number = -1
     for event in events:
@@ -148,7 +148,7 @@ def _hosts(events: Sequence[Event], sessions: Sequence[_Session]) -> list[_Host]
             host = hosts.setdefault(name, _Host(name))
             host.cluster = str(event.get("cluster") or host.cluster)
             host.wave = event.get("wave") if host.wave is None and isinstance(event.get("wave"), int) else host.wave
-            # A rollout that continues checks again, and finds nothing to change on a host that is done.
+            # A rollout that continues checks every host again, and finds nothing to change on a finished one.
             found = _changes_of(_mapping(event.get("changes")))
             host.changes = found or host.changes
         elif kind == "step" and name:
@@ -159,7 +159,7 @@ def _hosts(events: Sequence[Event], sessions: Sequence[_Session]) -> list[_Host]
 
 
 def _planned(hosts: dict[str, _Host], begun: Event) -> None:
-    """Add the hosts of waves; a host stays in the wave that it was planned in first."""
+    """Add the hosts of the waves; a host stays in the first wave that it was planned in."""
     for wave, names in enumerate(_list(begun.get("waves"))):
         for name in _list(names):
             host = hosts.setdefault(str(name), _Host(str(name)))
@@ -167,7 +167,7 @@ def _planned(hosts: dict[str, _Host], begun: Event) -> None:
 
 
 def _step(host: _Host, event: Event, session: int, sessions: Sequence[_Session]) -> None:
-    """Add a step; the one before it lasted until now, or until its run broke off."""
+    """Add a step to a host; the previous step lasted until now, or until its run broke off."""
     at = float(event["at"])
     broke_off = host.session != session
     _close(host, sessions[host.session].last if broke_off else at, broke_off)
@@ -202,7 +202,7 @@ def _host_row(host: _Host) -> dict[str, Any]:
 
 
 def _changes_of(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what changes of each instance: lines of what it is, before and after, and the files."""
+    """Return the changes of each instance: lines with the values before and after, and the files."""
     found = []
     for instance, change in sorted(changes.items()):
         change = _mapping(change)
@@ -222,7 +222,7 @@ def _changes_of(changes: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _changes(hosts: Sequence[_Host]) -> list[dict[str, Any]]:
-    """Return each change once, with the hosts that it is for; the one for most hosts first."""
+    """Return each distinct change with its hosts; the change of the most hosts comes first."""
     groups: dict[str, dict[str, Any]] = {}
     for host in hosts:
         for change in host.changes:
@@ -245,7 +245,7 @@ def _waves(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def _durations(hosts: Sequence[_Host]) -> dict[str, dict[str, Any]]:
-    """Return how long each step took; one that broke off says nothing of that."""
+    """Return the duration of each step, without steps that broke off."""
     taken: dict[str, list[tuple[float, str]]] = {}
     for host in hosts:
         for step in host.steps:
@@ -262,7 +262,7 @@ def _spread(taken: Sequence[tuple[float, str]]) -> dict[str, Any]:
 
 
 def _gates(events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Return what the gates of each instance found, the last time that it was asked."""
+    """Return the findings of each instance's last run of the gates."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for event in events:
         if event.get("event") != "gate":
@@ -285,10 +285,10 @@ def _gates(events: Sequence[Event]) -> list[dict[str, Any]]:
 
 
 def _requests(events: Sequence[Event]) -> dict[str, Any]:
-    """Return what the gateways counted between their first reading and their last one.
+    """Return the requests that the gateways counted between their first reading and their last one.
 
-    HAProxy counts from zero after a start; what was counted between the last reading before it and the start is in no
-    reading, so that with ``restarts`` the sums are at least so much.
+    HAProxy counts from zero after a start. Requests between the last reading and a restart are missing, so with
+    ``restarts`` the sums are lower bounds.
     """
     before: dict[str, tuple[str, dict[str, dict[str, float]]]] = {}
     services: dict[str, dict[str, float]] = {}
@@ -325,14 +325,14 @@ def _counters(values: Any) -> dict[str, float]:
 
 
 def _number(value: Any) -> float | None:
-    """Return value where it is a number that can be counted with."""
+    """Return the value where it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return value
 
 
 def _finite(value: Any) -> Any:
-    """Return value without numbers that JSON has no word for, though Python reads and writes them."""
+    """Return the value without numbers that JSON cannot express, though Python reads and writes them."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

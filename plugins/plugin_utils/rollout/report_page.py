@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A rollout's document as one page: no host, error or option can break out of it, and it loads nothing."""
+"""A rollout's document as one page: no host, error or option can inject HTML, and the page loads nothing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WHOLE = (
 
 
 def page(document: Mapping[str, Any], parts: Mapping[str, str]) -> str:
-    """Return the page as text. ``parts`` are its ``html``, ``css`` and ``js``; it allows these two and no other."""
+    """Return the page as text. ``parts`` are its ``html``, ``css`` and ``js``; the page allows only these two."""
     return fill_page(parts, f"Rollout {document['id']}", data(document))
 
 
 def data(document: Mapping[str, Any]) -> str:
-    """Return what the page shows as JSON for a script element; texts that many hosts share are in it once."""
+    """Return the page's data as JSON for a script element; texts that many hosts share are stored once."""
     texts = SharedTexts()
     names = list(dict.fromkeys([*STEPS, *ENDS, *(step["step"] for row in document["hosts"] for step in row["steps"])]))
     numbers = {row["host"]: number for number, row in enumerate(document["hosts"])}
@@ -48,9 +48,9 @@ def data(document: Mapping[str, Any]) -> str:
 
 
 def _pauses(sessions: Sequence[Mapping[str, Any]], began: float) -> list[list[float]]:
-    """Return when the rollout went on after it was interrupted, since it began, and for how long it had not run.
+    """Return the pauses of a rollout: the seconds from its beginning to each continuation, and how long it had stopped.
 
-    The page leaves these times out: a night between two runs would leave nothing to see of them.
+    The page leaves these times out, because a night between two runs would dwarf everything else.
     """
     pauses = []
     for earlier, later in zip(sessions, sessions[1:]):
@@ -78,7 +78,7 @@ def _change(change: Mapping[str, Any], numbers: Mapping[str, int]) -> list[Any]:
 def _gate(row: Mapping[str, Any], numbers: Mapping[str, int], texts: SharedTexts) -> list[Any]:
     figures = [[(row[when] or {}).get(key) for key in FIGURES] if row[when] else 0 for when in ("before", "after")]
     verdicts = [[verdict["name"], int(verdict["ok"]), texts.number(verdict["detail"])] for verdict in row["verdicts"]]
-    # A host that no other event names stands here by its name.
+    # A host that no other event names is listed here by its name.
     return [numbers.get(row["host"], row["host"]), texts.number(row["instance"]), *figures, verdicts]
 
 

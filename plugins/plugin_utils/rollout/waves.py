@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hosts a rollout takes, and in which waves."""
+"""Which hosts a rollout updates, and in which waves."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SHARE = re.compile(r"(?P<share>\d{1,3})\s*%", re.ASCII)
 
 
 class RolloutError(ValueError):
-    """The rollout cannot be done as asked; the message has a line for each problem."""
+    """The requested rollout is not possible; the message has a line for each problem."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """A host of a cluster with the service of each of its instances, concerned or not."""
+    """A host of a cluster with the service of each of its instances, whether the rollout changes it or not."""
 
     host: str
     cluster: str
@@ -31,7 +31,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Concerned:
-    """A host that is to change. ``interrupted``: the rollout that was in the middle of it, empty otherwise."""
+    """A host to change. ``interrupted``: the rollout that was interrupted while it updated the host, empty for none."""
 
     host: str
     cluster: str
@@ -40,8 +40,8 @@ class Concerned:
 
 @dataclass(frozen=True)
 class Pace:
-    """How a cluster is gone through: the size of its first wave, sizes of the others as numbers or shares such as
-    ``25%`` of its concerned hosts (the last one repeats), and the servers of each service that stay in service."""
+    """The wave sizes of a cluster: of its first wave, and of the others as numbers or shares such as ``25%`` of the
+    hosts to change (the last one repeats); and the servers of each service that must stay in service."""
 
     canaries: int = 1
     waves: Sequence[Any] = ("25%",)
@@ -50,7 +50,7 @@ class Pace:
 
 @dataclass
 class Wave:
-    """Hosts that are changed at the same time, by cluster; ``canary`` where any failure of theirs stops the rollout."""
+    """Hosts that are updated at the same time, by cluster; any failure in a ``canary`` wave stops the rollout."""
 
     canary: bool
     hosts: dict[str, list[str]] = field(default_factory=dict)
@@ -65,8 +65,8 @@ def waves_of(
 ) -> list[Wave]:
     """Return the waves of a rollout over ``concerned``, in their order. Raises RolloutError with all problems.
 
-    ``serving`` are all hosts of the clusters; ``paces`` has an entry for each cluster that has a concerned host. Hosts
-    in which an earlier rollout was interrupted come first, since they are out of service already.
+    ``serving`` are all hosts of the clusters; ``paces`` has an entry for each cluster that has a host to change. Hosts
+    that an earlier rollout left interrupted come first, since they are out of service already.
     """
     problems: list[str] = []
     queues = []
@@ -90,7 +90,7 @@ def waves_of(
 
 
 def _cluster_waves(hosts: Sequence[Concerned], pace: Pace) -> list[Wave]:
-    """Return the waves of one cluster: what was interrupted, canaries, and the others by ``pace.waves``."""
+    """Return the waves of one cluster: interrupted hosts, canaries, then the others by ``pace.waves``."""
     cluster = hosts[0].cluster
     begun = [host.host for host in hosts if host.interrupted]
     others = [host.host for host in hosts if not host.interrupted]
@@ -108,9 +108,9 @@ def _cluster_waves(hosts: Sequence[Concerned], pace: Pace) -> list[Wave]:
 
 
 def size_of(entry: Any, hosts: int) -> int:
-    """Return a wave's number of hosts from a number or a share of ``hosts``; a share is at least one host.
+    """Return the number of hosts in a wave, from a number or a share of ``hosts``; a share gives at least one host.
 
-    Raises RolloutError for what is neither.
+    Raises RolloutError for any other value.
     """
     match = _SHARE.fullmatch(str(entry).strip())
     if match and 0 < int(match["share"]) <= 100:
@@ -160,7 +160,7 @@ def _gaps(cluster: str, waves: Sequence[Wave], peers: Sequence[Serving], min_ava
 
 
 def _together(queues: Sequence[Sequence[Wave]]) -> list[Wave]:
-    """Return the waves of several clusters side by side: the first of each, the second of each, and so on."""
+    """Return the waves of several clusters merged: the first of each cluster, the second of each, and so on."""
     waves = []
     for number in range(max((len(queue) for queue in queues), default=0)):
         abreast = [queue[number] for queue in queues if number < len(queue)]
@@ -178,10 +178,10 @@ def _named(cluster: str) -> str:
 def verdict(
     waves: Sequence[Mapping[str, Any]], number: int, failed: Mapping[str, str], limits: Mapping[str, int]
 ) -> str:
-    """Return why the rollout stops after a wave, empty where it goes on.
+    """Return why the rollout stops after a wave, empty where it continues.
 
-    ``waves`` are as ``{"canary": bool, "hosts": {cluster: [host]}}``, ``failed`` maps every host that has failed so
-    far to its cluster, ``limits`` each cluster to the failures that it may have after its canaries.
+    ``waves`` are ``{"canary": bool, "hosts": {cluster: [host]}}``; ``failed`` maps every host that has failed so far to
+    its cluster, ``limits`` each cluster to the number of failures that it may have after its canaries.
     """
     here = [host for hosts in waves[number]["hosts"].values() for host in hosts if host in failed]
     if not here:
