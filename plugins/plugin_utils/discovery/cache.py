@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The discovery cache: a JSON file on the controller that holds the last answer of every host, a line each."""
+"""The discovery cache: a JSON file on the controller with the last answer of every host, one per line."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
 
 
 def read_discovery(path: str) -> dict[str, Entry]:
-    """Return the last answers by host; none where the file does not exist.
+    """Return the last answers by host; empty where the file does not exist.
 
-    Raises DiscoveryError, which names the file, where it is truncated, of another schema or unreadable.
+    Raises DiscoveryError, which names the file, where it is truncated, has another schema or is unreadable.
     """
     try:
         with open(path, encoding="utf-8") as stream:
@@ -34,7 +34,7 @@ def read_discovery(path: str) -> dict[str, Entry]:
         reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
         raise DiscoveryError(f"discovery cache {path}: cannot be read: {reason}") from exc
     try:
-        # The garbage collector would scan objects again and again that all stay.
+        # The garbage collector would scan the loaded objects repeatedly, though all of them stay.
         with _without_garbage_collector():
             return from_document(json.loads(text))
     except (ValueError, RecursionError) as exc:
@@ -43,7 +43,7 @@ def read_discovery(path: str) -> dict[str, Entry]:
 
 
 def write_discovery(path: str, entries: Mapping[str, Entry]) -> None:
-    """Replace the file in one step: a concurrent reader finds the old file or the new one. Raises DiscoveryError."""
+    """Replace the file atomically: a concurrent reader finds the old file or the new one. Raises DiscoveryError."""
     target = os.path.realpath(path)
     document = to_document(entries)
     lines = [f"{_dump(host)}: {_dump(kept)}" for host, kept in document["hosts"].items()]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Observations of hosts: what a probe showed, how the catalogue interprets it, and how answers are stored."""
+"""Observations of hosts: the output of the probe, its meaning by the catalogue, and the stored form of answers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     match,
 )
 
-# The first and the last line that the probe prints (probe.sh); a number of lines follows the last.
+# The first and the last line of the probe's output (probe.sh); a number of lines follows the last.
 BEGIN = "accelerator-probe 1 begin"
 END = "accelerator-probe 1 end"
 
 # Schema of the file with the answers. A file of another schema is not read; the next discovery rebuilds it.
 SCHEMA = 1
 
-# An observation as plain data, or the reason why a host gave none, as a sentence.
+# An observation as plain data, or a sentence with the reason why a host gave none.
 Answer = Union[Mapping[str, Any], str]
 
 _FUNCTION = re.compile(
@@ -44,15 +44,15 @@ _SHORT = (
 
 
 class DiscoveryError(ValueError):
-    """An answer or a kept one cannot be read; the message is the whole sentence for the user."""
+    """An answer or a stored answer cannot be read; the message is the whole sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one host showed, as raw data, so that a newer catalogue can interpret it again.
+    """The raw hardware data of one host, so that a newer catalogue can interpret it again.
 
-    ``functions`` are PCI functions of the catalogue's vendors, by address. ``drivers`` is what _drivers.read_drivers
-    returns. ``memory_mib`` is the memory of a chip by its PCI address, where the kernel reports it.
+    ``functions`` are PCI functions of the catalogue's vendors, by address. ``drivers`` is the result of
+    drivers_host.read_drivers. ``memory_mib`` is the memory of a chip by its PCI address, where the kernel reports it.
     """
 
     functions: tuple[PciFunction, ...]
@@ -61,7 +61,7 @@ class Observation:
     memory_mib: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the observation as plain data, JSON-serialisable; a PCI function is one text."""
+        """Return the observation as plain data, JSON-serialisable; each PCI function is one text."""
         return {
             "functions": [_function_text(function) for function in self.functions],
             "cpu": self.cpu.as_dict(),
@@ -86,9 +86,9 @@ class Observation:
 
 
 def parse_probe(text: str) -> Observation:
-    """Return what the probe printed; what a login prints before or after it does not matter.
+    """Return the observation in the probe's output; other output of the login before or after it is ignored.
 
-    Raises DiscoveryError where the probe did not start, was interrupted, or reports itself why it has no answer.
+    Raises DiscoveryError where the probe did not start, was interrupted, or itself reports why it has no answer.
     """
     lines = _between_marks(text)
     lines_by_key: dict[str, list[str]] = {}
@@ -115,7 +115,7 @@ def parse_probe(text: str) -> Observation:
 def detected(observation: Observation, catalogue: Catalogue) -> Detected:
     """Return a host's hardware by the catalogue, with the memory that the kernel reports instead of the nominal one.
 
-    A chip whose memory is a share of the host's gets no number: the kernel reports only a part of it.
+    A chip that shares the host's memory gets no number, because the kernel reports only a part of it.
     """
     found = match(observation.functions, catalogue, observation.cpu, observation.drivers)
     if not observation.memory_mib:
@@ -126,7 +126,7 @@ def detected(observation: Observation, catalogue: Catalogue) -> Detected:
 
 
 def summary(hardware: Detected) -> dict[str, Any]:
-    """Return the fact of a host without the lists that only matter on the host itself: devices, switches, processor."""
+    """Return the fact of a host without the lists that matter only on the host itself: devices, switches, processor."""
     document = hardware.as_dict()
     return {key: document[key] for key in _SHORT}
 
@@ -135,9 +135,9 @@ def summary(hardware: Detected) -> dict[str, Any]:
 class Entry:
     """The last answer of a host.
 
-    ``at`` is when it was given, also where it was the same as before; ``observation`` is as stored, not yet looked at.
-    ``stale_since`` and ``stale_reason`` say since when, and why, the host was asked in vain; None where it answered.
-    Times are UTC, as 2026-11-21T14:40:00Z.
+    ``at`` is the time of the last answer, even if it equals the one before; ``observation`` is as stored, not yet
+    parsed. ``stale_since`` and ``stale_reason`` tell since when and why the host has not answered; None where it
+    answered. Times are UTC, as 2026-11-21T14:40:00Z.
     """
 
     at: str
@@ -148,10 +148,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a discovery changed, host by host, in the order of their names.
+    """The effects of a discovery on each host, in the order of their names.
 
-    ``new`` answered for the first time, ``changed`` otherwise than before, ``back`` as before but after having been
-    asked in vain; ``stale`` were asked in vain for the first time, ``gone`` are in the inventory no more.
+    ``new`` answered for the first time, ``changed`` differently than before, ``back`` the same as before after failed
+    attempts; ``stale`` failed to answer for the first time; ``gone`` are no longer in the inventory.
     """
 
     new: tuple[str, ...] = ()
@@ -167,10 +167,10 @@ class Changes:
 def merge(
     entries: Mapping[str, Entry], answers: Mapping[str, Answer], now: str, known_hosts: Collection[str]
 ) -> tuple[dict[str, Entry], Changes]:
-    """Return the entries after a discovery, by host in the order of names, and what is different.
+    """Return the entries after a discovery, by host in the order of names, and the changes.
 
-    A host that was asked in vain keeps its last answer; of one that never answered nothing is kept. Hosts that were not
-    asked stay as they are, those that are not among ``known_hosts`` go.
+    A host that fails to answer keeps its last answer; for a host that never answered nothing is stored. Hosts that were
+    not asked stay unchanged; hosts that are not among ``known_hosts`` are removed.
     """
     known = set(known_hosts)
     merged: dict[str, Entry] = {}
@@ -198,7 +198,7 @@ def to_document(entries: Mapping[str, Entry]) -> dict[str, Any]:
 
 
 def from_document(document: Any) -> dict[str, Entry]:
-    """Return the entries that to_document() wrote; the observations are not looked into. Raises DiscoveryError."""
+    """Return the entries that to_document() wrote, with unparsed observations. Raises DiscoveryError."""
     if not isinstance(document, dict) or not isinstance(document.get("hosts"), dict):
         raise DiscoveryError("holds no answers of hosts, expected a mapping with 'schema' and 'hosts'")
     if document.get("schema") != SCHEMA:
@@ -218,7 +218,7 @@ def from_document(document: Any) -> dict[str, Entry]:
 
 
 def _next(before: Entry | None, answer: Answer | None, now: str) -> tuple[str | None, Entry | None]:
-    """Return the kind of change of one host, None where there is none, and its entry from now on."""
+    """Return the kind of change of one host, None where there is none, and its new entry."""
     if answer is None:
         return None, before
     if isinstance(answer, str):
@@ -235,7 +235,7 @@ def _next(before: Entry | None, answer: Answer | None, now: str) -> tuple[str | 
 
 
 def _between_marks(text: str) -> list[str]:
-    """Return the lines that the probe printed."""
+    """Return the lines of the probe's own output."""
     lines = text.replace("\r\n", "\n").split("\n")
     starts = [number for number, line in enumerate(lines) if line == BEGIN]
     if not starts:
@@ -251,7 +251,7 @@ def _between_marks(text: str) -> list[str]:
 
 
 def _probed_cpu(lines_by_key: Mapping[str, Sequence[str]]) -> Cpu:
-    """Return the processors: the probe hands on the first of them and counts the others."""
+    """Return the processors: the probe prints the first one and counts the others."""
     numbers = {key: _number(key, lines_by_key.get(key, ["nothing"])[0]) for key in ("threads", "cores", "nodes")}
     machine = lines_by_key.get("machine", [""])[0]
     try:
@@ -267,7 +267,7 @@ def _probed_cpu(lines_by_key: Mapping[str, Sequence[str]]) -> Cpu:
 
 
 def _probed_drivers(lines_by_key: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
-    """Return what _drivers.read_drivers returns on the host itself."""
+    """Return the drivers in the form of drivers_host.read_drivers on the host itself."""
     texts = {key: "\n".join(lines_by_key.get(key, [])) for key in ("nvidia", "nvrm", "amdgpu", "ascend")}
     firmware = [int(text, 0) for text in lines_by_key.get("mec", []) if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
     found: dict[str, dict[str, Any]] = {
@@ -286,7 +286,7 @@ def _measured(device: Mapping[str, Any], memory_mib: Mapping[str, int]) -> dict[
 
 
 def _function_text(function: PciFunction) -> str:
-    """Return a function as the probe prints it: address, ids, class, ids of the board, NUMA node."""
+    """Return a function in the probe's form: address, ids, class, ids of the board, NUMA node."""
     numa_node = "-" if function.numa_node is None else str(function.numa_node)
     words = [function.address, function.vendor_id, function.device_id, function.class_id]
     words += [function.subvendor_id or "-", function.subdevice_id or "-", numa_node]
@@ -332,7 +332,7 @@ def _memory(data: Any) -> dict[str, int]:
 
 
 def _is(value: Any, kind: type) -> bool:
-    """Return whether a value is of a kind; true and false are no numbers."""
+    """Return whether a value is of a kind; true and false do not count as numbers."""
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
 
 

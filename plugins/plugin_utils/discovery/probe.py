@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The probe: probe.sh and the call of it, for a host's shell to read."""
+"""The text of the probe: probe.sh and its call, for a host's shell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).with_name("probe.sh")
 
 
 def probe_words(catalogue: Catalogue) -> list[str]:
-    """Return what the probe looks for: vendors, and the classes and ids that count although every server has such."""
+    """Return the arguments of the probe: vendors, and the classes and ids that count although every server has such."""
     words = set(catalogue.pci_vendors) | set(catalogue.chips) | set(catalogue.switches)
     words.update(
         f"{vendor_id}/{class_id}" for vendor_id, vendor in catalogue.pci_vendors.items() for class_id in vendor.classes
@@ -27,7 +27,7 @@ def probe_words(catalogue: Catalogue) -> list[str]:
 def probe_script(
     catalogue: Catalogue, sysfs_root: str = "/sys", proc_root: str = "/proc", ascend_driver: str = ASCEND_DRIVER
 ) -> str:
-    """Return the whole text that a POSIX shell of the host is to run. It prints what _discovery.parse_probe reads."""
+    """Return the whole text for a POSIX shell of the host. observations.parse_probe reads its output."""
     return f"{_functions()}\nprobe {shlex.join([sysfs_root, proc_root, ascend_driver, *probe_words(catalogue)])}\n"
 
 

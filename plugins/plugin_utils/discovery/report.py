@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A discovery in words: what hosts have, what is different, who did not answer."""
+"""Describe a discovery: the hardware of hosts, the changes, and the hosts that did not answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def timestamp(seconds: float) -> str:
 
 
 def age(then: str, now: str) -> str:
-    """Return how long ago a time was, in words; its text if it is not a time."""
+    """Return a time as an age, such as 3 hours; the text itself if it is not a time."""
     try:
         seconds = (datetime.strptime(now, _TIME) - datetime.strptime(then, _TIME)).total_seconds()
     except ValueError:
@@ -46,7 +46,7 @@ def age(then: str, now: str) -> str:
 
 
 class Reader:
-    """Tells of observations as they are kept; machines that are alike are looked up in the catalogue once."""
+    """Describe stored observations; equal machines are looked up in the catalogue once."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -63,7 +63,7 @@ class Reader:
         return self._known[key]
 
     def hardware(self, observation: Mapping[str, Any]) -> str:
-        """Return what a host has in a few words: ``h200 x 8``, ``cpu``, ``h200 x 8, unknown x 1``."""
+        """Return a host's hardware in short: ``h200 x 8``, ``cpu``, ``h200 x 8, unknown x 1``."""
         short = self.summary(observation)
         if short is None:
             return UNREADABLE
@@ -73,19 +73,19 @@ class Reader:
         return ", ".join(f"{model} x {count}" for model, count in counts.items()) or CPU
 
     def unknown(self, observation: Mapping[str, Any]) -> str:
-        """Return the chips of a host that the catalogue does not have, ``10de:9999 x 2``; nothing where it has all."""
+        """Return the chips of a host that the catalogue lacks, as ``10de:9999 x 2``; empty where it has all of them."""
         short = self.summary(observation) or {}
         counts = Counter(f"{chip['vendor_id']}:{chip['device_id']}" for chip in short.get("unknown", []))
         return ", ".join(f"{pci_id} x {count}" for pci_id, count in counts.items())
 
     def difference(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-        """Return in what two answers of a host differ."""
+        """Return the differences between two answers of a host."""
         old, new = self._properties(before), self._properties(after)
         parts = [f"{key}{old[key]} -> {new[key]}" for key in new if key in old and old[key] != new[key]]
         return ", ".join(parts) or f"{new['']}, in another place or of another board"
 
     def _properties(self, observation: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is worth telling of a host, by the words that go before it."""
+        """Return the properties of a host that a report compares, by their labels."""
         short = self.summary(observation)
         if short is None:
             return {"": UNREADABLE}
@@ -102,7 +102,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Discovery:
-    """One discovery: the answers at the time ``now``, and what was stored before and after it."""
+    """One discovery: the answers at the time ``now``, and the stored entries before and after it."""
 
     answers: Mapping[str, Answer]
     before: Mapping[str, Entry]
@@ -117,7 +117,7 @@ class Discovery:
 
 
 def report(discovery: Discovery, path: str, reader: Reader) -> str:
-    """Return the summary of a discovery for a person; ``path`` is the file of the answers."""
+    """Return the summary of a discovery for the user; ``path`` is the file with the answers."""
     after, silent = discovery.after, discovery.silent
     answered = len(discovery.answers) - len(silent)
     lines = [f"{answered} of {len(discovery.answers)} hosts answered; all answers are kept in {path}"]
@@ -137,7 +137,7 @@ def report(discovery: Discovery, path: str, reader: Reader) -> str:
 
 
 def change_lines(discovery: Discovery, reader: Reader) -> list[str]:
-    """Return a line for each host of which something else is kept than before."""
+    """Return a line for each host whose stored answer has changed."""
     before, after, changes = discovery.before, discovery.after, discovery.changes
     lines = {host: f"{host}: new, {reader.hardware(after[host].observation)}" for host in changes.new}
     for host in changes.changed:
@@ -149,12 +149,12 @@ def change_lines(discovery: Discovery, reader: Reader) -> list[str]:
 
 
 def counts_of(entries: Mapping[str, Entry], reader: Reader) -> dict[str, int]:
-    """Return the number of hosts by what they have, the most frequent first."""
+    """Return the number of hosts by their hardware, the most frequent first."""
     return dict(Counter(reader.hardware(entry.observation) for entry in entries.values()).most_common())
 
 
 def stale_lines(entries: Mapping[str, Entry], now: str, reader: Reader) -> list[str]:
-    """Return a line for each host whose last answer is stale: how old it is, and why there is no newer one."""
+    """Return a line for each host with a stale answer: its age, and why there is no newer one."""
     return [
         f"{host}: {reader.hardware(entry.observation)}, {age(entry.at, now)} old ({entry.at}): {entry.stale_reason}"
         for host, entry in entries.items()
@@ -163,7 +163,7 @@ def stale_lines(entries: Mapping[str, Entry], now: str, reader: Reader) -> list[
 
 
 def bounded(lines: Sequence[str], most: int = MOST) -> list[str]:
-    """Return the first lines, and how many more there are."""
+    """Return the first lines, and the number of the others."""
     return [*lines] if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
 
 

@@ -29,18 +29,18 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sort
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Bmc
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, found
 
-# The variables of a host that its place depends on.
+# The variables of a host that decide its groups.
 NAMES = ("accelerator", "accelerator_count", "accelerators", "cluster", "site")
 BMC_NAMES = ("accelerator_bmc", "accelerator_bmc_username", "accelerator_bmc_password")
 
 
 @dataclass
 class Candidate:
-    """A host that is to be sorted.
+    """A host to sort.
 
-    ``place`` says where it was read, once it is turned into a text for an error. ``variables`` are those of NAMES and
-    BMC_NAMES that it has, ``groups`` those that it is in already, ``own`` all that sources say of it. ``new`` is what
-    the inventory is to get.
+    ``place`` describes where it was read, once an error converts it to text. ``variables`` are its variables in NAMES
+    and BMC_NAMES, ``groups`` the groups that it is in already, ``own`` all variables from sources. ``new`` are the
+    variables to add to the inventory.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Candidate:
 
 
 class Seen:
-    """What was seen of hosts; machines that are alike are looked up in the catalogue once."""
+    """Observations of hosts; equal machines are looked up in the catalogue once."""
 
     def __init__(self, catalogue: Catalogue, discovery: Mapping[str, Entry]) -> None:
         self._catalogue = catalogue
@@ -68,7 +68,7 @@ class Seen:
         self.warnings: list[str] = []
 
     def discovered(self, host: str) -> dict[str, Any]:
-        """Return the variables that the last discovery gives a host, none where it knows none."""
+        """Return the variables from the last discovery of a host, empty where there is none."""
         entry = self._discovery.get(host)
         if entry is None:
             return {}
@@ -81,7 +81,7 @@ class Seen:
         return {"accelerator_detected": document, "accelerator_discovered_at": entry.at, **stale}
 
     def _recognised(self, observation: Mapping[str, Any]) -> Mapping[str, Any]:
-        # The memory of two machines is never quite the same, and decides nothing where there are chips.
+        # The memory of two equal machines differs slightly, and matters only on hosts without chips.
         parts = {name: part for name, part in observation.items() if name != "cpu"}
         key = json.dumps(parts if observation.get("functions") else observation, sort_keys=True)
         if key not in self._known:
@@ -89,9 +89,9 @@ class Seen:
         return self._known[key]
 
     def by_bmc(self, chips: Chips) -> dict[str, Any]:
-        """Return ``accelerator_detected`` of what a BMC shows, as far as it knows."""
+        """Return ``accelerator_detected`` from the chips that a BMC lists, as far as it can be known."""
         models, unknown = found(chips, self._catalogue)
-        # As on the host, one entry for each chip.
+        # As on the host: one entry for each chip.
         each = [
             {key: value for key, value in chip.items() if key != "count"}
             for chip in unknown
@@ -101,7 +101,7 @@ class Seen:
 
 
 def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
-    """Return the short form of ``accelerator_detected`` for models and unknown chips without looking at the host."""
+    """Return the short form of ``accelerator_detected`` for models and unknown chips, without access to the host."""
     document: dict[str, Any] = {
         "compute_capability": None,
         "devices_per_card": 1,
@@ -127,7 +127,7 @@ def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catal
 
 
 def read_groups(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:
-    """Return what groups such as accel_h200 state, into which an earlier source has put a host."""
+    """Return what groups such as accel_h200, set by an earlier source, state about a host."""
     names = models_of_groups(groups, catalogue.models)
     models = tuple((name, None) for name in names if name != UNKNOWN)
     unknown = int(UNKNOWN in names)
@@ -137,9 +137,9 @@ def read_groups(groups: Iterable[str], catalogue: Catalogue) -> Statement | None
 def collect_statements(
     candidate: Candidate, facts: Mapping[str, Any], bmc: Mapping[str, Any], catalogue: Catalogue
 ) -> None:
-    """Collect all statements about a host, the strongest first, and its cluster and site. Raises SortingError.
+    """Return all statements about a host, the strongest first, and its cluster and site. Raises SortingError.
 
-    ``facts`` are those that Ansible kept, ``bmc`` is what its BMC showed; both may be empty.
+    ``facts`` are those that Ansible cached, ``bmc`` is the answer of its BMC; both may be empty.
     """
     variables, new = candidate.variables, candidate.new
     statements = [read_declaration(variables, catalogue), read_groups(candidate.groups, catalogue)]
@@ -154,12 +154,12 @@ def collect_statements(
 
 
 def kept_chips(data: Any) -> dict[str, Chips]:
-    """Return what BMCs showed, by host, from the inventory cache. Raises ValueError for anything else."""
+    """Return the answers of BMCs by host from the inventory cache. Raises ValueError for anything else."""
     return {str(host): Chips.from_dict(chips) for host, chips in data.items()}
 
 
 def bmc_of(candidate: Candidate, login: Mapping[str, Any]) -> Bmc:
-    """Return the BMC of a host; its own username and password come before those of ``login``. Raises SortingError."""
+    """Return the BMC of a host; its own username and password override those of ``login``. Raises SortingError."""
     found = {}
     for name in ("username", "password"):
         value = candidate.variables.get(f"accelerator_bmc_{name}") or login[name]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read fleet files: the lists of hosts that people keep, as YAML, JSON or CSV. Nobody vouches for what is in them."""
+"""Read fleet files, the users' lists of hosts, as YAML, JSON or CSV. Their content is untrusted."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.flee
 # 100,000 hosts with ten variables each are 20 MB.
 LARGEST = 64 * 1024 * 1024
 LONGEST_TEXT = 64 * 1024
-# Values of one host, with what aliases stand for. Ansible copies and prints them all, again and again.
+# Values of one host, aliases expanded. Ansible copies and prints all of them many times.
 MOST_VALUES = 10_000
 
-# Variables that the plugin reads, and what they are misspelt from.
+# Variables that the plugin reads; misspelt variables are compared with these.
 KNOWN = (
     "accelerator", "accelerator_bmc", "accelerator_count", "accelerator_cuda_version", "accelerator_driver_version",
     "accelerator_mec_firmware", "accelerator_memory_gib", "accelerators", "cluster", "site",
 )  # fmt: skip
-# Variables that the plugin sets, and secrets, which would be in every cache and listing.
+# Variables that the plugin sets, and secrets, which would appear in every cache and listing.
 REFUSED = {
     "accelerator_conflict": "the plugin sets it",
     "accelerator_detected": "the plugin sets it",
@@ -58,7 +58,7 @@ _GROUPS = ("all", "ungrouped")
 def find_files(patterns: Sequence[str], directory: str) -> tuple[list[str], list[str]]:
     """Return the files for names and globs relative to ``directory``, in order and each once, and warnings.
 
-    A glob that matches nothing is a warning; a plain name is kept as it is, so that reading it says what is wrong.
+    A glob without a match is a warning; a plain name is kept, so that reading it reports the error.
     """
     files: list[str] = []
     warnings = []
@@ -90,12 +90,12 @@ def load_text(path: str) -> FleetText:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    # A pipe without a writer must not hold up the run. Python refuses a directory itself only after this.
+    # Opening a pipe without a writer must not block. Python itself refuses a directory only after the open.
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def read_fleet(texts: Sequence[FleetText]) -> tuple[list[FleetHost], list[str]]:
-    """Return the hosts of all files, and warnings. Raises FleetFileError, also for a host that is there twice."""
+    """Return the hosts of all files, and warnings. Raises FleetFileError, also for a duplicate host."""
     places: dict[str, FleetHost] = {}
     warnings: list[str] = []
     checker = _Checker()
@@ -114,16 +114,16 @@ def read_fleet(texts: Sequence[FleetText]) -> tuple[list[FleetHost], list[str]]:
 
 
 def kept_fleet(data: Any) -> tuple[list[FleetHost], list[str]]:
-    """Return hosts and warnings from the inventory cache. Raises ValueError or TypeError for anything else."""
+    """Return hosts and warnings from the inventory cache. Raises ValueError or TypeError for any other content."""
     entries, warnings = data
     hosts = [FleetHost(str(name), dict(variables), str(file), int(line)) for name, variables, file, line in entries]
     return hosts, [str(warning) for warning in warnings]
 
 
 def refuse_inventories(files: Sequence[str]) -> None:
-    """Raise FleetFileError for a fleet file that Ansible reads as an inventory of its own, line by line as hosts.
+    """Raise FleetFileError for a fleet file that Ansible would also read as an inventory, with each line as a host.
 
-    It does so with each file of a directory that is given as an inventory, unless told to ignore it.
+    Ansible reads every file of an inventory directory, unless it is configured to ignore the file.
     """
     sources = context.CLIARGS.get("inventory") or constants.DEFAULT_HOST_LIST
     directories = [Path(source) for source in sources if "," not in source and Path(source).is_dir()]
@@ -144,7 +144,7 @@ def _fail(host: FleetHost, problem: str) -> NoReturn:
 
 
 class _Checker:
-    """Checks names and values. What was found to be good is not looked at again: a fleet repeats itself."""
+    """Check names and values. Values that passed are not checked again, because a fleet repeats the same values."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -152,7 +152,7 @@ class _Checker:
         self._values = 0
 
     def check(self, host: FleetHost) -> None:
-        """Raise FleetFileError for what cannot be a host or a variable of one."""
+        """Raise FleetFileError for an invalid host name or variable."""
         if not is_host_name(host.name):
             _fail(host, f"found {host.name[:80]!r}, expected the name of a host")
         self._values = 0
@@ -182,7 +182,7 @@ class _Checker:
             _fail(host, f"host {host.name!r}: {name}: half a surrogate pair, which is no character")
 
     def _check_value(self, host: FleetHost, name: str, value: Any, depth: int) -> None:
-        """Check what is in a value; ``depth`` is how deep that is."""
+        """Check the parts of a value; ``depth`` is its level of nesting."""
         self._values += 1 + (len(value) // LONG_TEXT if isinstance(value, str) else 0)
         if self._values > MOST_VALUES:
             _fail(host, f"host {host.name!r}: {name}: more than {MOST_VALUES:,} values, with those of aliases")
@@ -206,7 +206,7 @@ class _Checker:
 
 
 def is_host_name(name: str) -> bool:
-    """Return whether Ansible, a resolver and a shell can take this as the name or the address of a host."""
+    """Return whether Ansible, a resolver and a shell accept this as the name or the address of a host."""
     if _NAME.match(name):
         return name not in _GROUPS
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The three forms of a fleet file, YAML, JSON and CSV, and the lines that their hosts stand in."""
+"""The three formats of a fleet file, YAML, JSON and CSV, and the line of each host."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.flee
     EventYamlError,
 )
 
-# How the column with the hosts' names may be called.
+# Accepted titles of the column with the host names.
 NAME_COLUMNS = ("name", "host", "inventory_hostname")
 MOST_COLUMNS = 1000
-# A table holds nothing but texts: these variables are numbers.
+# A table holds only text; these variables are numbers.
 NUMBERS: Mapping[str, Callable[[str], Any]] = {
     "accelerator_count": int,
     "accelerator_memory_gib": float,
@@ -34,12 +34,12 @@ NUMBERS: Mapping[str, Callable[[str], Any]] = {
 
 
 class FleetFileError(ValueError):
-    """A fleet file cannot be used; the message names the file and the line."""
+    """A fleet file is invalid; the message names the file and the line."""
 
 
 @dataclass(frozen=True)
 class FleetHost:
-    """A host of a fleet file; ``where`` is its line, or finds that when somebody asks."""
+    """A host of a fleet file; ``where`` is its line, or a function that finds the line on demand."""
 
     name: str
     variables: dict[str, Any]
@@ -58,7 +58,7 @@ class FleetHost:
 
 @dataclass(frozen=True)
 class FleetText:
-    """What a file holds; ``digest`` tells whether it has changed."""
+    """The content of a file; ``digest`` changes with it."""
 
     path: str
     data: bytes
@@ -72,7 +72,7 @@ class FleetText:
 
 
 def _decoded(text: FleetText) -> str:
-    """Return a file's text without the mark of byte order that spreadsheets put before it."""
+    """Return a file's text without the byte order mark that spreadsheets write."""
     if text.data.startswith(b"$ANSIBLE_VAULT;"):
         raise FleetFileError(
             f"{text.path}:1: encrypted with ansible-vault, expected plain data; secrets belong into group_vars"
@@ -112,7 +112,7 @@ def _read_json(text: FleetText) -> list[FleetHost]:
 
 
 class _TwiceError(ValueError):
-    """An object has a key twice."""
+    """A JSON object has a key twice."""
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 class _JsonLines:
-    """The lines in which the keys of a JSON text stand; the text is searched once, when the first is asked for."""
+    """The lines of the keys of a JSON text; the text is searched once, on the first request."""
 
     _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)?|[][{}]')
 
@@ -142,7 +142,7 @@ class _JsonLines:
         return (self._hosts or {}).get(name, 1)
 
     def twins(self) -> tuple[str, int, int]:
-        """Return the first key that an object has twice, and its two lines."""
+        """Return the first duplicate key of an object, and its two lines."""
         self._read()
         return self._twins or ("", 1, 1)
 
@@ -170,7 +170,7 @@ class _JsonLines:
 
 
 def _unescaped(key: str) -> str:
-    """Return the key that a JSON text means, itself where that is none."""
+    """Return a JSON key with its escapes decoded, or unchanged where that is invalid."""
     try:
         return str(json.loads(key, strict=False)) if "\\" in key else key[1:-1]
     except ValueError:
@@ -178,7 +178,7 @@ def _unescaped(key: str) -> str:
 
 
 def _hosts_of(text: FleetText, document: Any, line_of: Callable[[Any], int]) -> list[FleetHost]:
-    """Return the hosts of a document of YAML or JSON."""
+    """Return the hosts of a YAML or JSON document."""
     if document is None or document == {}:
         return []
     if not isinstance(document, dict) or "hosts" not in document:
@@ -207,10 +207,10 @@ def _hosts_of(text: FleetText, document: Any, line_of: Callable[[Any], int]) -> 
 
 
 def _read_csv(text: FleetText) -> list[FleetHost]:
-    """Return the hosts of a table; an empty cell gives no variable."""
+    """Return the hosts of a table; an empty cell sets no variable."""
     content = _decoded(text)
     header, _newline, _rest = content.partition("\n")
-    # Spreadsheets of many countries separate with semicolons.
+    # Spreadsheets in many countries use semicolons as separators.
     delimiter = max(",;\t", key=header.count)
     rows = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
     hosts: list[FleetHost] = []
@@ -247,7 +247,7 @@ def _columns(text: FleetText, row: Sequence[str], line: int) -> list[str]:
 
 
 def _join_columns(columns: Sequence[str]) -> str:
-    """Return columns in one line that does nothing to a terminal."""
+    """Return column titles in one line that is safe for a terminal."""
     text = ", ".join(columns)[:200]
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
@@ -267,7 +267,7 @@ def _row(text: FleetText, columns: Sequence[str], row: Sequence[str], line: int)
 
 
 def _typed(column: str, cell: str) -> Any:
-    """Return a cell as what its variable holds; a number that is none stays a text, and sorting says what is wrong."""
+    """Return a cell in the type of its variable; an invalid number stays a text, and sorting reports it."""
     if column not in NUMBERS or not re.match(r"[-+0-9.]{1,15}\Z", cell):
         return cell
     try:
@@ -276,7 +276,7 @@ def _typed(column: str, cell: str) -> Any:
         return cell
 
 
-# By the end of a file's name.
+# By the suffix of the file name.
 READERS: Mapping[str, Callable[[FleetText], list[FleetHost]]] = {
     ".yml": _read_yaml,
     ".yaml": _read_yaml,

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read large YAML files that nobody vouches for: plain values, with the lines where the entries of a mapping begin.
+"""Read large, untrusted YAML files: plain values, with the lines where the entries of a mapping begin.
 
-PyYAML's own loaders tell no lines, recurse as deep as the file does, and need 0.7 s for 10,000 hosts. This takes the
-events of its C parser instead, and leaves to PyYAML what a scalar means.
+PyYAML's own loaders report no lines, recurse as deep as the file nests, and need 0.7 s for 10,000 hosts. This module
+reads the events of its C parser instead, and lets PyYAML decide the meaning of each scalar.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any, Hashable
 
 import yaml
 
-# A value within a value within a value: nobody nests deeper by hand.
+# The deepest nesting; nobody nests deeper by hand.
 DEEPEST = 20
-# With aliases a short text stands for any amount of data.
+# With aliases, a short text can expand to any amount of data.
 MOST_NODES = 5_000_000
-# Python itself refuses to write very large numbers.
+# Python itself refuses to print very large numbers.
 LARGEST_NUMBER = 2**64
-# So many characters of a text count as one more value.
+# This many characters of a text count as one more value.
 LONG_TEXT = 64
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PREFIX = "tag:yaml.org,2002:"
-# A date stays the text that was written: JSON, and so an inventory, has no dates.
+# A date stays text as written: JSON, and therefore an inventory, has no dates.
 _TAGS = frozenset(_PREFIX + name for name in ("null", "bool", "int", "float", "str"))
 _MERGE = object()
 _ABSENT = object()
@@ -39,7 +39,7 @@ class EventYamlError(ValueError):
 
 
 class _Frame:
-    """A mapping or sequence that is being read."""
+    """A mapping or sequence while it is being read."""
 
     __slots__ = ("anchor", "key", "line", "merged", "nodes", "value")
 
@@ -50,10 +50,10 @@ class _Frame:
 
 
 class EventReader:
-    """Reads one document. ``lines`` holds the lines of the keys of mappings at the depth ``lines_depth``.
+    """Read one document. ``lines`` holds the lines of the keys of mappings at the depth ``lines_depth``.
 
-    The root mapping's keys are at depth 1, those of the mappings in it at depth 2. Of a key that comes more than once
-    at that depth the last line is kept.
+    The root mapping's keys are at depth 1, those of the mappings inside it at depth 2. For a duplicate key at that
+    depth the last line is kept.
     """
 
     def __init__(self, lines_depth: int = 2) -> None:
@@ -120,7 +120,7 @@ class EventReader:
             raise EventYamlError(f"more than {MOST_NODES:,} values, with aliases expanded", _line(event))
 
     def _add(self, value: Any, event: Any, anchor: str | None, nodes: int, line: int | None = None) -> Any:
-        """Put a value where it belongs and return it; ``nodes`` is how many values it counts as."""
+        """Add a value to the current mapping or sequence and return it; ``nodes`` is how many values it counts as."""
         if not isinstance(event, yaml.CollectionEndEvent):
             self._count(nodes, event)
         if anchor is not None:
@@ -159,7 +159,7 @@ class EventReader:
         frame.key = _ABSENT
 
     def _scalar(self, event: Any) -> Any:
-        """Return what a scalar means; a plain one that was met before means the same."""
+        """Return the value of a scalar; equal plain scalars are resolved once."""
         plain = event.implicit[0] and event.tag is None
         if plain and event.value in self._scalars:
             return self._scalars[event.value]

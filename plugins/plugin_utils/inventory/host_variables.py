@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of hosts while an inventory is being read: few of them, for many hosts.
+"""The variables of hosts while an inventory is read: few variables of many hosts.
 
-Ansible's own way asks every vars plugin for every host. Here groups are asked for once each set of groups, and hosts
-only where a file of host_vars could be theirs.
+Ansible itself asks every vars plugin for every host. This module reads each set of groups once, and reads a host
+only where a file in host_vars could belong to it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ansible.template import Templar
 from ansible.utils.vars import combine_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-# The only vars plugin whose directories are known.
+# The only vars plugin whose directories are known here.
 _FILES = ("host_group_vars", "ansible.builtin.host_group_vars")
 _MEMORY = ("memory", "ansible.builtin.memory")
 
 
 class HostVariables:
-    """Reads variables in Ansible's order: groups, group_vars, the host's own, host_vars.
+    """Read variables in Ansible's order: groups, group_vars, the host's own, host_vars.
 
-    ``sources`` are the inventory's sources, which group_vars and host_vars lie beside. Without ``use_vars_plugins``
-    only the sources' own variables are read.
+    ``sources`` are the inventory's sources; group_vars and host_vars are beside them. Without ``use_vars_plugins`` only
+    the sources' own variables are read.
     """
 
     def __init__(self, loader: Any, inventory: Any, sources: Sequence[str], use_vars_plugins: bool) -> None:
@@ -39,14 +39,14 @@ class HostVariables:
         self._loader = loader
         self._sources = list(sources) if use_vars_plugins else []
         self._of_groups: dict[frozenset[str], Mapping[str, Any]] = {}
-        # The first query lets Ansible find its vars plugins; listing them before would hide them from it.
+        # The first query makes Ansible load its vars plugins; listing them earlier would hide them from it.
         get_vars_from_inventory_sources(loader, self._sources, [inventory.groups["all"]], "all")
         self._with_files = _hosts_with_files(self._sources)
 
     def of_groups(self, names: Iterable[str]) -> Mapping[str, Any]:
-        """Return what these groups and ``all`` give to a host, merged; each set of groups is read once.
+        """Return the merged variables of these groups and of ``all``; each set of groups is read once.
 
-        A group that the inventory does not have yet is asked for by its name. Do not change the result.
+        A group that the inventory does not have yet is looked up by its name. Do not change the result.
         """
         key = frozenset(names) - {"all"}
         if key not in self._of_groups:
@@ -76,7 +76,7 @@ class HostVariables:
     def read_named(
         self, names: Iterable[str], host: str, own: Mapping[str, Any], groups: Sequence[str]
     ) -> dict[str, Any]:
-        """Return those of the named variables that a host in these groups has, with templates rendered."""
+        """Return the named variables of a host in these groups, with templates rendered."""
         layers = (self.of_groups(groups), self.of_host(host, own))
         found = {name: layer[name] for layer in layers for name in names if name in layer}
         for name, value in found.items():
@@ -88,7 +88,7 @@ class HostVariables:
 
 
 def _hosts_with_files(sources: Sequence[str]) -> set[str] | None:
-    """Return the names that have an entry in a directory host_vars; None if further vars plugins are enabled."""
+    """Return the names with an entry in a host_vars directory; None if further vars plugins are enabled."""
     if any(plugin.ansible_name not in _FILES for plugin in vars_loader.all(class_only=True)):
         return None
     if any(name not in _FILES for name in constants.VARIABLE_PLUGINS_ENABLED):
@@ -106,7 +106,7 @@ def _hosts_with_files(sources: Sequence[str]) -> set[str] | None:
 
 
 class CachedFacts:
-    """The facts that Ansible stores between runs, if it stores any."""
+    """The facts that Ansible caches between runs, if it caches any."""
 
     def __init__(self, enabled: bool, warn: Callable[[str], None]) -> None:
         self._cache = None
@@ -120,7 +120,7 @@ class CachedFacts:
             return {}
         try:
             facts = self._cache.get(host)
-        except Exception as exc:  # cache plugins raise what they like; one host's damaged facts stop no inventory
+        except Exception as exc:  # cache plugins raise anything; one host's damaged facts must not end the run
             self._warn(f"the fact cache of {host} cannot be read and is ignored: {exc}")
             return {}
         return facts if isinstance(facts, Mapping) else {}

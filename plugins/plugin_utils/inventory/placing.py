@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts, groups and variables put into an inventory of Ansible, many at once."""
+"""Add many hosts, groups and variables to an Ansible inventory at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def areas_of(inventory: Any, candidates: Sequence[Candidate]) -> Regions:
 
 
 def _refuse_torn(cluster: str, above: Sequence[str], candidates: Iterable[Candidate]) -> None:
-    """Raise SortingError for the first host of a cluster that is of another site than those that its group is below."""
+    """Raise SortingError for the first host whose site differs from the site above its cluster's group."""
     for candidate in candidates:
         if candidate.cluster == cluster and name_region_group("site", candidate.site or "") not in above:
             raise SortingError(
@@ -46,7 +46,7 @@ def _refuse_torn(cluster: str, above: Sequence[str], candidates: Iterable[Candid
 
 
 def check_names(inventory: Any, candidates: Iterable[Candidate], groups: Collection[str]) -> None:
-    """Raise SortingError for a host with the name of one of these groups, or a new one with that of any group."""
+    """Raise SortingError for a host with the name of one of these groups, or a new host with the name of any group."""
     hosts, known = inventory.hosts, inventory.groups
     for candidate in candidates:
         name = candidate.name
@@ -57,7 +57,7 @@ def check_names(inventory: Any, candidates: Iterable[Candidate], groups: Collect
 def add_groups(inventory: Any, names: Iterable[str], edges: Sequence[tuple[str, str]]) -> None:
     """Add groups, and put the second group of each edge below the first.
 
-    To be done before hosts are added: empty groups are put together in no time, full ones tell every host of each new
+    Call this before hosts are added: nesting empty groups is fast, while a full group updates every host for each new
     parent. Raises SortingError.
     """
     for name in sorted({*names, *(name for edge in edges for name in edge)}):

@@ -19,10 +19,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_n
 
 MIXED = "accelerator_mixed"
 
-# The largest hosts have 16 chips, and about sixty functions where each chip is partitioned. More is a typing error.
+# The largest hosts have 16 chips, or about sixty functions with partitioned chips. A larger number is a typing error.
 MOST_CHIPS = 64
 
-# ``h200:4 l40s:2``, the form for a cell of a table.
+# ``h200:4 l40s:2``, the form that fits into one cell of a table.
 _COUNTED = re.compile(r"([A-Za-z0-9_]+):(\d{1,4})\Z")
 
 
@@ -31,7 +31,7 @@ class SortingError(ValueError):
 
 
 class RegionError(SortingError):
-    """Two names would be one group; ``kind`` is cluster or site, ``value`` one of the names."""
+    """Two names would become the same group; ``kind`` is cluster or site, ``value`` one of the names."""
 
     def __init__(self, kind: str, value: str, other: str) -> None:
         super().__init__(
@@ -55,7 +55,7 @@ class Statement:
 
     @property
     def kinds(self) -> int:
-        """Return how many kinds of chip there are; the unknown ones are one kind."""
+        """Return the number of kinds of chips; the unknown ones are one kind."""
         return len(self.models) + bool(self.unknown)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Place:
-    """The groups that a host is put into itself, by name, and the variables that it gets for it."""
+    """The groups that a host is a direct member of, by name, and the variables that it gets with them."""
 
     groups: tuple[str, ...]
     variables: Mapping[str, Any]
@@ -81,7 +81,7 @@ def read_declaration(variables: Mapping[str, Any], catalogue: Catalogue) -> Stat
     several = variables.get("accelerators")
     if several is not None:
         kinds = _declared_kinds(several, catalogue)
-        # A source before this one may have set the other two, from the same.
+        # An earlier source may have set the other two from the same declaration.
         leading = kinds.models[0]
         if (model, count) not in ((None, None), leading):
             raise SortingError("accelerators: found beside accelerator or accelerator_count; use one of the two")
@@ -133,7 +133,7 @@ def _near(model: str, known: Sequence[str]) -> str:
 
 
 def _count(variable: str, value: Any) -> int:
-    """Return a number of chips. A text of digits is one too: INI files and tables have nothing else."""
+    """Return a number of chips. A text of digits is accepted, because INI files and tables have only text."""
     number = int(value) if isinstance(value, str) and re.match(r"\d{1,9}\Z", value, re.ASCII) else value
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_CHIPS:
         raise SortingError(f"{variable}: found {_shorten(value)}, expected a whole number from 1 to {MOST_CHIPS}")
@@ -146,7 +146,7 @@ def _shorten(value: Any) -> str:
 
 
 def read_detection(document: Any, source: str, catalogue: Catalogue) -> Statement | None:
-    """Return what was found on a host, from ``accelerator_detected`` as a fact or variable; None for anything else.
+    """Return the hardware found on a host, from ``accelerator_detected`` as a fact or variable; None for anything else.
 
     A model that the catalogue no longer has counts as unknown.
     """
@@ -174,8 +174,8 @@ def leading_first(counts: Mapping[str, int], catalogue: Catalogue) -> tuple[tupl
 def can_agree(first: Statement, other: Statement) -> bool:
     """Return whether two sources can both be right.
 
-    A source that names one model means the leading one and states nothing about others; a source that names several
-    names all. A missing number agrees with every number.
+    A source with one model names the leading one and states nothing about others; a source with several models names
+    all of them. A missing number agrees with every number.
     """
     if first.kinds == 1 and first.models:
         uncounted = all(count is None for _model, count in other.models)
@@ -193,8 +193,8 @@ def _same(ours: Sequence[tuple[str, int | None]], theirs: Sequence[tuple[str, in
 class Tree:
     """The groups of a catalogue: each model's below its generation's, and that below its stack's.
 
-    A group is put below another only where every model that belongs to the one belongs to the other as well, so that
-    nothing gets into a group that its chips do not imply.
+    A group is put below another only where every model of the one also belongs to the other, so that no group contains
+    hosts whose chips do not belong to it.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -223,16 +223,16 @@ class Tree:
         return found
 
     def _lowest(self, chain: Sequence[str]) -> tuple[str, ...]:
-        """Return the groups of a chain that no other of its groups implies."""
+        """Return the groups of a chain that none of its other groups implies."""
         implied = {above for name in chain for above in self._above(name)[1:]}
         return tuple(MODEL_PREFIX + name for name in chain if name not in implied)
 
     def own(self, model: str) -> tuple[str, ...]:
-        """Return the groups that a host with such a chip is put into; their parents follow from ``edges``."""
+        """Return the groups that a host with this chip is a direct member of; their parents follow from ``edges``."""
         return self._own[model]
 
     def edges(self, groups: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the pairs of parent and child that are needed for these groups."""
+        """Return the pairs of parent and child that these groups need."""
         prefix = MODEL_PREFIX
         own = [group[len(prefix) :] for group in groups if group.startswith(prefix)]
         names = sorted({above for name in own for above in self._above(name)})
@@ -244,14 +244,14 @@ def _distinct(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class Sorter:
-    """Sorts hosts; equal statements are evaluated once, because a fleet has few kinds of host."""
+    """Sort hosts; equal statements are evaluated once, because a fleet has few kinds of hosts."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.tree = Tree(catalogue)
         self._known: dict[tuple[Statement, ...], Place] = {}
 
     def place(self, statements: tuple[Statement, ...]) -> Place:
-        """Return the place of a host. The first statement decides; one that disagrees is only reported."""
+        """Return the place of a host. The first statement decides; a statement that disagrees is only reported."""
         if statements not in self._known:
             self._known[statements] = self._place(statements)
         return self._known[statements]
@@ -282,7 +282,7 @@ def _describe(first: Statement) -> str:
 class Regions:
     """Groups of clusters and sites: those of each pair of cluster and site, pairs of parent and child, doubts.
 
-    ``split_clusters`` are the clusters with hosts of several sites, or with some of none.
+    ``split_clusters`` are the clusters with hosts of several sites, or with some hosts of no site.
     """
 
     groups: Mapping[tuple[str | None, str | None], tuple[str, ...]]
@@ -292,10 +292,10 @@ class Regions:
 
 
 def regions(pairs: Iterable[tuple[str | None, str | None]]) -> Regions:
-    """Return the groups for pairs of cluster and site, either of which may be None; the same pair may come often.
+    """Return the groups for pairs of cluster and site, either of which may be None; pairs may repeat.
 
-    A cluster's group is put below its site's where all its hosts name that site. Raises RegionError for two names that
-    would be one group.
+    A cluster's group is put below its site's group where all its hosts name that site. Raises RegionError for two names
+    that would become the same group.
     """
     distinct = sorted(set(pairs), key=lambda pair: (pair[0] or "", pair[1] or ""))
     names: dict[str, str] = {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory source was made of, kept by Ansible's inventory cache under a key that changes with the inputs."""
+"""The data of an inventory source in Ansible's inventory cache, under a key that changes with its inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 class SourceCache:
     """The cache of one inventory source; it stores nothing where the user has not enabled it.
 
-    ``read`` is false where Ansible flushes its caches. Data is stored as one JSON text, because cache plugins are slow
+    ``read`` is False where Ansible flushes its caches. Data is stored as one JSON text, because cache plugins are slow
     with large structures.
     """
 
@@ -36,12 +36,12 @@ class SourceCache:
         return self._cache is not None
 
     def key(self, part: str, inputs: Iterable[str]) -> str:
-        """Return the key of a part of the source that was made of these inputs."""
+        """Return the key of a part of the source for these inputs."""
         digest = hashlib.blake2b("\0".join(inputs).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
         return f"{self._prefix}_{part}_{digest}"
 
     def load(self, key: str, read: Callable[[Any], T]) -> T | None:
-        """Return the stored data as ``read`` converts it, None if there is none or it cannot be used."""
+        """Return the stored data, converted by ``read``; None if there is none or it cannot be used."""
         if self._cache is None or not self._read:
             return None
         try:
@@ -60,13 +60,13 @@ class SourceCache:
             return None
 
     def save(self, key: str, data: Any) -> None:
-        """Store plain data, and delete what was stored of the same part for other inputs."""
+        """Store plain data, and delete the data stored for the same part with other inputs."""
         if self._cache is not None:
             self._forget(key.rpartition("_")[0] + "_")
             self._cache[key] = {"schema": SCHEMA, "data": json.dumps(data)}
 
     def _forget(self, prefix: str) -> None:
-        """Delete what was stored for other inputs: nothing would ever load it."""
+        """Delete the data stored for other inputs, because nothing would ever load it."""
         plugin = self._cache._plugin  # type: ignore[union-attr]
         old = [key for key in list(plugin.keys()) if key.startswith(prefix)]
         for key in old:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Describe each host in one line from its variables: which chips, and how certain that is. No value raises an error."""
+"""Describe each host in one line from its variables: its chips, and how certain they are. No value raises an error."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_n
 )
 
 CONFLICT, STALE, DECLARED, SEEN, NOTHING = "conflict", "stale", "declared", "seen", "nothing"
-# Worst first; a host has the first that is true of it.
+# Worst first; the first state that applies is the host's.
 STATES = (CONFLICT, UNKNOWN, STALE, DECLARED, SEEN, NOTHING)
-# Those that somebody has to do something about.
+# The states that need an action.
 ATTENTION = (CONFLICT, UNKNOWN, STALE, NOTHING)
 
-# Variables that a line is made of.
+# The variables that a line is computed from.
 VARIABLES = (
     "accelerator", "accelerator_count", "accelerators", "cluster", "site", "accelerator_detected",
     "accelerator_discovered_at", "accelerator_stale", "accelerator_conflict", "accelerator_mixed", "vllm_instances",
@@ -35,12 +35,12 @@ VARIABLES = (
 # Facts about a host's hardware besides its models, with their labels.
 FACTS = {"driver_version": "driver", "compute_capability": "compute capability", "mec_firmware": "MEC firmware"}
 
-# None for a number that no source gives.
+# None for a number that no source states.
 Counts = Dict[str, Optional[int]]
 
 
 class Host(NamedTuple):
-    """A host as the inventory has it; ``problem`` describes which of its variables cannot be read."""
+    """A host of the inventory; ``problem`` names the variables that cannot be read."""
 
     name: str
     groups: Sequence[str]
@@ -50,11 +50,11 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """What is known of one host.
+    """The known state of one host.
 
     ``chips`` are its models with their numbers, the most numerous first; empty where nothing is known. ``declared`` and
-    ``found`` say the same in words, ``facts`` is what else was found. ``why`` is the reason of the state, ``todo`` what
-    to do about it. ``seen_at`` is when the host last answered, in seconds since 1970. ``serves`` pairs the names of
+    ``found`` describe the sources in words, ``facts`` the other findings. ``why`` is the reason of the state, ``todo``
+    the action to take. ``seen_at`` is when the host last answered, in seconds since 1970. ``serves`` pairs the names of
     instances with their recipes, "" where these are not plain text.
     """
 
@@ -78,12 +78,12 @@ class Line:
 
     @property
     def count(self) -> int:
-        """Return the number of chips; a processor is none."""
+        """Return the number of chips; a processor does not count."""
         return sum(count for model, count in self.chips if model != CPU)
 
 
 def overview(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
-    """Return a line about each host, by site, cluster, accelerator and name; numbers in names count as numbers."""
+    """Return a line for each host, by site, cluster, accelerator and name; numbers in names sort as numbers."""
     lines = [line_of(host, models) for host in hosts]
     return sorted(
         lines,
@@ -94,7 +94,7 @@ def overview(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
 
 
 def line_of(host: Host, models: Mapping[str, Model]) -> Line:
-    """Return the line about one host. Raises nothing: an invalid value becomes the reason of the state."""
+    """Return the line of one host. Raises nothing: an invalid value becomes the reason of the state."""
     variables = host.variables
     detected = variables.get("accelerator_detected")
     detected = detected if isinstance(detected, Mapping) else {}
@@ -102,7 +102,7 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
     declared = declared_chips(variables)
     grouped = models_of_groups(host.groups, models)
     if not declared and not set(grouped) & set(found):
-        # A group of a model declares it, unless it is only the group that discovery put the host into.
+        # A group of a model declares it, except the group that discovery put the host into.
         declared = {model: None for model in grouped if model != UNKNOWN}
     state, why, todo = _state(host, declared, found, grouped, detected, models)
     return Line(
@@ -122,7 +122,7 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
 
 
 def totals(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return the numbers of the fleet; a host with two models is counted under both of them."""
+    """Return the totals of the fleet; a host with two models counts under both of them."""
     accelerators: dict[str, dict[str, int]] = {}
     for line in lines:
         for model, count in line.chips:
@@ -139,11 +139,11 @@ def totals(lines: Sequence[Line]) -> dict[str, Any]:
     }
 
 
-# What was declared, what was found.
+# Declared and found chips.
 
 
 def declared_chips(variables: Mapping[str, Any]) -> Counts:
-    """Return the models that the variables declare; ``accelerators`` comes before ``accelerator``."""
+    """Return the models that the variables declare; ``accelerators`` takes precedence over ``accelerator``."""
     several = variables.get("accelerators")
     if isinstance(several, str):
         several = dict(part.partition(":")[::2] for part in several.replace(",", " ").split())
@@ -154,7 +154,7 @@ def declared_chips(variables: Mapping[str, Any]) -> Counts:
 
 
 def found_chips(detected: Mapping[str, Any]) -> Counts:
-    """Return the models of the fact ``accelerator_detected``; chips that no file lists are one of them."""
+    """Return the models of the fact ``accelerator_detected``; chips outside the catalogue count as one model."""
     if not detected:
         return {}
     models = detected.get("models")
@@ -171,13 +171,13 @@ def found_chips(detected: Mapping[str, Any]) -> Counts:
 
 
 def _chips(declared: Counts, found: Counts, grouped: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """Return what is counted: the declared chips, else those found; a missing number is the one found, or 1."""
+    """Return the chips to count: the declared ones, else those found; a missing number is the one found, or 1."""
     counts = declared or found or dict.fromkeys([name for name in grouped if name == UNKNOWN])
     pairs = [(model, found.get(model) or 1 if count is None else count) for model, count in counts.items()]
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
 
-# How sure that is.
+# The state and its reason.
 
 
 def _state(
@@ -188,7 +188,7 @@ def _state(
     detected: Mapping[str, Any],
     models: Mapping[str, Model],
 ) -> tuple[str, str, str]:
-    """Return the state, its reason and what to do about it."""
+    """Return the state, its reason and the action to take."""
     variables = host.variables
     conflict = _conflict(host, declared, found)
     if conflict:
@@ -224,7 +224,7 @@ def _conflict(host: Host, declared: Counts, found: Counts) -> str:
 
 
 def _agree(declared: Counts, found: Counts) -> bool:
-    """Return whether all that was declared was found; one declared model only has to be the leading one."""
+    """Return whether all declared chips were found; a single declared model only has to be the leading one."""
     if CPU in declared:
         return CPU in found
     same = all(found.get(model) and count in (None, found[model]) for model, count in declared.items())
@@ -232,7 +232,7 @@ def _agree(declared: Counts, found: Counts) -> bool:
 
 
 def _strange(declared: Counts, models: Mapping[str, Model]) -> str:
-    """Return the sentence on a declared model that is in no file, "" where all are."""
+    """Return the sentence on a declared model that is not in the catalogue, "" where all are."""
     for model in declared:
         if model not in models and model != CPU:
             return f"accelerator {_text(model)!r} is in no file of the catalogue; {nearest(model, [*models, CPU])}"
@@ -249,7 +249,7 @@ def _unknown_ids(detected: Mapping[str, Any]) -> str:
     return ", ".join(dict.fromkeys(ids))
 
 
-# Small things.
+# Helpers.
 
 
 def describe_counts(counts: Counts) -> str:
@@ -260,7 +260,7 @@ def describe_counts(counts: Counts) -> str:
 
 
 def seconds_of(time: Any) -> int | None:
-    """Return a time like 2026-11-21T14:40:00Z in seconds since 1970; None where it is none."""
+    """Return a time like 2026-11-21T14:40:00Z in seconds since 1970; None for any other value."""
     try:
         moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", str(time)))
         if moment.tzinfo is None:
@@ -271,7 +271,7 @@ def seconds_of(time: Any) -> int | None:
 
 
 def _facts(detected: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what was found beside models and numbers, in words."""
+    """Return the findings besides models and numbers, in words."""
     memory = detected.get("memory_mib")
     facts = []
     if isinstance(memory, (int, float)) and memory > 0:
@@ -292,7 +292,7 @@ def _serves(instances: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _place(value: Any, groups: Sequence[str], prefix: str) -> str:
-    """Return the name of a site or a cluster: the variable, else that of a group."""
+    """Return the name of a site or a cluster: from the variable, else from a group."""
     if isinstance(value, (str, int)) and not isinstance(value, bool) and str(value):
         return str(value)
     return min((group[len(prefix) :] for group in groups if group.startswith(prefix)), default="")
@@ -319,7 +319,7 @@ def _natural(text: str) -> tuple[Any, ...]:
 
 
 def _kind_order(line: Line, models: Mapping[str, Model]) -> tuple[str, ...]:
-    """Return a key that keeps the accelerators of a vendor and a generation together, hosts without any last."""
+    """Return a key that sorts accelerators by vendor and generation, and hosts without any last."""
     model = line.chips[0][0] if line.chips else ""
     known = models.get(model)
     return (known.vendor, known.generation, line.kind) if known else ("~", "", line.kind)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The data of the fleet's page: the same fleet always gives the same text, and no host can break out of it."""
+"""The data of the fleet's page: the same fleet always gives the same text, and no host can inject HTML."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import STATES, Line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import SharedTexts, escape_json, fill_page
 
-# Hues (of 360) that belong to a vendor: near colours are near relatives.
+# The hues (of 360) of a vendor: similar colours mean related models.
 HUES = {"nvidia": (115, 215), "amd": (15, 75), "intel": (225, 265), "ascend": (290, 345)}
 OTHER_HUES = (85, 105)
-# Between hues that are near each other the lightness changes too; without colour (cpu, unknown) the hue is None.
+# Similar hues also differ in lightness; the hue None means no colour (cpu, unknown).
 TONES = 3
 
 
 def page(lines: Sequence[Line], models: Mapping[str, Model], title: str, parts: Mapping[str, str]) -> str:
-    """Return the page as text. ``parts`` are its ``html``, ``css`` and ``js``; the page allows these two and no other.
+    """Return the page as text. ``parts`` are its ``html``, ``css`` and ``js``; the page allows only these two.
 
-    ``lines`` are sorted as overview() does it.
+    ``lines`` have the order of overview().
     """
     return fill_page(parts, title, data(lines, models, title))
 
 
 def data(lines: Sequence[Line], models: Mapping[str, Model], title: str) -> str:
-    """Return the fleet as JSON for a script element, one host to a line: a diff of two pages names hosts."""
+    """Return the fleet as JSON for a script element, one host per line, so that a diff of two pages names hosts."""
     texts, serves = SharedTexts(), SharedTexts(())
     sites = []
     for site, of_site in itertools.groupby(lines, key=lambda line: line.site):
@@ -54,7 +54,7 @@ def data(lines: Sequence[Line], models: Mapping[str, Model], title: str) -> str:
 
 
 def _by_kind(lines: Iterable[Line]) -> Iterable[tuple[tuple[tuple[str, int], ...], list[Line]]]:
-    """Yield the hosts of each kind with the chips of the first of them; hosts of a kind need not be neighbours."""
+    """Yield the hosts of each kind with the chips of the first of them; hosts of a kind may be apart."""
     kinds: dict[str, list[Line]] = {}
     for line in lines:
         kinds.setdefault(line.kind, []).append(line)
@@ -63,7 +63,7 @@ def _by_kind(lines: Iterable[Line]) -> Iterable[tuple[tuple[tuple[str, int], ...
 
 
 def _host(line: Line, texts: SharedTexts, serves: SharedTexts) -> list[Any]:
-    """Return name, state, numbers of chips, time of the last answer and numbers of texts; zeros at the end left out."""
+    """Return name, state, numbers of chips, time of the last answer and numbers of texts, without trailing zeros."""
     values = [
         line.host,
         STATES.index(line.state),
@@ -79,7 +79,7 @@ def _host(line: Line, texts: SharedTexts, serves: SharedTexts) -> list[Any]:
 
 
 def _describe_models(used: Iterable[str], models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
-    """Return title, family and colour of each model; those of one vendor share its hues out among them."""
+    """Return title, family and colour of each model; the models of a vendor divide its hues."""
     by_vendor: dict[str, list[str]] = {}
     described: dict[str, dict[str, Any]] = {}
     for key in sorted(used):
@@ -98,7 +98,7 @@ def _describe_models(used: Iterable[str], models: Mapping[str, Model]) -> dict[s
 
 
 def _json(document: Mapping[str, Any]) -> str:
-    """Return a document as ASCII that is JSON and holds nothing that HTML would read; hosts have lines of their own."""
+    """Return a document as ASCII JSON without characters that HTML would interpret; each host has a line of its own."""
     text = escape_json(json.dumps(document, separators=(",", ":")))
-    # A quote within a text is escaped, so these are found outside of texts only.
+    # Quotes within a text are escaped, so these patterns occur only outside of texts.
     return text.replace('"hosts":[[', '"hosts":[\n[').replace('],["', '],\n["')

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what a fleet's overview needs from the variables of its hosts, and write its page."""
+"""Read the variables of hosts for a fleet's overview, and write its page."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file imp
 
 PARTS = Path(__file__).resolve().parent / "fleet_page"
 CATALOG_PATH = "accelerator_catalog_path"
-# The page holds no secret (names, hardware, recipes) and is for others to read; a web server may serve it.
+# The page holds no secrets (names, hardware, recipes) and is for everybody; a web server may serve it.
 MODE = 0o644
 
 
 class OverviewReader(HostReader):
-    """Reads the variables of an overview; an unreadable one becomes a problem of its host and stops nothing."""
+    """Read the variables of an overview; an unreadable one becomes a problem of its host and stops nothing."""
 
     def host(self, name: str) -> tuple[Host, tuple[str, ...]]:
         """Return a host and the directories of its own catalogue."""
@@ -49,7 +49,7 @@ class OverviewReader(HostReader):
         value = own.get(name)
         if value is None or isinstance(value, int) or (isinstance(value, str) and "{" not in value):
             return value
-        # Of instances only names and recipes are of interest, and these are seldom templates.
+        # Only the names and recipes of instances are needed, and these are seldom templates.
         if name == "vllm_instances" and isinstance(value, Mapping):
             return {str(key): {"recipe": _recipe(entry)} for key, entry in value.items()}
         text = self._plain(value)
@@ -60,13 +60,13 @@ class OverviewReader(HostReader):
             return None
 
     def _templar(self, own: Mapping[str, Any]) -> Templar:
-        # As the role sees them: its defaults lie below the host's variables.
+        # As in the role: its defaults are below the host's variables.
         variables = {**defaults(), **own, **constants(), "hostvars": self._hostvars}
         return Templar(loader=self._loader, variables=variables)
 
 
 def read_fleet(names: Iterable[str], reader: OverviewReader) -> tuple[list[Host], dict[str, Model]]:
-    """Return the hosts and the models of all their catalogues. Raises AcceleratorError for a catalogue with faults."""
+    """Return the hosts and the models of all their catalogues. Raises AcceleratorError for an invalid catalogue."""
     hosts: list[Host] = []
     catalogues: dict[tuple[str, ...], None] = {(): None}
     for name in names:
@@ -85,7 +85,7 @@ def page_parts() -> dict[str, str]:
 
 
 def open_page(path: str) -> PageFile:
-    """Return the file of the page. Raises PageError where none can be written."""
+    """Return the file of the page. Raises PageError where it cannot be written."""
     return PageFile("fleet_page", path, MODE)
 
 

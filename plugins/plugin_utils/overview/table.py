@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines
 )
 
 WIDTH = 120
-# Lines of the summary, its head included, and hosts that are named below it.
+# The lines of the summary, its head included, and the number of hosts that are named below it.
 SUMMARY_LINES = 26
 NAMED = 20
 NONE, NO_KIND = "-", "not known"
@@ -28,7 +28,7 @@ UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
 class Cut(NamedTuple):
-    """One way to sum a fleet up: by which columns, what the table says then, and the row's values of a line."""
+    """One way to sum a fleet up: its name, its columns, and the values of a line in them."""
 
     name: str
     headers: tuple[str, ...]
@@ -37,7 +37,7 @@ class Cut(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table before it is laid out."""
+    """A row of the table before its layout."""
 
     where: tuple[str, ...]
     numbers: list[str]
@@ -45,7 +45,7 @@ class Row(NamedTuple):
     hosts: int
 
 
-# From the finest to the coarsest; the first whose table is short enough is shown.
+# From the finest to the coarsest; the first whose table is short enough is used.
 CUTS = (
     Cut("cluster and accelerator", WHERE, lambda line: (line.site, line.cluster or NONE, line.kind or NO_KIND), False),
     Cut("cluster", WHERE[:2], lambda line: (line.site, line.cluster or NONE), True),
@@ -64,12 +64,12 @@ def fleet_table(lines: Sequence[Line], now: float, width: int = WIDTH) -> list[s
 
 
 def summary(lines: Sequence[Line], width: int = WIDTH) -> list[str]:
-    """Return the table of hosts, chips and states, by cluster and accelerator or as coarse as it has to be."""
+    """Return the table of hosts, chips and states, by cluster and accelerator, or coarser where that is too long."""
     if not lines:
         return []
     for cut in CUTS:
         found = _rows(lines, cut)
-        # What needs more rows than lines need not be laid out.
+        # A cut with more rows than the limit needs no layout.
         laid = _laid(cut, found, width) if len(found) <= SUMMARY_LINES else []
         if 0 < len(laid) <= SUMMARY_LINES:
             break
@@ -81,7 +81,7 @@ def summary(lines: Sequence[Line], width: int = WIDTH) -> list[str]:
 
 
 def needs_attention(lines: Sequence[Line], now: float, width: int = WIDTH) -> list[str]:
-    """Return for each thing to do its hosts, a line each; NAMED lines are shared out among the things to do."""
+    """Return the hosts of each action, a line each; the actions share NAMED lines."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in sorted(lines, key=lambda line: STATES.index(line.state)):
         if line.state in ATTENTION:
@@ -93,13 +93,13 @@ def needs_attention(lines: Sequence[Line], now: float, width: int = WIDTH) -> li
         text.append(f"{state}, {_number_of(len(members), 'host')}{first}: {todo}")
         named = [(_printable(line.host), _printable(_why(line, now))) for line in members[:share]]
         size = max(len(host) for host, _why_text in named)
-        # The name stays whole; of a long reason the page has the rest.
+        # The name stays complete; the page has the rest of a long reason.
         text += [f"  {host.ljust(size)}  {_cut(why, max(width - size - 4, 30))}" for host, why in named]
     return text
 
 
 def age(seconds: float) -> str:
-    """Return a time span in one number: 3 min, 5 h, 12 d; a time in the future has no age."""
+    """Return a time span with one unit: 3 min, 5 h, 12 d; a time in the future counts as less than a minute."""
     for unit, size in UNITS:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
@@ -121,7 +121,7 @@ def _rows(lines: Sequence[Line], cut: Cut) -> list[Row]:
     rows = [_row(where, members, cut) for where, members in groups.items()]
     if cut.headers[-1] != WHERE[2] or WHERE[1] in cut.headers:
         return rows
-    # The order of the first cluster is not that of all: the most common accelerator of a place comes first.
+    # The order within the first cluster is not the overall order: the most common accelerator of a place comes first.
     places = list(dict.fromkeys(row.where[:-1] for row in rows))
     return sorted(rows, key=lambda row: (places.index(row.where[:-1]), -row.hosts, row.where))
 
@@ -144,7 +144,7 @@ def _kinds_in_words(kinds: Counter[str], most: int) -> str:
 
 
 def _laid(cut: Cut, rows: Sequence[Row], width: int) -> list[str]:
-    """Return the table; numbers stand flush right below their names."""
+    """Return the table; numbers are right-aligned below their titles."""
     names = ("hosts", "chips", *STATES)
     sizes = [max(len(name), *(len(row.numbers[index]) for row in rows)) for index, name in enumerate(names)]
     empty = [not any(row.numbers[index] for row in rows) for index in range(len(names))]
@@ -161,7 +161,7 @@ def _laid(cut: Cut, rows: Sequence[Row], width: int) -> list[str]:
 
 
 def _shares(sizes: Sequence[int], most: int) -> list[int]:
-    """Return how many of each size are taken where ``most`` may be in all: a fair share, and what others leave."""
+    """Return how many of each size to take, ``most`` in all: a fair share, and what others leave unused."""
     shares = [0] * len(sizes)
     for index in sorted(range(len(sizes)), key=lambda index: sizes[index]):
         waiting = sum(not share for share in shares)
@@ -185,5 +185,5 @@ def _number_of(count: int, what: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text without what a terminal would act on."""
+    """Return a text without characters that control a terminal."""
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many BMCs asked at once for the chips of their hosts, within limits that hold whatever a BMC does.
+"""Ask many BMCs at once for the chips of their hosts, within time limits that hold whatever a BMC does.
 
-One event loop in a thread of its own: every wait in it can be cancelled, so a BMC's time is over when it is over, and
-nothing that hangs keeps the process from ending.
+One event loop runs in a thread of its own. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
+no blocked request keeps the process from ending.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Bmc:
 
 @dataclass(frozen=True)
 class Limits:
-    """``parallel`` BMCs at once; ``timeout`` for one whole answer and ``deadline`` for all of one BMC, in seconds.
+    """Ask ``parallel`` BMCs at once; ``timeout`` is for one whole answer, ``deadline`` for all of one BMC, in seconds.
 
-    ``verify`` tells whether TLS certificates are checked, against ``ca_file`` (PEM) or the system's authorities.
+    With ``verify`` TLS certificates are checked, against ``ca_file`` (PEM) or the system's authorities.
     """
 
     parallel: int = 50
@@ -53,7 +53,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a BMC: ``chips``, or else ``reason``, one sentence without secrets."""
+    """The answer of a BMC: ``chips``, or a ``reason`` for the failure, one sentence without secrets."""
 
     host: str
     chips: Chips | None
@@ -61,9 +61,9 @@ class Answer:
 
 
 def ask_bmcs(bmcs: Sequence[Bmc], limits: Limits) -> list[Answer]:
-    """Return the answers in the order of ``bmcs``; what goes wrong with one BMC is the reason in its answer.
+    """Return the answers in the order of ``bmcs``; a failure of one BMC becomes the reason in its answer.
 
-    Raises RedfishError for what concerns all of them: a library that is not installed, an unreadable CA file.
+    Raises RedfishError for a problem of all of them: a missing library, an unreadable CA file.
     """
     if not bmcs:
         return []
@@ -98,13 +98,13 @@ async def _ask(bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Answer:
         return Answer(bmc.host, None, f"did not tell everything within {limits.deadline:g} s")
     except RedfishError as exc:
         return Answer(bmc.host, None, str(exc))
-    except Exception as exc:  # a BMC must not be able to end the others' run; the words may hold what it sent
+    except Exception as exc:  # one BMC must not end the run of the others; its text may hold data that it sent
         return Answer(bmc.host, None, f"no Redfish: its answer cannot be read ({type(exc).__name__})")
     return Answer(bmc.host, chips, None)
 
 
 async def _read(url: str, bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Chips:
-    """Return the chips that one BMC shows. Raises RedfishError."""
+    """Return the chips that one BMC lists. Raises RedfishError."""
     async with Service(url, bmc.username, bmc.password, limits.timeout, context) as service:
         steps = survey()
         wanted = next(steps)
@@ -118,7 +118,7 @@ async def _read(url: str, bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> 
 
 
 async def _together(service: Service, wanted: Sequence[Wanted]) -> list[Any]:
-    """Return several documents; the first failure ends the others."""
+    """Return several documents; the first failure cancels the others."""
     tasks = [asyncio.ensure_future(service.get(item.path, item.levels)) for item in wanted]
     try:
         return list(await asyncio.gather(*tasks))

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a BMC shows of a host's chips, and how the catalogue interprets it.
+"""The chips of a host as its BMC lists them, and their meaning by the catalogue.
 
-A BMC shows a chip as a processor with a name, as a PCI function with ids, or as both, and not every BMC says which
-processor is which function. _redfish_survey.py reads the documents; here the two views become one count.
+A BMC lists a chip as a processor with a name, as a PCI function with ids, or as both, and not every BMC links the two.
+survey.py reads the documents; this module combines the two lists into one count.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     PciVendor,
 )
 
-# PCI base classes that an accelerator can have: display controller, processor, processing accelerator, coprocessor.
+# The PCI base classes of accelerators: display controller, processor, processing accelerator, coprocessor.
 ACCELERATOR_CLASSES = ("03", "0b", "12", "40")
 
-# Words of names that are a maker's or a product line's, not a model's: "AMD Instinct MI300X OAM" is an mi300x.
+# Words of a name that stand for a maker or a product line, not a model: "AMD Instinct MI300X OAM" is an mi300x.
 _BRANDS = """
     nvidia amd advanced micro devices inc intel r corporation corp huawei technologies co ltd instinct radeon geforce
     tesla quadro data center gpu accelerator and
 """
 BRANDS = frozenset(_BRANDS.split())
 
-# Which maker a name is of, by a word of it.
+# The maker by a word of the name.
 MAKERS = {
     "nvidia": "nvidia",
     "amd": "amd",
@@ -43,7 +43,7 @@ MAKERS = {
     "gaudi": "intel",
 }
 
-# Huawei's names of dies differ by their grade: 910B1 to 910B4 are A2, Ascend910_93xx and 910C are A3.
+# Huawei's names of dies include their grade: 910B1 to 910B4 are A2, Ascend910_93xx and 910C are A3.
 SPELLINGS = (
     (re.compile(r"\b(?:ascend[ _-]?)?910_?b\d?\b"), "ascend_a2"),
     (re.compile(r"\b(?:ascend[ _-]?)?910(?:_?c|[ _-]93\d\d)\b"), "ascend_a3"),
@@ -52,7 +52,7 @@ SPELLINGS = (
 
 MAX_NAME = 120
 
-# How the form of an id ends in the catalogue that only virtual functions have.
+# The catalogue's description of an id ends like this where only virtual functions have the id.
 VIRTUAL = "virtual function"
 
 
@@ -62,12 +62,12 @@ class RedfishError(ValueError):
 
 @dataclass(frozen=True)
 class Chips:
-    """The chips that a BMC shows.
+    """The chips that a BMC lists.
 
-    ``ids`` counts PCI functions by ``vendor:device``: those that are, or may be, accelerators (also a server's display
-    chip: only the catalogue tells). ``names`` counts processors of which no ids are known, by what the BMC calls them.
-    ``classes`` holds the PCI base class (two hex digits, empty where the BMC does not say) of the ids that were not
-    named accelerators by a processor.
+    ``ids`` counts PCI functions by ``vendor:device``: all that are or may be accelerators (including a server's display
+    chip, which only the catalogue can tell). ``names`` counts processors without known ids, by the BMC's name for them.
+    ``classes`` holds the PCI base class (two hex digits, empty where the BMC gives none) of the ids that no processor
+    identifies as an accelerator.
     """
 
     ids: Mapping[str, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Chips:
     classes: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the chips as plain data, JSON-serialisable, in a steady order."""
+        """Return the chips as plain data, JSON-serialisable, in a stable order."""
         return {
             "ids": dict(sorted(self.ids.items())),
             "names": dict(sorted(self.names.items())),
@@ -84,7 +84,7 @@ class Chips:
 
     @classmethod
     def from_dict(cls, data: Any) -> Chips:
-        """Return what as_dict() wrote. Raises RedfishError for anything else."""
+        """Return the chips from the result of as_dict(). Raises RedfishError for anything else."""
         if not isinstance(data, Mapping) or not set(data) <= {"ids", "names", "classes"}:
             raise RedfishError("stored chips of a BMC are not a mapping of 'ids', 'names' and 'classes'")
         for key in ("ids", "names"):
@@ -97,8 +97,8 @@ def found(chips: Chips, catalogue: Catalogue) -> tuple[dict[str, int], list[dict
     """Return the number of devices by model, and the unknown chips of makers that the catalogue knows.
 
     An unknown chip is ``{"id": "10de:ffff", "vendor": "nvidia", "count": 8}`` or ``{"name": ..., "vendor": ...,
-    "count": ...}``; ``vendor`` is None where the name does not tell. NVSwitches, display chips of a BMC, NICs and what
-    the catalogue lists under 'ignored' are neither.
+    "count": ...}``; ``vendor`` is None where the name does not show it. NVSwitches, display chips of a BMC, NICs and
+    the catalogue's 'ignored' ids are in neither result.
     """
     by_id, unknown = _from_ids(chips, catalogue)
     seen = _per_vendor(by_id, unknown, catalogue)
@@ -113,7 +113,7 @@ def found(chips: Chips, catalogue: Catalogue) -> tuple[dict[str, int], list[dict
     models = dict(by_id)
     for vendor, number in _per_vendor(by_name, nameless, catalogue).items():
         if number <= (seen.get(vendor, 0) if vendor else sum(seen.values())):
-            continue  # the PCI functions of this maker account for its processors: the same chips, better known
+            continue  # the PCI functions of this maker are the same chips, identified more exactly
         for model, count in by_name.items():
             if catalogue.models[model].vendor == vendor:
                 models[model] = max(models.get(model, 0), count)
@@ -122,9 +122,9 @@ def found(chips: Chips, catalogue: Catalogue) -> tuple[dict[str, int], list[dict
 
 
 def model_of(name: str, catalogue: Catalogue) -> str | None:
-    """Return the key of the model that a BMC's name of a processor stands for; None where none or several fit.
+    """Return the model key for a BMC's name of a processor; None where no model or several models fit.
 
-    The longest name of the catalogue that is in ``name``, word by word: "NVIDIA H100 NVL" is an h100_nvl.
+    The longest name of the catalogue that ``name`` contains, word by word, decides: "NVIDIA H100 NVL" is an h100_nvl.
     """
     text = name.lower()
     maker = _maker(name)
@@ -143,7 +143,7 @@ def model_of(name: str, catalogue: Catalogue) -> str | None:
 
 
 def _from_ids(chips: Chips, catalogue: Catalogue) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Return models and unknown chips by their PCI ids, as _accelerators.match sorts a host's functions."""
+    """Return models and unknown chips by their PCI ids, by the rules of recognition.match."""
     models: dict[str, int] = {}
     unknown: list[dict[str, Any]] = []
     for pci_id, count in sorted(chips.ids.items()):
@@ -159,7 +159,7 @@ def _from_ids(chips: Chips, catalogue: Catalogue) -> tuple[dict[str, int], list[
 
 
 def _is_virtual(pci_id: str, chips: Chips, catalogue: Catalogue) -> bool:
-    """Return whether an id is that of virtual functions, and their physical one is there too."""
+    """Return whether an id belongs to virtual functions whose physical function is listed too."""
     chip = catalogue.chips.get(pci_id)
     if chip is None or not _names_virtual(chip):
         return False
@@ -172,7 +172,7 @@ def _names_virtual(chip: Chip) -> bool:
 
 
 def _is_accelerator(pci_id: str, chips: Chips, vendor: PciVendor) -> bool:
-    """Return whether a processor is listed, or the class is one of the vendor's; many BMCs leave the subclass out."""
+    """Return whether a processor lists the id, or its class is one of the vendor's; many BMCs omit the subclass."""
     return pci_id not in chips.classes or chips.classes[pci_id] in {known[:2] for known in vendor.classes}
 
 
@@ -189,7 +189,7 @@ def _per_vendor(
 
 
 def _maker(name: str) -> str | None:
-    """Return the catalogue's vendor that a name tells, None where it tells none."""
+    """Return the catalogue's vendor by a name, None where the name does not show it."""
     text = name.lower()
     if "advanced micro devices" in text:
         return "amd"
@@ -201,7 +201,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _spoken(key: str, title: str) -> list[list[str]]:
-    """Return the ways to say a model, each as words: its key, and the parts of its title that hold a number."""
+    """Return the spellings of a model, each as words: its key, and the parts of its title that hold a number."""
     parts = [key.replace("_", " "), *re.split(r"[(),]|\bor\b", title.lower())]
     spoken = [[word for word in _split_words(part) if word not in BRANDS] for part in parts]
     return [words for words in spoken if any(re.search(r"\d", word) for word in words)]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read single documents of a Redfish service: links, PCI ids and classes, names, states.
 
-What is missing is None or empty; what has the wrong shape raises RedfishError, which names the document and the key.
+A missing value is None or empty; a malformed one raises RedfishError, which names the document and the key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_PATH = 300
 
 NOT_THERE = ("Absent", "Disabled")
 
-# The classes that a PCIeFunction may name in words.
+# PCI classes that a PCIeFunction may give as words.
 CLASS_WORDS = {
     "DisplayController": "03",
     "Processor": "0b",
@@ -30,7 +30,7 @@ CLASS_WORDS = {
     "Other": "",
 }
 
-# What is kept of a document.
+# The keys of a document that are kept.
 _KEYS = """
     @odata.id Members Members@odata.nextLink Systems Chassis Processors PCIeDevices PCIeFunctions Links Status Id Name
     Manufacturer Model PartNumber ProcessorType VendorId DeviceId ClassCode DeviceClass FunctionType
@@ -42,7 +42,7 @@ Document = Dict[str, Any]
 
 
 def levels_of(root: Document) -> int:
-    """Return how many levels of ``$expand`` (of what lies below a document) the service supports."""
+    """Return how many levels of ``$expand`` (documents below a document) the service supports."""
     features = root.get("ProtocolFeaturesSupported")
     expand = features.get("ExpandQuery") if isinstance(features, dict) else None
     if not isinstance(expand, dict) or expand.get("NoLinks") is not True or expand.get("Levels") is not True:
@@ -52,7 +52,7 @@ def levels_of(root: Document) -> int:
 
 
 def embedded(document: Document) -> list[Document]:
-    """Return the documents that an expanded one holds in the places that the survey reads."""
+    """Return the documents embedded in an expanded one, from the places that the survey reads."""
     found: list[Document] = []
     members = document.get("Members")
     places = members if isinstance(members, list) else []
@@ -66,7 +66,7 @@ def link_to(document: Document, key: str) -> str | None:
     """Return the path of ``{key: {"@odata.id": path}}``, None where there is none."""
     value = document.get(key)
     if value is None or isinstance(value, list):
-        return None  # a system lists its PCI devices, an enclosure names a collection
+        return None  # a system lists its PCI devices; an enclosure links to a collection
     if not isinstance(value, dict):
         raise RedfishError(f"{document['@odata.id']}: {key} is not a link")
     return path_of(value["@odata.id"], key) if value.get("@odata.id") is not None else None
@@ -91,7 +91,7 @@ def links_to(document: Document, key: str, place: str) -> list[str]:
 
 
 def path_of(value: Any, place: str) -> str:
-    """Return a link's path. Raises RedfishError for what leads elsewhere."""
+    """Return a link's path. Raises RedfishError for a link to another server."""
     text = value.split("#")[0] if isinstance(value, str) else ""
     if not re.fullmatch(r"/redfish/[\x21-\x7e]*", text) or len(text) > MAX_PATH or ".." in text:
         raise RedfishError(f"{place} has a link that is not a path of the service")
@@ -113,13 +113,13 @@ def hex4(document: Document, key: str) -> str | None:
 
 
 def base_class(document: Document) -> str:
-    """Return the base class, from the code or the word; empty where neither tells."""
+    """Return the base class, from the code or the word; empty where both are missing."""
     code = (text_of(document, "ClassCode") or "").lower()
     digits = code[2:] if re.fullmatch(r"0x[0-9a-f]{6}", code) else "000000"
     if digits[:2] != "00":
         return digits[:2]
     if digits[2:] != "0000":
-        return digits[4:]  # some BMCs write it the wrong way round
+        return digits[4:]  # some BMCs write it in reverse order
     word = text_of(document, "DeviceClass")
     return CLASS_WORDS.get(word, "ff") if word else ""
 
@@ -134,7 +134,7 @@ def is_there(document: Document) -> bool:
 
 
 def name_of(processor: Document) -> str:
-    """Return what a processor is called: its model, or its name where the model is a part number."""
+    """Return the name of a processor: its model, or its name where the model is a part number."""
     model, part = text_of(processor, "Model") or "", text_of(processor, "PartNumber")
     speaks = model and model != part and re.search(r"[A-Za-z]", model)
     name = model if speaks else text_of(processor, "Name") or model or text_of(processor, "Id") or "processor"
@@ -144,5 +144,5 @@ def name_of(processor: Document) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text of a BMC as it can be shown and stored: no control characters, not without end."""
+    """Return a text of a BMC in a form that is safe to show and store: bounded, without control characters."""
     return "".join(character if character.isprintable() else "?" for character in text.strip()[:MAX_NAME])

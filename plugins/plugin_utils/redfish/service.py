@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One Redfish service over HTTPS, through DMTF's library (redfish, its asyncio client).
 
-Chosen over sushy because it holds a limit on the whole answer (a trickling BMC cannot stretch it), can be cancelled,
-never leaves the service's origin, sends passwords over TLS only and logs nothing; sushy waits 2 s between three
-attempts, limits only the gap between two bytes, and reads bodies of any size. What the client leaves to its caller is
-here: the certificates, the size of a body, compression, redirects, name look-ups that hang.
+The project uses it instead of sushy because it limits the time of a whole answer (a slow BMC cannot extend it), can be
+cancelled, never leaves the service's origin, sends passwords over TLS only and logs nothing. sushy waits 2 s between
+three attempts, limits only the gap between two bytes, and reads bodies of any size. This module adds what that client
+leaves to its caller: certificates, a limit on the size of a body, compression, redirects, and name look-ups that block.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ NEEDED = "redfish: the Python package redfish is needed on the controller: pip i
 MAX_BODY = 2 * 1024 * 1024
 MAX_REDIRECTS = 2
 REDIRECTS = (301, 302, 307, 308)
-CONNECTIONS = 2  # to one BMC: its processor is small, and a TLS handshake costs it much
+CONNECTIONS = 2  # to one BMC: its processor is slow, and each TLS handshake is expensive for it
 
-# A session is given back within this time, also when the BMC's own time is over (seconds).
+# The time to end a session, also after the BMC's own time is over (seconds).
 LOGOUT = 2.0
 
 
 class TooLargeError(Exception):
-    """A body went over MAX_BODY."""
+    """A body is larger than MAX_BODY."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """What is imported of the libraries, on first use only: they are optional, and slow to import."""
+    """The imported parts of the libraries, loaded on first use because they are optional and slow to import."""
 
     aiohttp: Any
     client: Any
@@ -56,7 +56,7 @@ class Library:
 
 @lru_cache(maxsize=1)
 def library() -> Library:
-    """Return the libraries. Raises RedfishError with what to install where they are not there."""
+    """Return the libraries. Raises RedfishError with what to install where one is missing."""
     try:
         with warnings.catch_warnings():  # the library silences urllib3's warnings for the whole process
             import aiohttp
@@ -68,7 +68,7 @@ def library() -> Library:
         raise RedfishError(f"{NEEDED} ({exc})") from exc
 
     class Response(aiohttp.ClientResponse):
-        """An answer whose body ends at MAX_BODY."""
+        """An answer whose body is limited to MAX_BODY."""
 
         async def read(self) -> bytes:
             if self._body is None:
@@ -82,19 +82,19 @@ def library() -> Library:
             return self._body
 
     class Resolver(AbstractResolver):
-        """Looks names up in threads that nobody waits for when the process ends."""
+        """Look names up in threads that do not delay the end of the process."""
 
         async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[Any]:
             return await _look_up(host, port, family)
 
         async def close(self) -> None:
-            """Nothing is held."""
+            """Do nothing, because the resolver holds no resources."""
 
     return Library(aiohttp, client.AsyncRedfishClient, errors, Response, Resolver)
 
 
 def tls_context(verify: bool, ca_file: str | None) -> ssl.SSLContext:
-    """Return how certificates are checked. Raises RedfishError for an unreadable CA file."""
+    """Return the TLS context that checks certificates. Raises RedfishError for an unreadable CA file."""
     try:
         context = ssl.create_default_context(cafile=ca_file if verify else None)
     except (OSError, ValueError) as exc:  # ssl.SSLError is an OSError
@@ -107,10 +107,10 @@ def tls_context(verify: bool, ca_file: str | None) -> ssl.SSLContext:
 
 
 def base_url(address: str, with_password: bool) -> str:
-    """Return ``https://host[:port]`` of ``host``, ``host:port``, an IPv6 address or a URL.
+    """Return ``https://host[:port]`` for ``host``, ``host:port``, an IPv6 address or a URL.
 
-    Raises RedfishError for anything else, and for http:// where a password would travel; the address is not repeated
-    where it may hold one.
+    Raises RedfishError for anything else, and for http:// with a password. The message omits the address where that may
+    hold a password.
     """
     text = address.strip()
     if text.count(":") > 1 and "://" not in text and not text.startswith("["):
@@ -146,7 +146,7 @@ def base_url(address: str, with_password: bool) -> str:
 
 
 class Service:
-    """One BMC's service; use it with ``async with``. ``timeout`` is for a whole answer, in seconds."""
+    """One BMC's service; use it with ``async with``. ``timeout`` is for one whole answer, in seconds."""
 
     def __init__(self, url: str, username: str, password: str, timeout: float, context: ssl.SSLContext) -> None:
         self._libs = library()
@@ -172,7 +172,7 @@ class Service:
             self._url, username=username, password=password, session=self._http, timeout=self._timeout
         )
         if self._account and ":" not in self._account[0]:
-            await self._client.login("basic")  # no request: the header goes along with each
+            await self._client.login("basic")  # sends no request: every request carries the header
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -185,11 +185,11 @@ class Service:
             await self._http.close()
 
     async def get(self, path: str, levels: int = 0) -> Any:
-        """Return a document, None where there is none. Raises RedfishError with what went wrong."""
+        """Return a document, None where it does not exist. Raises RedfishError with the reason of a failure."""
         async with self._at_once:
             answer = await self._request(f"{path}?$expand=.($levels={levels})" if levels else path)
             if levels and answer.status not in (200, 401, 403, 404):
-                answer = await self._request(path)  # some say that they can expand, and cannot
+                answer = await self._request(path)  # some services claim to expand, and fail to
             if answer.status == 401 and self._account and not self._login and _wants_session(answer):
                 await self._log_in()
                 answer = await self._request(path)
@@ -213,12 +213,12 @@ class Service:
                     return answer
                 path = location
         except Exception as exc:
-            # Never the exception's own words: those of the HTTP library can hold headers.
+            # Never quote the exception itself: exceptions of the HTTP library can contain headers.
             raise RedfishError(self._reason(exc)) from None
         raise RedfishError("redirects endlessly")
 
     async def _log_in(self) -> None:
-        # Shielded: a session that is being made when the time is over has to be known to be given back.
+        # Shielded: a session created while the time runs out must be known, so that it can be ended.
         self._login = asyncio.ensure_future(self._client.login("session"))
         try:
             await asyncio.shield(self._login)
@@ -234,7 +234,7 @@ class Service:
         await self._client.logout()
 
     def _reason(self, exc: BaseException) -> str:
-        """Return what went wrong, in words that cannot hold a secret."""
+        """Return the reason of a failure in words that cannot contain a secret."""
         errors = self._libs.errors
         if isinstance(exc, (errors.RedfishTimeoutError, asyncio.TimeoutError)):
             return f"no answer within {self._timeout:g} s"
@@ -248,7 +248,7 @@ class Service:
             return f"answered the login with HTTP {exc.response.status}"
         causes = list(_causes(exc))
         for cause in causes:
-            # aiohttp's own errors are ssl's too, without what ssl says in its attributes.
+            # aiohttp's own errors also subclass ssl's, without the details in ssl's attributes.
             if isinstance(cause, ssl.SSLCertVerificationError) and getattr(cause, "verify_message", None):
                 return f"its TLS certificate is not trusted: {cause.verify_message.rstrip('.')}"
             if isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None):
@@ -301,7 +301,7 @@ def _parse(path: str, answer: Any) -> Any:
 
 
 def _decompressed(path: str, answer: Any) -> bytes:
-    """Return the body; a service may compress although it was asked not to."""
+    """Return the body, decompressed: a service may compress although the request forbids it."""
     body: bytes = answer.read
     encoding = (answer.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding == "identity":
@@ -320,18 +320,18 @@ def _decompressed(path: str, answer: Any) -> bytes:
 
 
 def _kind(answer: Any) -> str:
-    """Return the media type of an answer that is no JSON, where it is one that can be shown."""
+    """Return the media type of an answer that is not JSON, where it is safe to show."""
     kind = (answer.getheader("Content-Type") or "").split(";")[0].strip()
     return f" but {kind}" if re.fullmatch(r"[a-z]+/[a-z0-9.+-]{1,40}", kind) and "json" not in kind else ""
 
 
 def _wants_session(answer: Any) -> bool:
-    """Return whether a refusal may be of basic authentication itself, not of the account."""
+    """Return whether the service may refuse basic authentication itself and not the account."""
     return "basic" not in (answer.getheader("WWW-Authenticate") or "").lower()
 
 
 def _causes(exc: BaseException) -> Any:
-    """Yield an exception and what it came from; aiohttp keeps the operating system's as an attribute too."""
+    """Yield an exception and its causes; aiohttp also keeps the operating system's error as an attribute."""
     seen: set[int] = set()
     current: BaseException | None = exc
     while current is not None and id(current) not in seen:
@@ -342,5 +342,5 @@ def _causes(exc: BaseException) -> Any:
 
 
 def _shorten(address: str) -> str:
-    """Return an address for a message, without what may be an account in it."""
+    """Return an address for a message, without parts that may be an account."""
     return repr(address.rsplit("@", 1)[-1][:80]) if "@" in address else repr(address[:80])

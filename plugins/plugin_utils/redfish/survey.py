@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the chips of a Redfish service from few documents, which the caller fetches.
 
-survey() is a generator: it yields the documents that it needs next and is sent their content. Processors come first:
-they are few, and name their PCI functions. PCI devices are read for systems whose processors do not; the enclosures
-(chassis) last, where a baseboard's chips may be listed alone. Seen in recordings: iDRAC lists the same
-devices below Systems and below Chassis; iLO and iDRAC write the base class last (0x000003); XCC gives GPUs no name.
+survey() is a generator: it yields the documents that it needs next and receives their content. Processors come first:
+they are few, and link to their PCI functions. PCI devices are read for systems whose processors have no such links;
+the enclosures (chassis) come last, where a baseboard may list its chips alone. Seen in recordings: iDRAC lists the
+same devices below Systems and below Chassis; iLO and iDRAC write the base class last (0x000003); XCC names no GPUs.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.docume
 
 ROOT = "/redfish/v1/"
 
-# A correct service stays far below: a DGX H100 shows 133 PCI devices.
+# Correct services stay far below: a DGX H100 lists 133 PCI devices.
 MAX_DOCUMENTS = 500
 
 PROCESSOR_TYPES = ("GPU", "Accelerator", "NPU")
 
-# Makers whose PCI devices are network, storage or console, never accelerators: their functions are not read.
+# Makers of network, storage or console devices, never accelerators: their functions are not read.
 OTHER_MAKERS = re.compile(
     r"\b(mellanox|broadcom|emulex|qlogic|marvell|kioxia|samsung|micron|hynix|solidigm|western digital|sandisk|seagate"
     r"|matrox|aspeed|microchip|lsi|avago|realtek|renesas|asmedia|texas instruments|toshiba|adaptec)\b",
@@ -63,7 +63,7 @@ class Wanted:
     levels: int = 0
 
 
-# Yields the documents that it needs; is sent their content by path (None or absent: no such document).
+# Yields the documents that it needs; receives their content by path (None or absent: no such document).
 Answers = Mapping[str, Optional[Any]]
 T = TypeVar("T")
 Steps = Generator[List[Wanted], Answers, T]
@@ -98,7 +98,7 @@ def survey() -> Steps[Chips]:
     if not from_processors and not names and not any(_is_candidate(function) for function in listed):
         listed += yield from _devices_of_chassis(reader, root)
         if not reader.devices:
-            # An old BMC, or a host that never was started: "none seen" must not become "there are none".
+            # An old BMC, or a host that was never started: "none listed" must not become "no chips".
             shown = "processors but no" if processors else "neither processors nor"
             raise RedfishError(f"shows {shown} PCI devices: it cannot tell what is in the host")
     return _chips(from_processors, names, listed)
@@ -106,7 +106,7 @@ def survey() -> Steps[Chips]:
 
 @dataclass(frozen=True)
 class _Function:
-    """A PCI function: ``place`` is its path, ``base`` its base class, empty where the service does not say."""
+    """A PCI function: ``place`` is its path, ``base`` its base class, empty where the service gives none."""
 
     place: str
     id: str
@@ -114,16 +114,16 @@ class _Function:
 
 
 class _Reader:
-    """The documents received so far; a document embedded in another needs no request of its own."""
+    """The documents received so far; an embedded document needs no request of its own."""
 
     def __init__(self) -> None:
         self.known: dict[str, Document] = {}
         self.levels = 0
         self.asked = 0
-        self.devices = 0  # PCI devices or functions that it showed
+        self.devices = 0  # PCI devices or functions found so far
 
     def get(self, paths: Iterable[str], levels: int = 0) -> Steps[list[Document]]:
-        """Return the documents of ``paths``, an empty one for what the service does not have."""
+        """Return the documents of ``paths``; a document that the service lacks is empty."""
         paths = list(paths)
         missing = [path for path in dict.fromkeys(paths) if _key(path) not in self.known]
         self.asked += len(missing)
@@ -136,7 +136,7 @@ class _Reader:
         return [self.known[_key(path)] for path in paths]
 
     def members(self, collections: Iterable[str], levels: int = 1) -> Steps[list[Document]]:
-        """Return the documents that collections list, over all their pages; all collections are read at once."""
+        """Return the documents that collections list, over all pages; all collections are read at once."""
         links: list[str] = []
         pages = list(dict.fromkeys(collections))
         turned: set[str] = set()
@@ -168,7 +168,7 @@ class _Reader:
 
 
 def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function], list[str]]]:
-    """Return the PCI functions of a system's accelerators, and the names of those that name no function."""
+    """Return the PCI functions of a system's accelerators, and the names of processors without links to functions."""
     linked: list[tuple[Any, str]] = []
     unlinked: list[str] = []
     for processor in (yield from reader.members(links_of_all([system], "Processors"))):
@@ -182,7 +182,7 @@ def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function
             linked.append((kind, functions[0]))
         else:
             unlinked.append(name_of(processor))
-    # One function tells for all processors of the same make, model and part: eight GPUs, one request.
+    # One function stands for all processors of the same make, model and part: eight GPUs, one request.
     samples = dict(reversed(linked))
     documents = yield from reader.get(samples.values())
     ids = {kind: _function(document) for kind, document in zip(samples, documents)}
@@ -197,7 +197,7 @@ def _processors(reader: _Reader, system: Document) -> Steps[tuple[list[_Function
 
 
 def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Function]]:
-    """Return the PCI functions that a system lists, or the enclosures that it is in."""
+    """Return the PCI functions that a system or its enclosures list."""
     devices = links_to(system, "PCIeDevices", system["@odata.id"])
     functions = links_to(system, "PCIeFunctions", system["@odata.id"])
     if not devices and not functions:
@@ -206,7 +206,7 @@ def _devices_of_system(reader: _Reader, system: Document) -> Steps[list[_Functio
         return (yield from _devices_of_enclosures(reader, (yield from reader.get(chassis))))
     parents = {path.rsplit("/", 1)[0] for path in devices}
     if reader.levels >= MAX_LEVELS and len(devices) > 2 and len(parents) == 1:
-        # One request for the whole collection, with what it embeds; its links decide, not its text.
+        # One request for the whole collection with its embedded documents; only links that match are read.
         yield from reader.get(parents, MAX_LEVELS)
     elif functions:
         documents = yield from reader.get(functions)
@@ -225,7 +225,7 @@ def _devices_of_enclosures(reader: _Reader, enclosures: Iterable[Document]) -> S
 
 
 def _functions_of(reader: _Reader, devices: Iterable[Document]) -> Steps[list[_Function]]:
-    """Return the functions of those devices that may be accelerators."""
+    """Return the functions of the devices that may be accelerators."""
     places: list[str] = []
     collections: list[str] = []
     for device in devices:
@@ -248,7 +248,7 @@ def _read_functions(documents: Iterable[Document]) -> list[_Function]:
 
 
 def _function(document: Document) -> _Function | None:
-    """Return the PCI function of a document; None for a virtual or absent one, and without ids."""
+    """Return the PCI function of a document; None for a virtual or absent function, or one without ids."""
     vendor, device = hex4(document, "VendorId"), hex4(document, "DeviceId")
     if not vendor or not device or is_absent(document) or document.get("FunctionType") == "Virtual":
         return None
@@ -260,7 +260,7 @@ def _is_candidate(function: _Function) -> bool:
 
 
 def _chips(from_processors: list[_Function], names: Mapping[str, int], listed: list[_Function]) -> Chips:
-    """Return both views as one: a chip that processors and PCI devices show counts once."""
+    """Return both lists as one: a chip that processors and PCI devices list counts once."""
     processor_ids = Counter({function.place: function.id for function in from_processors}.values())
     candidates = [function for function in listed if _is_candidate(function)]
     device_ids = Counter({function.place: function.id for function in candidates}.values())
