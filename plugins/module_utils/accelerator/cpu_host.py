@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The processor and the memory of a host, from procfs and sysfs, as far as serving with vLLM depends on them."""
+"""The processor and the memory of a host, from procfs and sysfs, as far as vLLM depends on them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# The sets that vLLM's CPU builds tell apart, in the order of /proc/cpuinfo's usual listing.
+# The instruction sets that vLLM's CPU builds distinguish, in the usual order of /proc/cpuinfo.
 INSTRUCTION_SETS = {
     "x86_64": ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16"),
     "aarch64": ("asimd", "asimddp", "sve", "i8mm", "bf16"),
 }
 
-# Arm processors do not say their names: (implementer, part) of those met in inference servers.
+# Arm processors do not report their names: (implementer, part) of those found in inference servers.
 ARM_PARTS = {
     ("0x41", "0xd0c"): "Neoverse-N1",
     ("0x41", "0xd40"): "Neoverse-V1",
@@ -33,11 +33,11 @@ class CpuError(ValueError):
 
 @dataclass(frozen=True)
 class Cpu:
-    """The processors of a host together.
+    """All processors of a host together.
 
     ``cores`` counts physical cores, ``threads`` what the kernel schedules on; both are equal on Arm, which does not
-    tell. ``instruction_sets`` holds those of INSTRUCTION_SETS that every build of vLLM may use here. ``memory_mib`` is
-    what the kernel has, a little less than what is plugged in.
+    report the difference. ``instruction_sets`` holds those of INSTRUCTION_SETS that every build of vLLM may use here.
+    ``memory_mib`` is the kernel's memory, a little less than the installed memory.
     """
 
     arch: str
@@ -54,7 +54,7 @@ class Cpu:
 
 
 def parse_cpu(cpuinfo: str, meminfo: str, numa_nodes: int, machine: str) -> Cpu:
-    """Return what the texts of /proc/cpuinfo and /proc/meminfo say.
+    """Return the processors described by the texts of /proc/cpuinfo and /proc/meminfo.
 
     ``machine`` (``uname -m``) is the architecture where cpuinfo is neither that of an x86 nor of a 64-bit Arm.
     """
@@ -110,7 +110,7 @@ def _memory_mib(meminfo: str) -> int:
 
 
 def _count_nodes(path: str) -> int:
-    """Return the number of NUMA nodes; a kernel without NUMA shows none and is one node."""
+    """Return the number of NUMA nodes; a kernel without NUMA lists none and counts as one node."""
     try:
         names = os.listdir(path)
     except OSError:

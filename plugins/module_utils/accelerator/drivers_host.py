@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel says of accelerator drivers and firmware, without any of the vendors' tools. Runs on the host."""
+"""Versions of accelerator drivers and firmware from the kernel, without the vendors' tools. Runs on the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 import re
 from typing import Any
 
-# Where Huawei's driver package writes what it is.
+# The file in which Huawei's driver package states its version.
 ASCEND_DRIVER = "/usr/local/Ascend/driver/version.info"
 
 # In /proc/driver/nvidia/version, and in Huawei's file.
@@ -21,9 +21,9 @@ ASCEND_VERSION = re.compile(r"^\s*Version\s*=\s*(\S+)", re.MULTILINE | re.IGNORE
 def read_drivers(
     sysfs_root: str = "/sys", proc_root: str = "/proc", ascend_driver: str = ASCEND_DRIVER
 ) -> dict[str, dict[str, Any]]:
-    """Return by vendor ``version`` of the driver that is loaded, and for AMD ``mec_firmware``; not what is not there.
+    """Return by vendor the ``version`` of the loaded driver, and for AMD ``mec_firmware``; missing values are left out.
 
-    An amdgpu of the kernel's own has no version. ``mec_firmware`` is the lowest of all cards: the number that rocm-smi
+    The kernel's own amdgpu has no version. ``mec_firmware`` is the lowest of all cards: the number that rocm-smi
     shows (UNCONFIRMED on hardware: read where its library reads it).
     """
     nvidia = _line(os.path.join(sysfs_root, "module", "nvidia", "version")) or first_group(
@@ -59,7 +59,7 @@ def _line(path: str) -> str | None:
 
 
 def _text(path: str) -> str:
-    """Return the text of a file, empty where it cannot be read: no driver is an answer too."""
+    """Return the text of a file, empty where it cannot be read: a missing driver is a valid result."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The PCI functions of a host, from sysfs: no tool has to be installed there."""
+"""The PCI functions of a host, from sysfs, without any installed tool."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PciFunction:
 def read_functions(sysfs_root: str = "/sys", vendors: Collection[str] = ()) -> list[PciFunction]:
     """Return the PCI functions below ``sysfs_root``, by address; only those of ``vendors`` where any are given.
 
-    A host without a PCI bus has none. Raises PciError where ``sysfs_root`` is no sysfs or cannot be listed.
+    A host without a PCI bus has none. Raises PciError where ``sysfs_root`` is not a sysfs or cannot be listed.
     """
     if not os.path.isdir(os.path.join(sysfs_root, "bus")):
         raise PciError(f"{sysfs_root}: no sysfs there, it has no directory 'bus'; mount sysfs or correct sysfs_root")
@@ -61,7 +61,7 @@ def read_functions(sysfs_root: str = "/sys", vendors: Collection[str] = ()) -> l
 
 
 def _read_function(path: str, address: str, vendors: Collection[str]) -> PciFunction | None:
-    """Return one function; None for another vendor's and for one that went away while the tree was read."""
+    """Return one function; None for another vendor's, and for one that disappeared while the tree was read."""
     vendor_id = _hex_digits(path, "vendor")
     if not vendor_id or (vendors and vendor_id not in vendors):
         return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PCI functions x catalogue -> the accelerators of a host, and whether they are what was declared. No I/O."""
+"""Recognise the accelerators of a host by the catalogue, and compare them with the declared ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cp
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
-# What a host is called that has no known accelerator: none of any vendor in the catalogue, or one that no file lists.
+# Names of hosts without a known accelerator: no device of the catalogue's vendors, or only unlisted ones.
 CPU = "cpu"
 UNKNOWN = "unknown"
 
@@ -22,12 +22,12 @@ X86_NEEDS = "avx2"
 
 
 class AcceleratorError(ValueError):
-    """A catalogue or a host is not what it should be; the message is the whole sentence for the user."""
+    """A catalogue or a host is invalid; the message is the whole sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """One accelerator of the catalogue; ``unsupported`` is the reason why vLLM cannot serve on it, None where it can.
+    """One accelerator of the catalogue; ``unsupported`` is the reason why vLLM cannot run on it, None where it can.
 
     ``devices`` may hold ``{index}`` for the number of each device. ``mounts`` are paths of the host, ``groups`` those
     that may open the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is that of one
@@ -53,7 +53,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Chip:
-    """What one PCI id stands for; ``memory_gib`` is that of one device, None where it is a share of the host's."""
+    """The meaning of one PCI id; ``memory_gib`` is that of one device, None where it is a share of the host's."""
 
     model: str
     form: str | None
@@ -73,7 +73,7 @@ class PciVendor:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All that is known of accelerators; the keys are model names, ``vendor:device`` ids and PCI vendor ids."""
+    """All known accelerators; the keys are model names, ``vendor:device`` ids and PCI vendor ids."""
 
     models: Mapping[str, Model]
     chips: Mapping[str, Chip]
@@ -122,12 +122,12 @@ def match(
     cpu: Cpu,
     drivers: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Detected:
-    """Return what the catalogue makes of a host's PCI functions; the most numerous model gives the host its name.
+    """Return the hardware that the catalogue recognises in a host's PCI functions; the most numerous model leads.
 
-    ``drivers`` is what _drivers.read_drivers found.
+    ``drivers`` is the result of drivers_host.read_drivers.
 
-    Catalogued ids count whatever their PCI class is, unknown ones in the classes of their vendor. Virtual functions
-    beside their physical one are not counted: they are the same chip.
+    Catalogued ids count whatever their PCI class, unknown ids in the classes of their vendor. Virtual functions beside
+    their physical function are not counted, because they are the same chip.
     """
     devices: list[dict[str, Any]] = []
     switches: list[dict[str, Any]] = []
@@ -169,7 +169,7 @@ def check_declared(declared: str, catalogue: Catalogue) -> None:
 def disagreement(declared: str | None, declared_count: int | None, detected: Detected) -> str | None:
     """Return the sentence that names declared and detected hardware where they differ, None where they agree.
 
-    None for ``declared`` or ``declared_count`` means that the inventory does not say.
+    None for ``declared`` or ``declared_count`` means that the inventory does not declare it.
     """
     if declared in (None, detected.model) and declared_count in (None, detected.count):
         return None
@@ -185,7 +185,7 @@ def disagreement(declared: str | None, declared_count: int | None, detected: Det
 
 
 def unusable(detected: Detected, catalogue: Catalogue) -> str | None:
-    """Return the sentence that says why vLLM cannot serve on this hardware, None where it can."""
+    """Return the sentence on why vLLM cannot run on this hardware, None where it can."""
     if detected.unknown:
         return _unknown_sentence(detected.unknown, catalogue)
     if detected.unsupported:
@@ -204,7 +204,7 @@ def unusable(detected: Detected, catalogue: Catalogue) -> str | None:
 
 
 def _leading(models: Mapping[str, int], catalogue: Catalogue) -> Model | None:
-    """Return the model that gives the host its name: one that can be served on, then by number, then by name."""
+    """Return the model that names the host: supported models first, then by number, then by name."""
     if not models:
         return None
     key = min(models, key=lambda key: (catalogue.models[key].unsupported is not None, -models[key], key))
@@ -272,7 +272,7 @@ def _found(detected: Detected) -> str:
 
 
 def _unknown_sentence(unknown: Sequence[Mapping[str, Any]], catalogue: Catalogue) -> str:
-    """Return which chips no file lists and where to write them down."""
+    """Return which chips the catalogue lacks, and where to add them."""
     places: dict[str, list[str]] = {}
     for entry in unknown:
         pci_id = f"{entry['vendor_id']}:{entry['device_id']}"

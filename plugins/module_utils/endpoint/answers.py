@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what a server answered, and describe what is wrong with an unusable answer."""
+"""Read a server's answer, and describe the fault of an unusable one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 
-# Of a long answer or error body, this much is shown.
+# The number of characters to quote from a long answer or error body.
 _SHOWN = 200
 
 _KINDS: dict[type, str] = {str: "text", int: "a number", list: "a list", dict: "an object"}
 
 
 class BadAnswerError(Exception):
-    """An answer that does not pass; the message is a clause that says what was found and what was expected."""
+    """An answer is unusable; the message is a clause with what was found and what was expected."""
 
 
 def refuse_failure(reply: Reply) -> None:
-    """Raise BadAnswerError for a reply with another status than 200, or with none."""
+    """Raise BadAnswerError for a reply with a status other than 200, or with none."""
     if not reply.status:
         raise BadAnswerError(reply.failure)
     if reply.status in (401, 403):
@@ -34,7 +34,7 @@ def refuse_failure(reply: Reply) -> None:
 
 
 def error_message(body: bytes) -> str:
-    """Return the message of an error body: OpenAI's form, vLLM's plain form, or the text itself."""
+    """Return the message in an error body: OpenAI's form, vLLM's plain form, or the text itself."""
     try:
         data = json.loads(body)
         error = data["error"]
@@ -64,9 +64,9 @@ def read_object(text: str, what: str) -> dict[str, Any]:
 
 
 def value_at(data: Any, *path: Any, kind: type = object, at: str = "") -> Any:
-    """Return what lies at path (names and indexes) in data, which must be of the type kind.
+    """Return the value at path (names and indexes) in data; it must be of the type kind.
 
-    Raises BadAnswerError that names the place, what is there and what was expected; at is where data itself lies.
+    Raises BadAnswerError with the place, the value found and the expected type; ``at`` is the place of data itself.
     """
     here = at
     for step in path:
@@ -78,7 +78,7 @@ def value_at(data: Any, *path: Any, kind: type = object, at: str = "") -> Any:
         if not there:
             raise BadAnswerError(f"{here} is missing; {inside} is {describe_value(data)}")
         data = data[step]
-    # bool is an int for Python, and no number of tokens.
+    # In Python a bool is an int, but it is not a number of tokens.
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise BadAnswerError(f"{here} is {describe_value(data)}, expected {_KINDS[kind]}")
     return data
@@ -90,7 +90,7 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
 
 
 def describe_value(data: Any) -> str:
-    """Return what data is, in JSON's words."""
+    """Return the JSON type or value of data in words."""
     if data is None:
         return "null"
     if isinstance(data, Mapping):
@@ -106,5 +106,5 @@ def quote(body: bytes) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return as much of a text as a message takes."""
+    """Return the beginning of a text in the length that a message allows."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

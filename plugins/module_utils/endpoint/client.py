@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A small HTTP client that records what came back and when, and never raises for what a server does.
+"""A small HTTP client that records the answer and its timing, and never raises for a fault of the server.
 
-It judges nothing. A request ends in a Reply, whether the answer was complete, cut, late or did not come at all, so that
-what to think of it can be decided (and tested) without a network.
+It judges nothing. Every request ends in a Reply, whether the answer was complete, truncated, late or missing, so that
+the judgement can be made (and tested) without a network.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping
 
 CONNECT_TIMEOUT = 5.0
-# An answer to a short question has a few kilobytes; whatever sends more is not the server that was asked for.
+# An answer to a short question has a few kilobytes; a server that sends more is not the expected one.
 MAX_BYTES = 16 * 1024 * 1024
 
 
@@ -30,9 +30,9 @@ class AddressError(Exception):
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back for one request.
+    """The outcome of one request.
 
-    status: the HTTP status, 0 where no answer began. lines: the body's lines without their line ends, each with the
+    status: the HTTP status, 0 without an answer. lines: the body's lines without their line ends, each with the
     seconds from before the connection until it was complete. seconds: until the last byte or the failure. failure: why
     the answer is missing or incomplete, as a clause; empty for a complete answer.
     """
@@ -44,7 +44,7 @@ class Reply:
 
     @property
     def body(self) -> bytes:
-        """The body as far as it came."""
+        """The received part of the body."""
         return b"\n".join(line for _seconds, line in self.lines)
 
 
@@ -52,24 +52,24 @@ class TimedClient:
     """Requests to one server, each on a connection of its own; proxies of the environment are not used."""
 
     def __init__(self, url: str, api_key: str = "", tls: ssl.SSLContext | None = None) -> None:
-        """Take the server's address without a path such as /v1; raises AddressError."""
+        """Store the server's address, without a path such as /v1; raises AddressError."""
         self.url = url.rstrip("/")
         self._parts = split_url(url)
         self._tls = tls
         self._headers = {"Content-Type": "application/json", "Connection": "close"}
         if api_key:
-            # http.client would quote the whole header, key included, in its own error.
+            # http.client's own error would quote the whole header with the key.
             if not re.match(r"[\x21-\x7e]+\Z", api_key):
                 raise AddressError("the API key holds a blank, a line break or a character outside ASCII")
             self._headers["Authorization"] = f"Bearer {api_key}"
 
     def request(self, method: str, path: str, payload: Mapping[str, Any] | None, timeout: float) -> Reply:
-        """Send payload as JSON and return what came back within timeout seconds, counted from before the connection."""
+        """Send payload as JSON and return the reply after at most timeout seconds, including the connection."""
         recorder = _Recorder(timeout)
         connection = self._connection(min(CONNECT_TIMEOUT, timeout))
         try:
             connection.connect()
-            # Without an answer that says otherwise, http.client drops its own reference to the socket.
+            # http.client drops its own reference to the socket, unless the answer says otherwise.
             recorder.sock = connection.sock
             recorder.limit()
             body = None if payload is None else json.dumps(payload).encode()
@@ -89,7 +89,7 @@ class TimedClient:
         return http.client.HTTPConnection(host, port, timeout=timeout)
 
     def _why(self, exc: Exception, recorder: _Recorder) -> str:
-        """Return what exc means for the person who asked."""
+        """Return the cause of a failure as a clause for the user."""
         if isinstance(exc, _IncompleteError):
             return str(exc)
         if isinstance(exc, socket.timeout):
@@ -106,7 +106,7 @@ class TimedClient:
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:
-    """Return the parts of a server's address; raises AddressError for one that cannot be a vLLM server's."""
+    """Return the parts of a server's address; raises AddressError for an invalid one."""
     try:
         parts = urllib.parse.urlsplit(url)
         complete = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -124,11 +124,11 @@ def split_url(url: str) -> urllib.parse.SplitResult:
 
 
 class _IncompleteError(Exception):
-    """The answer is not whole; the message says how."""
+    """The answer is incomplete; the message describes how."""
 
 
 class _Recorder:
-    """Reads one answer before a deadline and remembers when each line was complete."""
+    """Read one answer before a deadline and record when each line was complete."""
 
     def __init__(self, timeout: float) -> None:
         self.began = time.monotonic()
@@ -144,7 +144,7 @@ class _Recorder:
         return time.monotonic() - self.began
 
     def limit(self) -> None:
-        """Let the next read wait until the deadline and no longer: a server that sends a byte a second is late too."""
+        """Limit the next read to the deadline, because a server that sends a byte a second is late too."""
         left = self.timeout - self.elapsed()
         if left <= 0:
             raise socket.timeout()
@@ -169,7 +169,7 @@ class _Recorder:
             *complete, self.rest = (self.rest + data).split(b"\n")
             now = self.elapsed()
             self.lines += [(now, line) for line in complete]
-        if response.length:  # what Content-Length promised and did not come
+        if response.length:  # the rest of Content-Length never arrived
             raise _IncompleteError(f"the connection broke off after {self.size} bytes, {response.length} are missing")
 
     def reply(self) -> Reply:

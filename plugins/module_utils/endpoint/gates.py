@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an instance has to show before requests of others reach it again, and what to think of its figures."""
+"""The gates of an instance: the checks before it gets requests again, and the judgement of its figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.clien
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import Question, judge, request_of
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import read_complete_stream
 
-# A figure says nothing beside one that was measured in another way.
+# Figures are comparable only where these are equal.
 SETTINGS = ("streams", "prompts", "max_tokens", "ignore_eos", "accelerator")
 DEFAULTS = {"streams": 4, "prompts": 8, "max_tokens": 64}
 PROMPT_TOKENS = 256
@@ -24,12 +24,12 @@ _SHOWN = 120
 
 
 class GateError(Exception):
-    """An option cannot be used; the message is the whole sentence."""
+    """An option is invalid; the message is the whole sentence."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A question with its answer: expect holds texts of which one has to be in it; empty for any text."""
+    """A question with its answer: one of the texts in expect must be in the answer; empty for any text."""
 
     text: str
     expect: tuple[str, ...]
@@ -39,7 +39,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """What is measured: ``prompts`` streamed chats, ``streams`` of them at a time; ignore_eos: up to the last token."""
+    """The load to measure: ``prompts`` streamed chats, ``streams`` of them at once; ignore_eos: up to the last token."""
 
     streams: int
     prompts: int
@@ -49,7 +49,7 @@ class MeasuredLoad:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much worse than before is still good; see the options of the module instance_gate."""
+    """The accepted loss against earlier figures; see the options of the module instance_gate."""
 
     throughput_share: float = 0.8
     first_token_share: float = 0.8
@@ -58,27 +58,27 @@ class Limits:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one gate."""
+    """The outcome of one gate."""
 
     name: str
     ok: bool
     detail: str
 
     def row(self) -> dict[str, Any]:
-        """Return what is reported of a gate."""
+        """Return the reported data of a gate."""
         return {"name": self.name, "ok": self.ok, "detail": self.detail}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One measured stream: seconds until its first token, and how many tokens the server counted."""
+    """One measured stream: seconds until its first token, and the number of tokens that the server counted."""
 
     first: float
     tokens: int
 
 
 def prompts_of(entries: Any) -> list[Prompt]:
-    """Return the prompts of the option; raises GateError that names the entry."""
+    """Return the prompts of the option; raises GateError that names the faulty entry."""
     return [_prompt(number, entry) for number, entry in enumerate(entries or [], 1)]
 
 
@@ -98,7 +98,7 @@ def _prompt(number: int, entry: Any) -> Prompt:
         raise GateError(f"{where} has expect_any {any_of!r}, expected a list of texts")
     if entry.get("expect") not in (None, "") and any_of:
         raise GateError(f"{where} has expect and expect_any, expected one of them")
-    # A number in YAML, such as 42, is an answer as well.
+    # A number in YAML, such as 42, is a valid answer.
     expect = tuple(str(part) for part in (any_of or [entry.get("expect")]) if part not in (None, ""))
     tokens = entry.get("max_tokens")
     limit = _whole(PROMPT_TOKENS if tokens is None else tokens, f"{where} has max_tokens", 1, _MOST["max_tokens"])
@@ -106,7 +106,7 @@ def _prompt(number: int, entry: Any) -> Prompt:
 
 
 def load_of(measure: Mapping[str, Any] | None) -> MeasuredLoad:
-    """Return the load of the option; what it leaves out has its default. Raises GateError that names the key."""
+    """Return the load of the option; missing keys have defaults. Raises GateError that names the key."""
     given = {key: value for key, value in (measure or {}).items() if value is not None}
     unknown = sorted(set(given) - {*DEFAULTS, "ignore_eos"})
     if unknown:
@@ -143,7 +143,7 @@ def _whole(value: Any, where: str, least: int, most: int) -> int:
 
 
 def chat_of(model: str, prompt: Prompt, stream: bool) -> tuple[str, str, dict[str, Any] | None]:
-    """Return method, path and payload of the request that asks a prompt."""
+    """Return method, path and payload of the request for a prompt."""
     question = Question((model,), prompt.text, "", "", prompt.max_tokens)
     method, path, payload = request_of("chat_stream" if stream else "chat", question)
     if prompt.system and payload:
@@ -162,15 +162,15 @@ def measured_chat(model: str, mark: str, number: int, load: MeasuredLoad) -> tup
 def measured_prompt(mark: str, number: int, max_tokens: int) -> Prompt:
     """Return the prompt of a measured stream.
 
-    The mark is another one each time and stands first: a prompt that the server has in its cache is answered sooner,
-    and the instance before a change has been asked more than the one after it.
+    The mark differs each time and comes first. The server answers a prompt from its cache sooner, and the instance
+    before a change has answered more prompts than the one after it.
     """
     text = f"Note {mark}-{number}. Describe in about two hundred words what happens in a data centre during a day."
     return Prompt(text, (), "", max_tokens)
 
 
 def judge_prompt(number: int, prompt: Prompt, reply: Reply) -> Verdict:
-    """Return what came of a prompt of the fixed set."""
+    """Return the verdict on a prompt of the fixed set."""
     name = f"prompt {number}"
     finding = judge("chat", Question(("",), prompt.text, "", "", prompt.max_tokens), reply)
     if not finding.ok:
@@ -183,9 +183,9 @@ def judge_prompt(number: int, prompt: Prompt, reply: Reply) -> Verdict:
 
 
 def sample_of(reply: Reply) -> Sample:
-    """Return what a measured stream gives; raises BadAnswerError where it is not a whole one.
+    """Return the sample of a measured stream; raises BadAnswerError for an incomplete one.
 
-    Its text is not looked at: a model that thinks may need all tokens for that.
+    Its text does not matter: a model that reasons may need all tokens for that.
     """
     stream = read_complete_stream(reply)
     if not stream.tokens or not stream.first:
@@ -194,7 +194,7 @@ def sample_of(reply: Reply) -> Sample:
 
 
 def figures_of(samples: Sequence[Sample], seconds: float, load: MeasuredLoad, accelerator: str) -> dict[str, Any]:
-    """Return the figures of a measurement that took so many seconds from its first request to its last token."""
+    """Return the figures of a measurement, with its seconds from the first request to the last token."""
     if not samples:
         return {}
     firsts = sorted(sample.first for sample in samples)
@@ -211,13 +211,13 @@ def figures_of(samples: Sequence[Sample], seconds: float, load: MeasuredLoad, ac
         "max_tokens": load.max_tokens,
     }
     if load.ignore_eos:
-        # A number as the others: what keeps figures may take nothing else.
+        # A number like the others: records of figures may accept nothing else.
         figures["ignore_eos"] = 1
     return {**figures, "accelerator": accelerator} if accelerator else figures
 
 
 def compared(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits: Limits) -> list[Verdict]:
-    """Return what figures are beside those of an earlier run; one that was measured in another way is not compared."""
+    """Return the verdicts on figures against those of an earlier run; runs with other settings are not compared."""
     if not figures or not baseline:
         return []
     why = _not_comparable(figures, baseline)
@@ -229,7 +229,7 @@ def compared(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits: Li
 def _not_comparable(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
     for name in SETTINGS:
         now, before = figures.get(name, ""), baseline.get(name, "")
-        # A record may leave the accelerator out; the others tell how it was measured.
+        # A record may lack the accelerator; the other settings show how it was measured.
         if now != before and not (name == "accelerator" and "" in (now, before)):
             return f"before it was measured with {name} {before or 'unknown'}, now with {now or 'unknown'}"
     for name in ("tokens_per_second", "first_token_s"):
@@ -244,7 +244,7 @@ def _throughput(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits:
     share = now / before
     told = f"{now:g} tokens/s, before {before:g}: {share:.2f} of it, expected at least {limits.throughput_share:g}"
     each, each_before = _tokens_each(figures), _tokens_each(baseline)
-    # What an answer costs before its first token weighs more on short ones.
+    # The time before the first token weighs more on short answers.
     if each and each_before and not 0.8 <= each / each_before <= 1.25:
         told += f" (an answer had {each:.0f} tokens, before {each_before:.0f})"
     return Verdict("throughput", share >= limits.throughput_share, told)
@@ -257,7 +257,7 @@ def _tokens_each(figures: Mapping[str, Any]) -> float:
 
 def _first_token(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits: Limits) -> Verdict:
     now, before = figures["first_token_s"], baseline["first_token_s"]
-    # So short that the clock shows none.
+    # Too short for the clock.
     share = before / max(now, 1e-6)
     ok = share >= limits.first_token_share or now - before <= limits.first_token_slack
     told = (
@@ -268,7 +268,7 @@ def _first_token(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits
 
 
 def describe_figures(figures: Mapping[str, Any] | None) -> str:
-    """Return figures for a message."""
+    """Return figures as text for a message."""
     if not figures:
         return "not measured"
     shown = {key: figures.get(key) for key in ("tokens_per_second", "first_token_s", "first_token_p90_s", "requests")}
@@ -281,7 +281,7 @@ def describe_figures(figures: Mapping[str, Any] | None) -> str:
 def message(
     what: str, verdicts: Sequence[Verdict], figures: Mapping[str, Any], baseline: Mapping[str, Any] | None
 ) -> str:
-    """Return one line where all gates were passed, else everything that is wrong with the figures before and now."""
+    """Return one line where all gates passed, else every failure with the figures before and now."""
     bad = [verdict for verdict in verdicts if not verdict.ok]
     if not bad:
         told = f"{what} passes {len(verdicts)} gates" if verdicts else f"{what}: no gate was asked for"
@@ -294,5 +294,5 @@ def message(
 
 
 def short(text: str) -> str:
-    """Return a text as far as a message takes it."""
+    """Return a text in the length that a message allows."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

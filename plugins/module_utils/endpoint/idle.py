@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether an engine has anything to do, by its own figures."""
+"""Read from an engine's own figures whether it is idle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSE = 0.2
 
 @dataclass(frozen=True)
 class EngineLoad:
-    """What an engine does at a time. ``problem``: why that is not known, a clause; ``gone``: nothing listens there."""
+    """The current load of an engine. ``problem``: why it is unknown, a clause; ``gone``: nothing listens there."""
 
     running: int = 0
     waiting: int = 0
@@ -28,13 +28,13 @@ class EngineLoad:
 
     @property
     def idle(self) -> bool:
-        """Whether it has nothing to do; who does not listen has nothing."""
+        """Return whether the engine has no work; an engine that does not listen has none."""
         return self.gone or not (self.problem or self.running or self.waiting)
 
 
 @dataclass(frozen=True)
 class IdleWait:
-    """How a wait ended; ``load`` is what was seen last."""
+    """The end of a wait; ``load`` is the last one read."""
 
     idle: bool
     load: EngineLoad
@@ -42,7 +42,7 @@ class IdleWait:
 
 
 def read_load(reply: Reply) -> EngineLoad:
-    """Return what a reply to GET /metrics tells, summed over engines and models."""
+    """Return the load in a reply to GET /metrics, summed over engines and models."""
     if not reply.status:
         return EngineLoad(problem=reply.failure, gone="connection refused" in reply.failure)
     if reply.status != 200:
@@ -70,7 +70,7 @@ def wait_until_idle(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> IdleWait:
-    """Read the load until the engine was idle for ``settle`` seconds, or still busy after ``timeout``."""
+    """Read the load until the engine was idle for ``settle`` seconds, or is still busy after ``timeout``."""
     began = clock()
     since: float | None = None
     while True:
@@ -78,7 +78,7 @@ def wait_until_idle(
         since = (now if since is None else since) if load.idle else None
         if since is not None and now - since >= settle:
             return IdleWait(True, load, now - began)
-        # What is idle at the deadline may settle.
+        # An engine that is idle at the deadline may finish its settle time.
         if since is None and now - began >= timeout:
             return IdleWait(False, load, now - began)
         sleep(_PAUSE)

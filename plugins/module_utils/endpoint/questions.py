@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What to ask an OpenAI-compatible endpoint, and what its answers mean."""
+"""The questions to an OpenAI-compatible endpoint, and the meaning of its answers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _PATHS = {
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked.
+    """A question and its expected answer.
 
-    models: served names that the server must list; the first one is asked. prompt: for chat and responses.
+    models: served names that the server must list; the first one gets the question. prompt: for chat and responses.
     completion_prompt: the beginning of a text, for completions. expect: text that the answers to prompt must contain,
     empty for any text. max_tokens: the limit of each answer, reasoning included.
     """
@@ -49,7 +49,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a streamed answer came.
+    """The speed of a streamed answer.
 
     time_to_first_token_s: seconds from before the connection is opened until the first chunk with text, reasoning
     included. tokens_per_second: the completion tokens that the server counted, hidden ones (Harmony's channel markers)
@@ -63,7 +63,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check. answer: the text that came, empty without one; speed: of a good stream only."""
+    """The outcome of one check. answer: the text of the answer, empty without one; speed: of a good stream only."""
 
     name: str
     ok: bool
@@ -73,7 +73,7 @@ class Finding:
     speed: Speed | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return what is reported of a check."""
+        """Return the reported data of a check."""
         return {"name": self.name, "ok": self.ok, "seconds": round(self.seconds, 3), "detail": self.detail}
 
 
@@ -91,7 +91,7 @@ def request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] 
             "stream": True,
             "stream_options": {"include_usage": True},
         },
-        # store: nobody will ask for this answer again.
+        # store: nobody will retrieve this answer later.
         "responses": {**base, "input": question.prompt, "max_output_tokens": question.max_tokens, "store": False},
         "completions": {**base, "prompt": question.completion_prompt, "max_tokens": question.max_tokens},
     }
@@ -99,7 +99,7 @@ def request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] 
 
 
 def judge(name: str, question: Question, reply: Reply) -> Finding:
-    """Return what reply means for the check name; a problem is part of the finding and never raised."""
+    """Return the finding of the check name on a reply; a problem is part of the finding and never raised."""
     method, path, _payload = request_of(name, question)
     try:
         refuse_failure(reply)
@@ -186,7 +186,7 @@ _JUDGES: dict[str, _Judge] = {
 
 
 def _readable_text(text: Any, where: str, reasoning: str, finish: Any, tokens: int) -> str:
-    """Return text where it is one that a person could read."""
+    """Return a text that is not empty; raises BadAnswerError otherwise."""
     if text is not None and not isinstance(text, str):
         raise BadAnswerError(f"{where} is {describe_value(text)}, expected text")
     if text and text.strip():

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting until an endpoint is ready, without waiting for one that has died."""
+"""Wait until an endpoint is ready, but not for one that has died."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 2.0
-# /health does no work: a server that is up answers at once, and a busy one within seconds.
+# /health does no work: an idle server answers at once, a busy one within seconds.
 _PROBE_TIMEOUT = 5.0
 
 
 @dataclass(frozen=True)
 class Wait:
-    """How a wait ended. problem: why the endpoint is not ready, a sentence, or empty. seconds: how long it took."""
+    """The end of a wait. problem: why the endpoint is not ready, a sentence, or empty. seconds: its duration."""
 
     problem: str
     seconds: float
 
 
 class Watch:
-    """A unit that is looked at again and again, from the moment on when it is made.
+    """A unit that is checked repeatedly, from the creation of this object on.
 
-    now: its state at the last look. invocation: the run of the unit whose journal tells what happened.
+    now: its state at the last check. invocation: the run of the unit whose journal has the details.
     """
 
     def __init__(self, unit: Unit) -> None:
@@ -37,10 +37,10 @@ class Watch:
         self.invocation = self.now.invocation
 
     def check(self) -> str:
-        """Return why the unit will not answer, as a sentence; empty while it may still come up."""
+        """Return why the unit will not answer, as a sentence; empty while it may still start."""
         self.now = self.unit.state()
         problem = explain_failure(self._first, self.now)
-        # Where systemd has started it again meanwhile, the run that died is the one watched so far.
+        # If systemd has restarted it meanwhile, the run that died is the one watched so far.
         again = self.now.restarts > self._first.restarts and self.now.sub != "auto-restart"
         if not (problem and again and self.invocation):
             self.invocation = self.now.invocation
@@ -48,18 +48,18 @@ class Watch:
 
 
 def wait_until_ready(client: TimedClient, watch: Watch | None, timeout: float) -> Wait:
-    """Ask /health until it answers 200 and the unit (where there is one) is active, the unit dies, or time is over."""
+    """Poll /health until it answers 200 and the unit (if any) is active, until the unit dies, or until the timeout."""
     began = time.monotonic()
     pause = _FIRST_PAUSE
     while True:
         reply = client.request("GET", "/health", None, min(_PROBE_TIMEOUT, timeout))
-        # Looked at after the probe: a unit that died meanwhile did not give that answer.
+        # Checked after the probe: that answer did not come from a unit that has died meanwhile.
         problem = watch.check() if watch else ""
         seconds = time.monotonic() - began
         if problem:
             other = f"; something else answers at {client.url}" if reply.status else ""
             return Wait(f"{problem}{other}", seconds)
-        # A unit that is still activating has not yet said itself that it is ready.
+        # A unit in the state activating has not reported that it is ready.
         if reply.status == 200 and (watch is None or watch.now.active == "active"):
             return Wait("", seconds)
         if seconds + pause > timeout:

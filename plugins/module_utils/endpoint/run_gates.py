@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask an instance what its gates want to know, from the host that serves."""
+"""Run the gates of an instance from its own host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates
 
 @dataclass(frozen=True)
 class Gates:
-    """What is asked of an instance, and what its figures are held against."""
+    """The gates of an instance, and the earlier figures to compare with."""
 
     prompts: Sequence[Prompt]
     warm: int
@@ -43,7 +43,7 @@ class Gates:
 
 
 class Asker:
-    """Asks one instance."""
+    """Runs the gates of one instance."""
 
     def __init__(self, client: TimedClient, model: str, timeout: float) -> None:
         self._client = client
@@ -51,9 +51,9 @@ class Asker:
         self._timeout = timeout
 
     def ask(self, gates: Gates) -> tuple[dict[str, Any], list[Verdict]]:
-        """Return the figures, empty where nothing was measured, and a verdict for each gate that was come to.
+        """Return the figures, empty without a measurement, and a verdict for each gate that was run.
 
-        What gives no answer is not asked more: each further request would wait as long.
+        An instance that does not answer gets no further request, because each would wait as long.
         """
         verdicts = self._warm(gates)
         if any(not verdict.ok for verdict in verdicts):
@@ -85,12 +85,12 @@ class Asker:
         return verdicts, True
 
     def _measured(self, gates: Gates) -> tuple[dict[str, Any], list[Verdict]]:
-        """Measure again where a measurement falls short: a host does other things too, and a slow one is slow twice."""
+        """Measure again after a failed measurement: other work of the host can disturb one; a slow host fails twice."""
         best: dict[str, Any] = {}
         verdicts: list[Verdict] = []
         for attempt in range(1, gates.tries + 1):
             if attempt > 1:
-                # What was in the way is often still there a moment later.
+                # A disturbance often lasts a moment longer.
                 time.sleep(gates.pause)
             samples, seconds, problem = self.measure(gates.load)
             if problem:
@@ -108,7 +108,7 @@ class Asker:
         return best, verdicts
 
     def measure(self, load: MeasuredLoad) -> tuple[list[Sample], float, str]:
-        """Return the samples of a load, its seconds, and what went wrong first; nothing new is asked after that."""
+        """Return the samples of a load, its seconds, and the first failure; no request starts after a failure."""
         mark = secrets.token_hex(4)
         left = list(range(load.prompts, 0, -1))
         samples: list[Sample] = []

@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.clien
 
 @dataclass
 class Stream:
-    """What a chat's stream held. first, last: seconds until the first chunk with text, the last one with a choice."""
+    """A chat's stream. first, last: seconds until the first chunk with text, and until the last one with a choice."""
 
     text: str = ""
     reasoning: str = ""
@@ -36,7 +36,7 @@ class Stream:
 
 
 def read_complete_stream(reply: Reply) -> Stream:
-    """Return a chat's stream that came to its end, with its tokens counted; raises BadAnswerError for any other."""
+    """Return a complete chat stream with its token count; raises BadAnswerError for any other."""
     refuse_failure(reply)
     stream = read_stream(reply.lines)
     if reply.failure:
@@ -55,7 +55,7 @@ def read_complete_stream(reply: Reply) -> Stream:
 
 
 def read_stream(lines: Sequence[tuple[float, bytes]]) -> Stream:
-    """Return what the server-sent events in lines hold together; raises BadAnswerError for a chunk that is not one."""
+    """Return the content of the server-sent events in lines; raises BadAnswerError for an invalid chunk."""
     stream = Stream()
     for seconds, data in sse_events(lines):
         if data == "[DONE]":
@@ -87,9 +87,9 @@ def _add_chunk(stream: Stream, chunk: Mapping[str, Any], seconds: float) -> None
 
 
 def sse_events(lines: Sequence[tuple[float, bytes]]) -> list[tuple[float, str]]:
-    """Return the data of each server-sent event with the seconds at which its last line came.
+    """Return the data of each server-sent event with the seconds until its last line.
 
-    An event ends with an empty line (WHATWG's rule: one without is no event); comments and other fields are left out.
+    An event ends with an empty line (WHATWG: without one there is no event); comments and other fields are left out.
     """
     events: list[tuple[float, str]] = []
     data: list[str] = []

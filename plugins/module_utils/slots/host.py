@@ -51,7 +51,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     unit_path,
 )
 
-# What the id of an image is, by the engine's command and the image's name; empty where it is not in the store.
+# Returns the id of an image by the engine's command and the image's name; empty where the store lacks it.
 ImageId = Callable[[str, str], str]
 
 
@@ -62,7 +62,7 @@ class Host:
         self.root, self.image_id = root.rstrip("/"), image_id
 
     def at(self, path: str) -> str:
-        """Return where a path of the host lies."""
+        """Return the real path of a path of the host."""
         return self.root + path
 
     def names(self) -> list[str]:
@@ -72,7 +72,7 @@ class Host:
         return sorted({*config, *kept})
 
     def kind(self, name: str) -> str:
-        """Return the kind of unit of an instance: its own unit takes precedence over the shared one."""
+        """Return the kind of an instance's unit: its own unit takes precedence over the shared one."""
         if os.path.exists(self.at(unit_path(name))):
             return UNIT
         return QUADLET if os.path.exists(self.at(quadlet_path(name))) else TEMPLATE
@@ -94,13 +94,13 @@ class Host:
         return SlotState(kind, files, readlink(self.at(link_of(name))), image, launch.venv)
 
     def missing(self, name: str, state: SlotState) -> list[str]:
-        """Return the paths of a complete instance that this one lacks."""
+        """Return the paths that a complete instance has and this one lacks."""
         there = {entry.path for entry in state.files}
         gone = [entry["path"] for entry in files_of_kind(name, state.kind) if entry["path"] not in there]
         return gone + ([] if state.model else [link_of(name)])
 
     def changed(self, name: str, state: SlotState) -> tuple[float, str]:
-        """Return when the newest file or link of an installed state last changed, and its path."""
+        """Return when the newest file or link of an installed state changed last, and its path."""
         newest = (0.0, "")
         for path in [*(entry.path for entry in state.files), link_of(name)]:
             with contextlib.suppress(OSError):
@@ -130,7 +130,7 @@ class Slots:
         self.directory = host.at(slots_of(name))
 
     def link(self, which: str) -> str:
-        """Return the digest to which ``good`` or ``previous`` leads, empty where it leads to no slot."""
+        """Return the digest that the link ``good`` or ``previous`` points to, empty without a slot there."""
         digest = readlink(os.path.join(self.directory, which))
         return digest if DIGEST.match(digest) and os.path.isdir(os.path.join(self.directory, digest)) else ""
 
@@ -141,7 +141,7 @@ class Slots:
 
     @property
     def previous(self) -> str:
-        """The digest of the good state before, empty where there is none."""
+        """The digest of the good state before the last one, empty where there is none."""
         digest = self.link(PREVIOUS)
         return "" if digest == self.good else digest
 
@@ -158,7 +158,7 @@ class Slots:
             raise SlotError("slot.json is missing") from exc
 
     def damage(self, slot: Slot) -> list[str]:
-        """Return what has changed in a slot since it was kept."""
+        """Return the changes in a slot since it was kept."""
         top = os.path.join(self.directory, slot.digest)
         found = []
         for entry in slot.state.files:
@@ -174,7 +174,7 @@ class Slots:
         return found
 
     def whole(self, digest: str) -> Slot:
-        """Return an undamaged slot. Raises SlotError that names the damage."""
+        """Return an undamaged slot. Raises SlotError that describes the damage."""
         try:
             slot = self.read(digest)
             problems = self.damage(slot)
@@ -185,7 +185,7 @@ class Slots:
         return slot
 
     def all(self) -> list[tuple[str, Slot | None, list[str]]]:
-        """Return every slot by its digest with what is wrong with it; no Slot for an unusable slot.json."""
+        """Return every slot by its digest with its faults; None instead of a Slot for an unusable slot.json."""
         found: list[tuple[str, Slot | None, list[str]]] = []
         for digest in self.digests():
             try:
@@ -197,7 +197,7 @@ class Slots:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the slots: two runs would mix up good and previous. Raises SlotError where another run holds them."""
+        """Lock the slots: two runs would mix up good and previous. Raises SlotError where another run holds the lock."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
         try:
@@ -207,7 +207,7 @@ class Slots:
             raise SlotError(f"another run is at work in {self.directory}; wait until it has ended") from exc
 
     def keep(self, state: SlotState, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> None:
-        """Make the installed state the good one; call it with the lock. Raises SlotError, OSError."""
+        """Record the installed state as the good one; the caller holds the lock. Raises SlotError, OSError."""
         digest, good = state.digest, self.good
         known = self._known(digest)
         slot = Slot(
@@ -216,8 +216,8 @@ class Slots:
             plan or (known.plan if known else {}),
             (known.record if known else {}) if record is None else record,
             known.kept_at if known and good == digest else utc(time.time()),
-            # What was so when it was kept does not change with the weights' fate; what was only prepared was never
-            # looked at.
+            # The stamp that the weights had when the state was kept stays valid; a state that was only prepared has not
+            # been checked yet.
             known.stamped if known and known.kept_at else self._is_stamped(state),
         )
         self._clear()
@@ -226,7 +226,7 @@ class Slots:
         elif document(known) != document(slot):
             self._write_document(slot)
         if good != digest:
-            # In this order a run that ends in between leaves the old state as the good one.
+            # In this order an interrupted run leaves the old state as the good one.
             if good:
                 self._point(PREVIOUS, good)
             self._point(GOOD, digest)
@@ -234,7 +234,7 @@ class Slots:
             self._remove(old)
 
     def add(self, slot: Slot, contents: Mapping[str, bytes]) -> None:
-        """Create the slot of a state that is not installed; call it with the lock. The links do not change.
+        """Create the slot of a state that is not installed; the caller holds the lock. The links do not change.
 
         Raises SlotError, OSError.
         """
@@ -273,7 +273,7 @@ class Slots:
                     os.unlink(path)
 
     def _build(self, slot: Slot, contents: Mapping[str, bytes] | None = None) -> None:
-        """Create a slot, which gets its name when all of it is on the disk.
+        """Create a slot; it gets its final name once all of it is on the disk.
 
         ``contents`` are the files of a state that is not installed, by path.
         """
@@ -296,7 +296,7 @@ class Slots:
             shutil.rmtree(partial, ignore_errors=True)
             raise
         if os.path.lexists(final):
-            # A damaged slot of this name: a directory cannot replace another that is not empty.
+            # A damaged slot has this name, and rename cannot replace a directory that is not empty.
             os.rename(final, os.path.join(self.directory, f".{slot.digest}.damaged"))
         os.rename(partial, final)
         sync_directory(self.directory)
@@ -319,7 +319,7 @@ class Slots:
 
 
 def readlink(path: str) -> str:
-    """Return where a symlink leads, empty where there is none."""
+    """Return the target of a symlink, empty where there is none."""
     try:
         return os.readlink(path)
     except OSError:
@@ -327,7 +327,7 @@ def readlink(path: str) -> str:
 
 
 def listed(directory: str) -> list[str]:
-    """Return the names in a directory, none where there is no such directory."""
+    """Return the names in a directory, empty without such a directory."""
     try:
         return sorted(os.listdir(directory))
     except OSError:
@@ -335,7 +335,7 @@ def listed(directory: str) -> list[str]:
 
 
 def turn_of(host: Host) -> dict[str, Any] | None:
-    """Return the mark of a rollout that is updating this host, None without a readable one."""
+    """Return the marker of a rollout that is updating this host, None without a readable one."""
     try:
         with open(host.at(f"{STATE_DIR}/rollout.json"), encoding="utf-8") as file:
             found = json.load(file)
@@ -345,5 +345,5 @@ def turn_of(host: Host) -> dict[str, Any] | None:
 
 
 def is_full(exc: OSError) -> bool:
-    """Return whether a disk or a quota is full."""
+    """Return whether the error means a full disk or quota."""
     return exc.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Go back to a kept state of an instance with nothing but what is on this host."""
+"""Restore a kept state of an instance from this host alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Engine:
     """Ask the container engines of this host about images."""
 
     def __init__(self, run: Callable[..., CommandResult]) -> None:
-        # Without this Ansible ends the module where the command is not there.
+        # Without this option Ansible ends the module where the command is missing.
         self._run = partial(run, handle_exceptions=False)
         self.trouble = ""
 
@@ -65,16 +65,16 @@ class Engine:
         return str(json.loads(out)[0]["Id"])
 
     def running(self, command: str, name: str) -> str:
-        """Return the id of the image of an instance's container, empty where the engine does not know."""
+        """Return the id of the image of an instance's container, empty where the engine does not know it."""
         try:
             rc, out, _err = self._run([command, "inspect", "--format", "{{.Image}}", f"vllm-{name}"])
         except OSError:
             return ""
-        # By the same way as the other ids: a store may call one image by several.
+        # Looked up in the same way as the other ids, because a store may have several ids for one image.
         return self.image_id(command, out.strip()) if rc == 0 and out.strip() else ""
 
     def tag(self, image: Image) -> None:
-        """Give the image its name again. Raises SlotError."""
+        """Tag the image with its name again. Raises SlotError."""
         rc, out, err = self._run([image.engine, "tag", bare_id(image.id), image.ref])
         if rc:
             raise SlotError(f"{image.engine} tag {bare_id(image.id)} {image.ref}: {(err or out).strip()[-300:]}")
@@ -89,7 +89,7 @@ class Service:
         try:
             rc, out, err = self._run(show)
         except OSError:
-            # No systemd, no process of it.
+            # Without systemd there is no process of it.
             rc, out, err = 0, "", ""
         if rc:
             raise SlotError(f"systemctl show {self.unit}: {(err or out).strip()}")
@@ -97,26 +97,26 @@ class Service:
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs or is on its way up."""
+        """Return whether the unit runs or is starting."""
         return self._seen.get("ActiveState") in ("active", "activating", "reloading") and not self._between()
 
     @property
     def description(self) -> str:
-        """Its state for a message."""
+        """Return the unit's state for a message."""
         return f"{self._seen.get('ActiveState') or 'unknown'} ({self._seen.get('SubState') or 'unknown'})"
 
     @property
     def started(self) -> float | None:
-        """When its process was started, None where there is none."""
+        """Return when the unit's process was started, None without a process."""
         return timestamp(self._seen.get("ExecMainStartTimestamp", "")) if self._has_process() else None
 
     def stop(self) -> None:
-        """Stop it with the unit that started it, which lets requests finish. Raises SlotError where that fails."""
+        """Stop the unit through the unit that started it, so that requests finish. Raises SlotError on failure."""
         if self._seen.get("LoadState") == "loaded":
             self._do("stop", self.unit)
 
     def disable(self) -> None:
-        """Disable its start at boot; does nothing without its unit."""
+        """Disable the start at boot; do nothing without a unit."""
         self._run(["systemctl", "disable", "--quiet", self.unit])
 
     def reload(self) -> None:
@@ -124,7 +124,7 @@ class Service:
         self._do("daemon-reload")
 
     def start(self, enable: bool) -> None:
-        """Start it, now and at boot, however often it failed before; do not wait until it is ready."""
+        """Start the unit, now and at boot, even after repeated failures; do not wait until it is ready."""
         if enable:
             self._do("enable", "--quiet", self.unit)
         self._run(["systemctl", "reset-failed", self.unit])
@@ -217,30 +217,30 @@ def _image_trouble(host: Host, state: SlotState) -> list[str]:
 
 
 class Restore:
-    """Go back to a slot: ``differences`` lists what that changes, ``run`` does it."""
+    """Restore a slot: ``differences`` lists the changes, ``run`` makes them."""
 
     def __init__(self, host: Host, slots: Slots, slot: Slot, service: Service, engine: Engine) -> None:
         self.host, self.slots, self.slot, self.service, self.engine = host, slots, slot, service, engine
         self.name = slots.name
         self.before = host.state(self.name)
         self.foreign = [path for path in foreign_paths(self.name, slot.state.kind) if os.path.lexists(host.at(path))]
-        # What several instances have may be right already, though this one had no part in it: a new copy would make the
-        # others look stale.
+        # Files shared by several instances may be right already. Writing them again would make the other instances look
+        # stale.
         self.wrong = [entry for entry in slot.state.files if host.entry(entry.path) != entry]
         right = {entry.path for entry in slot.state.files} - {entry.path for entry in self.wrong}
         found = differences(self.name, self.before, slot.state)
         self.differences = [path for path in found if path not in right]
-        # Remains of another kind of unit that systemd passes over, and that a state does not list.
+        # Remains of another kind of unit, which systemd ignores and the state does not list.
         self.differences += [path for path in self.foreign if path not in self.differences]
         self.is_stale = stale(host, slots, self.before, service, engine)
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to do: files to bring back, or a unit that does not run with them."""
+        """Return whether there is anything to do: files to restore, or a unit that runs with other files."""
         return bool(self.differences) or self.is_stale or not self.service.is_up
 
     def run(self) -> None:
-        """Go back. Raises SlotError and OSError; what fails before the stop has changed nothing."""
+        """Restore the slot. Raises SlotError and OSError; a failure before the stop has changed nothing."""
         staged = self._stage()
         try:
             self.service.stop()
@@ -251,14 +251,14 @@ class Restore:
         self.service.start(enable=self.slot.state.kind != QUADLET)
 
     def _stage(self) -> dict[str, str]:
-        """Write the differing files beside their places, so that a full disk fails before anything stops."""
+        """Write the differing files beside their destinations, so that a full disk fails before anything stops."""
         staged: dict[str, str] = {}
         try:
             for entry in self.slot.state.files:
                 final = self.host.at(entry.path)
                 directory, name = os.path.split(final)
                 temporary = os.path.join(directory, f".{name}.restored")
-                # Of a run that was killed.
+                # Left by a run that was killed.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
                 if entry not in self.wrong:
@@ -279,7 +279,7 @@ class Restore:
         state = self.slot.state
         if self.before.kind not in (state.kind, QUADLET):
             self.service.disable()
-        # Every unit is in its place before another kind's is gone: what is interrupted here is never without one.
+        # Install every unit before removing another kind's: an interruption never leaves the instance without a unit.
         for final, temporary in staged.items():
             os.rename(temporary, final)
             sync_directory(os.path.dirname(final))
@@ -299,7 +299,7 @@ class Restore:
 
 
 def describe(name: str, before: str, after: str, paths: list[str]) -> dict[str, Any]:
-    """Return a diff that names files and shows nothing of their contents."""
+    """Return a diff that names files and shows none of their contents."""
     lines = "".join(f"differs: {path}\n" for path in paths)
     return {
         "before_header": name,

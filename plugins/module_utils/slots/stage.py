@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prepare a new state on its host as a slot, so that changing to it is as quick as going back to one."""
+"""Prepare a new state on its host as a slot, so that changing to it is as fast as a rollback."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def stage(
     model: str,
     make: bool = True,
 ) -> str:
-    """Return the digest of the slot of an instance's planned files; create the slot with ``make``.
+    """Return the digest of the slot for an instance's planned files; create the slot with ``make``.
 
-    ``files`` have ``path``, ``mode``, ``owner`` and ``group``, ``contents`` their texts by path; ``model`` is where the
-    link to the weights is to lead. Raises SlotError, OSError.
+    ``files`` have ``path``, ``mode``, ``owner`` and ``group``, ``contents`` their texts by path; ``model`` is the
+    target of the link to the weights. Raises SlotError, OSError.
     """
     entries = tuple(sorted((_entry(file, contents[file["path"]]) for file in files), key=lambda entry: entry.path))
     kind = _kind(name, {entry.path for entry in entries})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of an instance, its name as a slot, and which slots are kept."""
+"""The state of an instance, its name as a slot, and the choice of slots to keep."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ GOOD, PREVIOUS = "good", "previous"
 DIGEST = re.compile(r"[0-9a-f]{16}\Z", re.ASCII)
 NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z", re.ASCII)
 
-# What of a plan is shown beside its arguments and environment.
+# The fields of a plan that are reported besides its arguments and environment.
 SHOWN = ("release", "vllm_version", "model", "revision", "image", "runtime")
 
-# A plan and settings that give each kind of unit: the list of files has one author.
+# A plan and settings for each kind of unit, so that only instance_files decides the list of files.
 _KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     TEMPLATE: ("venv", {}),
     UNIT: ("container", {"engine": "docker"}),
     QUADLET: ("container", {"engine": "podman", "quadlet": True}),
 }
-# Words of an engine's `run` that have no value after them, see run_words.
+# Options of an engine's `run` that take no value, see run_words.
 _BARE = {"--rm", "--init", "--replace", "--read-only"}
 
 
@@ -46,7 +46,7 @@ class SlotError(ValueError):
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of a state: its path on the host, what is in it, and whose it is."""
+    """A file of a state: its path on the host, its content, mode and owner."""
 
     path: str
     sha256: str
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Image:
-    """The image of an instance: the name that its files have, its id in the store (empty: not there), the command."""
+    """The image of an instance: its name in the files, its id in the store (empty: missing), the engine's command."""
 
     ref: str
     id: str
@@ -66,7 +66,7 @@ class Image:
 
 @dataclass(frozen=True)
 class SlotState:
-    """All that decides what an instance serves: its files, its link to the weights, the image behind a name."""
+    """Everything that decides what an instance serves: its files, its link to the weights, the image behind a name."""
 
     kind: str
     files: tuple[Entry, ...]
@@ -76,7 +76,7 @@ class SlotState:
 
     @property
     def digest(self) -> str:
-        """The name of this state; the same state has the same name on every host with the same numbers of users."""
+        """The name of this state; equal states have equal names on all hosts with the same numbers of users."""
         parts = [[entry.path, entry.sha256, entry.mode, entry.uid, entry.gid] for entry in self.files]
         image = bare_id(self.image.id) if self.image else ""
         return hashlib.sha256(json.dumps([sorted(parts), self.model, image]).encode()).hexdigest()[:16]
@@ -84,7 +84,7 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Slot:
-    """A state that was kept, with what is known of it."""
+    """A kept state with its metadata."""
 
     digest: str
     state: SlotState
@@ -95,13 +95,13 @@ class Slot:
     stamped: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what people are shown of it."""
+        """Return the reported data of the slot."""
         return {"digest": self.digest, "plan": self.plan, "record": self.record, "kept_at": self.kept_at}
 
 
 @dataclass(frozen=True)
 class Launch:
-    """What the files of an instance say of how vLLM is reached: an environment, or an image and the engine."""
+    """How the files of an instance start vLLM: a virtual environment, or an image and the engine."""
 
     venv: str = ""
     ref: str = ""
@@ -120,14 +120,14 @@ def files_of_kind(name: str, kind: str) -> list[dict[str, Any]]:
 
 
 def foreign_paths(name: str, kind: str) -> list[str]:
-    """Return the paths of the instance's own files that an instance with this kind of unit does not have."""
+    """Return the paths of the instance's own files that other kinds of unit have and this kind lacks."""
     own = {entry["path"] for entry in files_of_kind(name, kind)}
     others = [entry for other in _KINDS for entry in files_of_kind(name, other)]
     return sorted({entry["path"] for entry in others if not entry["shared"]} - own)
 
 
 def link_of(name: str) -> str:
-    """Return the place of an instance's symlink to its weights."""
+    """Return the path of an instance's symlink to its weights."""
     return f"{STATE_DIR}/{name}/model"
 
 
@@ -137,7 +137,7 @@ def slots_of(name: str) -> str:
 
 
 def launch_of(name: str, kind: str, texts: Mapping[str, str]) -> Launch:
-    """Return how vLLM is reached, read from the texts of an instance's files by their paths."""
+    """Return how vLLM is started, from the texts of an instance's files by their paths."""
     if kind == QUADLET:
         text = next((text for path, text in texts.items() if path.endswith(".container")), "")
         found = re.search(r"^Image=(.+)$", text, re.MULTILINE)
@@ -154,7 +154,7 @@ def launch_of(name: str, kind: str, texts: Mapping[str, str]) -> Launch:
 
 
 def _split_command(script: str) -> list[str]:
-    """Return the words after `exec` of a script that the role has written."""
+    """Return the words after `exec` in a script of the role."""
     _before, found, command = script.replace("\\\n", " ").partition("\nexec ")
     try:
         return shlex.split(command) if found else []
@@ -163,7 +163,7 @@ def _split_command(script: str) -> list[str]:
 
 
 def bare_id(identity: str) -> str:
-    """Return an image's id as podman writes it; docker puts the algorithm before it."""
+    """Return an image's id in podman's form; docker puts the algorithm before it."""
     return identity.rpartition(":")[2]
 
 
@@ -184,7 +184,7 @@ def document(slot: Slot) -> str:
 
 
 def parse(text: str, name: str, digest: str) -> Slot:
-    """Return the slot of an instance that a slot.json describes. Raises SlotError where it describes none."""
+    """Return the slot of an instance from the text of its slot.json. Raises SlotError for an invalid text."""
     try:
         found = json.loads(text)
         if found["schema"] != SCHEMA:
@@ -206,7 +206,7 @@ def parse(text: str, name: str, digest: str) -> Slot:
 
 
 def choose(wanted: str, good: str, previous: str, there: Iterable[str]) -> str:
-    """Return the digest of the state to go back to. Raises SlotError where there is none."""
+    """Return the digest of the state to restore. Raises SlotError where there is none."""
     known = sorted(there)
     if wanted in (GOOD, PREVIOUS):
         found = good if wanted == GOOD else previous
@@ -223,17 +223,17 @@ def choose(wanted: str, good: str, previous: str, there: Iterable[str]) -> str:
 
 
 def surplus(kept_at: Mapping[str, str], good: str, previous: str, keep: int) -> list[str]:
-    """Return the digests of the slots that go: the oldest beyond ``keep``, never the good one or the one before."""
+    """Return the digests of the slots to remove: the oldest beyond ``keep``, never the good one or the one before."""
     ranked = sorted(kept_at, key=lambda digest: (digest in (good, previous), kept_at[digest], digest), reverse=True)
     return sorted(digest for digest in ranked[max(keep, 1) :] if digest not in (good, previous))
 
 
 def is_stale(started: float | None, changed: float, verified: float | None) -> bool:
-    """Return whether a process runs with other files than lie there.
+    """Return whether a process runs with other files than the installed ones.
 
-    ``started``: when it was started, None where nothing runs. ``changed``: when the newest of the files was last
-    touched. ``verified``: when the very state that is installed was kept, None where another one or none was: what
-    ran then has run with these files, whoever has touched them since.
+    ``started``: when it was started, None where nothing runs. ``changed``: when the newest of the files changed last.
+    ``verified``: when exactly the installed state was kept, None where another one or none was. A process of that time
+    has run with these files, even if they were touched since.
     """
     if started is None or started >= changed:
         return False
@@ -253,7 +253,7 @@ def differences(name: str, before: SlotState, after: SlotState) -> list[str]:
 
 
 def timestamp(text: str) -> float | None:
-    """Return the seconds since 1970 of systemd's ``us+utc`` form, None where it names no time."""
+    """Return the seconds since 1970 of systemd's ``us+utc`` form, None for any other text."""
     found = re.search(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) UTC", text)
     if found is None:
         return None
@@ -262,12 +262,12 @@ def timestamp(text: str) -> float | None:
 
 
 def utc(seconds: float) -> str:
-    """Return a time as people and slot.json have it."""
+    """Return a time in the form of messages and slot.json."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds_of(text: str) -> float | None:
-    """Return the seconds since 1970 of what ``utc`` wrote, None for anything else."""
+    """Return the seconds since 1970 of a text by ``utc``, None for anything else."""
     try:
         return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:

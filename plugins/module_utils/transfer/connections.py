@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Request parts of files over HTTP connections that stay open, with the site's proxies, redirects, tokens and TLS.
+"""Request parts of files over persistent HTTP connections, with the site's proxies, redirects, tokens and TLS.
 
-urllib closes its connection after each answer, which costs a handshake and a slow start for each part of a file.
+urllib closes its connection after each answer, which would cost a handshake and a slow start for each part of a file.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from typing import Callable, Mapping
 RETRIED_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 MAX_REDIRECTS = 5
-# The longest Retry-After in seconds; beyond it another source, or another run, is better.
+# The longest accepted Retry-After in seconds; for longer waits another source, or another run, is better.
 MAX_RETRY_AFTER_SECONDS = 600
-# A body with no more bytes left than this is read to the end to keep its connection.
+# A body with at most this many bytes left is read to its end, so that its connection can be reused.
 MAX_SKIPPED_BYTES = 64 * 1024
-# Seconds after which the received bytes are passed on, even if few: a killed download loses no more than these.
+# After this many seconds the received bytes are passed on, even if few: a killed download loses no more than these.
 READ_SLICE_SECONDS = 0.25
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 def redact_url(location: str) -> str:
-    """Return an address as messages may show it: without its query, user and password, which may be signatures."""
+    """Return an address that is safe for messages: without its query, user and password, which may be credentials."""
     if "://" not in location:
         return location
     scheme, _colon, rest = location.partition("://")
@@ -45,7 +45,7 @@ def redact_url(location: str) -> str:
 
 
 class FetchError(Exception):
-    """A file cannot be downloaded; the message is the whole sentence for the user. ``status`` is HTTP's, 0 for none."""
+    """A file cannot be downloaded; the message is the whole sentence for the user. ``status``: HTTP's, 0 for none."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -69,7 +69,7 @@ class TransferError(Exception):
 class HttpSettings:
     """Settings of requests: TLS (created when needed), seconds without a byte, headers for the first server.
 
-    ``headers`` (a token) go to the host of the address and to no other that it redirects to.
+    ``headers`` (a token) go only to the host of the address, never to a host that it redirects to.
     """
 
     tls: Callable[[], ssl.SSLContext]
@@ -79,10 +79,10 @@ class HttpSettings:
 
 @dataclass
 class RangeResponse:
-    """A response whose body is to be read: its offset in the file, the file's full size, and its version.
+    """A response whose body is still to be read: its offset in the file, the file's full size, and its version.
 
-    ``size`` is None where the server does not give it, ``version`` its ETag or date, empty for none. ``patience``
-    is how many seconds may pass without a byte.
+    ``size`` is None where the server does not state it, ``version`` its ETag or date, empty for none. ``patience`` is
+    the number of seconds that may pass without a byte.
     """
 
     response: http.client.HTTPResponse
@@ -94,9 +94,9 @@ class RangeResponse:
     failure: Exception | None = None
 
     def read_into(self, view: memoryview) -> int:
-        """Fill a buffer as far as bytes come within a moment; return their number, 0 at the end. Raises TransferError.
+        """Fill a buffer with the bytes that arrive shortly; return their number, 0 at the end. Raises TransferError.
 
-        What came before a connection broke counts: the error comes with the next call.
+        Bytes that arrived before a connection broke count; the next call raises the error.
         """
         got, until = 0, time.monotonic() + READ_SLICE_SECONDS
         try:
@@ -114,35 +114,35 @@ class RangeResponse:
         return got
 
     def _read_available(self, view: memoryview) -> int:
-        """Read what is there. http.client waits for all that is asked for, and loses what came where that fails."""
+        """Read the available bytes. http.client would wait for all of them, and lose those received on failure."""
         response = self.response
         if response.chunked or response.length is None or response.fp is None:
             return response.readinto(view)
         length = response.fp.readinto1(view[: response.length])
         response.length -= length
         if not response.length:
-            # With nothing left it lets go of the connection.
+            # With nothing left, this read releases the connection.
             response.read()
         return length
 
 
 class RangeConnections:
-    """The open connections of one thread, one to each server."""
+    """The open connections of one thread, one per server."""
 
     def __init__(self, site: HttpSettings) -> None:
         self._site = site
         self._open: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()
 
     def request_range(self, url: str, first: int, last: int | None, origin: str, method: str = "GET") -> RangeResponse:
-        """Ask for bytes ``first`` to ``last`` (None for all of them) of a file; redirects are followed.
+        """Request bytes ``first`` to ``last`` (None for all of them) of a file, following redirects.
 
-        ``origin`` is the address that was asked for at first, whose host gets the site's headers. Raises FetchError or
+        ``origin`` is the address before any redirect; only its host gets the site's headers. Raises FetchError or
         TransferError.
         """
         response, url = self._follow(url, first, last, origin, method)
@@ -152,9 +152,9 @@ class RangeConnections:
         return self._answer(response, url, first, last)
 
     def request_file(self, url: str, origin: str) -> tuple[http.client.HTTPResponse, str]:
-        """Ask for all of a file; return the answer, whatever its status is, and the address that it came from.
+        """Request a whole file; return the response, whatever its status, and the address that it came from.
 
-        Raises FetchError or TransferError where none comes.
+        Raises FetchError or TransferError without a response.
         """
         return self._follow(url, 0, None, origin, "GET")
 
@@ -169,7 +169,7 @@ class RangeConnections:
             target = _redirect_target(url, response.headers.get("Location", ""))
             self.skip_body(url, response)
             if method == "HEAD" and response.headers.get("X-Linked-Size", "").isdigit():
-                # A hub knows what lies where it redirects to, for some minutes, and for GET alone.
+                # A hub's redirect target is valid for some minutes, and for GET alone.
                 return response, url
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
                 found = redact_url(target) or "an invalid address"
@@ -186,7 +186,7 @@ class RangeConnections:
         if (parts.scheme, parts.netloc) == (asked.scheme, asked.netloc):
             headers.update(self._site.headers)
         key = (parts.scheme, parts.netloc)
-        # A server closes connections that were idle; a new one tells whether it is more than that.
+        # A server closes idle connections; a new connection shows whether the problem is another one.
         for attempt in range(2 if key in self._open else 1, 0, -1):
             try:
                 return self._send(method, parts, headers)
@@ -197,7 +197,7 @@ class RangeConnections:
             except ValueError:
                 break
         self.close_connection(url)
-        # Not from that error: its text may quote a token or the password of a proxy.
+        # Without that error as the cause: its text may quote a token or the password of a proxy.
         raise FetchError(f"{redact_url(url)}: invalid characters or port in the address, its proxy or its token")
 
     def _send(
@@ -273,14 +273,14 @@ class RangeConnections:
         raise FetchError(f"{redact_url(url)}: {said}{hint}", response.status)
 
     def close_connection(self, url: str) -> None:
-        """Close the connection to a server, whose answer is not read to its end."""
+        """Close the connection to a server whose response is not read to its end."""
         parts = urllib.parse.urlsplit(url)
         connection = self._open.pop((parts.scheme, parts.netloc), None)
         if connection:
             connection.close()
 
     def skip_body(self, url: str, response: http.client.HTTPResponse) -> None:
-        """Discard a body; keep the connection where few bytes are left."""
+        """Discard a body; keep the connection where only few bytes are left."""
         if response.length is None or response.length > MAX_SKIPPED_BYTES:
             self.close_connection(url)
             return

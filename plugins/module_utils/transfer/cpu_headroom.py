@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide whether the processors have time for another connection.
+"""Decide whether the processors have capacity for another connection.
 
-A further thread speeds up a link of which one connection takes only a part. Where hashing and copying keep the
-processors busy it is in the way of the others, and of what else runs on the host.
+A further thread speeds up a transfer where one connection uses only a part of the link. Where hashing and copying keep
+the processors busy, it slows the other threads and the rest of the host.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import os
 import time
 from typing import NamedTuple
 
-# Seconds over which the load is measured; the kernel counts it in hundredths of one.
+# The load is measured over this many seconds; the kernel counts it in hundredths of a second.
 MEASURE_SECONDS = 0.1
-# A further thread may help where so much of the processors' time is unused, or where the fetch itself uses less.
+# A further thread may help where this share of the processors' time is unused, or where the fetch itself uses less.
 HEADROOM_SHARE = 0.25
 STAT = "/proc/stat"
 
 
 class Ticks(NamedTuple):
-    """Time of all processors since the start, in the kernel's unit: idle, used by this process, and the whole."""
+    """Time of all processors since the start, in the kernel's unit: idle, used by this process, and in total."""
 
     idle: int
     own: float
@@ -37,21 +37,21 @@ def count_processors() -> int:
 
 
 def parse_ticks(stat: str, own: float) -> Ticks:
-    """Return what the text of /proc/stat says beside what the process used; waiting for a disk is idle."""
+    """Return the ticks in the text of /proc/stat and this process's own; waiting for a disk counts as idle."""
     words = stat.partition("\n")[0].split()
-    # user, nice, system, idle, iowait, irq, softirq, steal; guests are in user and nice already.
+    # user, nice, system, idle, iowait, irq, softirq, steal; guest time is included in user and nice.
     numbers = [int(word) for word in words[1:9]]
     return Ticks(sum(numbers[3:5]), own, sum(numbers))
 
 
 def has_headroom(before: Ticks, now: Ticks) -> bool:
-    """Whether a further thread may help, after what the processors did between two moments."""
+    """Return whether a further thread may help, by the load between two moments."""
     share = HEADROOM_SHARE * (now.all - before.all)
     return now.idle - before.idle >= share or now.own - before.own < share
 
 
 class CpuLoad:
-    """The host's load between two measurements. Where it cannot be read there is always headroom."""
+    """The host's load between two measurements. An unreadable load always means headroom."""
 
     def __init__(self) -> None:
         self._seen, self._since = _read_ticks(), time.monotonic()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Download files from http(s)://, file:// or a path, verified while they are written and published by rename."""
+"""Download files from http(s)://, file:// or a path, verify them while writing, and publish them by rename."""
 
 from __future__ import annotations
 
@@ -57,28 +57,28 @@ __all__ = [
 ]
 
 CHUNK = 1024 * 1024
-# Bytes for all parts that are on their way together.
+# Bytes of memory for all parts in flight together.
 MEMORY = 128 * CHUNK
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to fetch: the site's own CA (beside the system's), seconds without a byte, attempts without progress."""
+    """How to fetch: the site's own CA (besides the system's), seconds without a byte, attempts without progress."""
 
     ca_file: str | None = None
     stall_timeout: float = 30.0
     attempts: int = 4
-    # Seconds before the second attempt; doubles with each one after it.
+    # Seconds before the second attempt; they double with each further attempt.
     backoff: float = 1.0
-    # How many at once; a part's bytes; bytes per second for all together, 0 for no limit.
+    # Connections at once; bytes of a part; bytes per second for all together, 0 for no limit.
     connections: int = 8
     part: int = 8 * CHUNK
     limit: int = 0
-    # Whether there is another source: one that stalls is left at once, instead of after all attempts.
+    # Whether there is another source: then a stalled source is abandoned at once instead of after all attempts.
     has_fallback: bool = False
-    # Sent to the host of each address, and to none that it redirects to: a token.
+    # Sent to the host of each address, never to a host that it redirects to: a token.
     headers: Mapping[str, str] = field(default_factory=dict)
-    # For addresses that are signed for GET alone: a size is asked for with the first byte instead of HEAD.
+    # For addresses that are signed for GET alone: the size is requested with the first byte instead of HEAD.
     probe_with_get: bool = False
 
 
@@ -90,12 +90,12 @@ def join_location(base: str, *parts: str) -> str:
 
 
 def is_url(location: str) -> bool:
-    """Whether ``location`` is a URL; everything else is a path on the host."""
+    """Return whether ``location`` is a URL; everything else is a path on the host."""
     return "://" in location
 
 
 def check_location(location: str) -> None:
-    """Raise FetchError unless ``location`` is an absolute path or a URL that can be fetched from."""
+    """Raise FetchError unless ``location`` is an absolute path or a URL of a supported scheme."""
     if not is_url(location):
         if not os.path.isabs(location):
             raise FetchError(
@@ -108,7 +108,7 @@ def check_location(location: str) -> None:
     except ValueError:
         raise FetchError(f"{redact_url(location)}: invalid host or port") from None
     if url.username or url.password:
-        # Not repeated whole: the message stands in logs.
+        # The message omits the address, because logs keep it.
         raise FetchError(f"{url.scheme}://...@{url.hostname}: a source with a user or password would show them in logs")
     if url.scheme not in ("http", "https", "file"):
         raise FetchError(
@@ -117,12 +117,12 @@ def check_location(location: str) -> None:
 
 
 def probe_size(location: str, settings: Settings) -> int | None:
-    """Return the size in bytes that ``location`` says it has, None where it does not say. Raises FetchError."""
+    """Return the size in bytes that ``location`` states, None where it states none. Raises FetchError."""
     return probe_sizes([location], settings)[0]
 
 
 def probe_sizes(locations: Sequence[str], settings: Settings) -> list[int | None]:
-    """Return the size of each location as probe does, over one connection to each server. Raises FetchError."""
+    """Return the size of each location as probe_size does, over one connection per server. Raises FetchError."""
     for location in locations:
         check_location(location)
     connections = (
@@ -148,7 +148,7 @@ def _size_on_disk(location: str) -> int:
 
 
 def _request_size_with_retries(connections: RangeConnections, location: str, settings: Settings) -> int | None:
-    """Ask a server that is too busy again; one that does not answer at all is left."""
+    """Request a size again from a server that is too busy, but not from one without any answer."""
     for attempt in range(settings.attempts):
         try:
             return _request_size(connections, location, settings.probe_with_get)
@@ -181,7 +181,7 @@ def _size_in(connections: RangeConnections, answer: RangeResponse) -> int | None
 
 
 def read_small_file(location: str, limit: int, settings: Settings) -> bytes:
-    """Return a whole small file, at most ``limit`` bytes. Raises FetchError."""
+    """Return the content of a small file, at most ``limit`` bytes. Raises FetchError."""
     check_location(location)
     if not _is_http(location):
         try:
@@ -214,31 +214,31 @@ def _check_length(location: str, content: bytes, limit: int) -> bytes:
 
 
 def fetch_file(location: str, dest: str, size: int, sha256: str, settings: Settings) -> int:
-    """Fetch one file as fetch_all does; return the bytes transferred."""
+    """Fetch one file as fetch_files does; return the bytes transferred."""
     return fetch_files([DownloadRequest(location, dest, size, sha256)], settings)
 
 
 def fetch_files(
     files: Sequence[DownloadRequest], settings: Settings, progress: Callable[[Scheduler], None] | None = None
 ) -> int:
-    """Make each ``dest`` the file at its ``location``; return the bytes transferred.
+    """Download each file to its ``dest``; return the bytes transferred.
 
-    The bytes go to ``<dest>.partial``, which is renamed once they are right; one that an earlier run left is continued.
-    Each is published as soon as it is whole. ``progress`` gets what knows how far it is, before it starts.
-    Raises FetchError, and leaves each ``dest`` that is not whole as it was.
+    The bytes go to ``<dest>.partial``, which is renamed once its hash is right; the partial file of an earlier run is
+    continued. Each file is published as soon as it is complete. ``progress`` receives the Scheduler, which reports the
+    progress, before it starts. Raises FetchError, and leaves each ``dest`` that is not complete as it was.
     """
     for file in files:
         check_location(file.location)
     with ExitStack() as stack:
         growing = [stack.enter_context(Download(file)) for file in files]
         transferred = _transfer(growing, settings, progress)
-        # What lay there may have been of another file; once more without it.
+        # An earlier partial file may have belonged to another file; such a download is repeated without it.
         again = [one for one in growing if one.discard_stale()]
         return transferred + (_transfer(again, settings, progress) if again else 0)
 
 
 def _transfer(growing: Sequence[Download], settings: Settings, progress: Callable[[Scheduler], None] | None) -> int:
-    # Smaller parts where there are many connections: each may have two in memory.
+    # Many connections use smaller parts, because each may hold two parts in memory.
     part = max(1, min(settings.part, MEMORY // (2 * settings.connections)))
     pace = TransferLimits(
         settings.connections, part, settings.attempts, settings.backoff, settings.limit, settings.has_fallback
@@ -260,7 +260,7 @@ def _transfer(growing: Sequence[Download], settings: Settings, progress: Callabl
 
 
 class _SourceStream:
-    """What one thread reads from, be it a server or a disk."""
+    """The source that one thread reads from, a server or a disk."""
 
     def __init__(self, site: HttpSettings | None) -> None:
         self._disk = DiskStream()
@@ -275,7 +275,7 @@ class _SourceStream:
         self._of(part.job).read_whole(part, came)
 
     def close(self) -> None:
-        """Close both."""
+        """Close both sources."""
         self._disk.close()
         if self._http:
             self._http.close()
@@ -289,7 +289,7 @@ def _is_http(location: str) -> bool:
 
 
 def http_settings(settings: Settings) -> HttpSettings:
-    """Return how servers are spoken to. Raises FetchError for a CA that cannot be read."""
+    """Return the settings for HTTP requests. Raises FetchError for an unreadable CA."""
     if settings.ca_file:
         _tls_context(settings.ca_file)
     return HttpSettings(
@@ -308,6 +308,6 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def check_size(location: str, found: int | None, expected: int) -> None:
-    """Raise FetchError when a source says that its file has another size than the expected one (bytes)."""
+    """Raise FetchError when a source reports another size of its file than the expected one (bytes)."""
     if found is not None and found != expected:
         raise FetchError(f"{redact_url(location)}: found {found} bytes, expected {expected}")

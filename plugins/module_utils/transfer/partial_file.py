@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A download: the partial file, hashed while it is written and published by rename once its hash is right."""
+"""A download: the partial file is hashed while it is written, and published by rename once its hash is right."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _LIBC = ctypes.CDLL(None)
 
 
 class TargetError(FetchError):
-    """A file cannot be written here, wherever it comes from: no other source would do better."""
+    """A file cannot be written on this host, whatever its source: another source would not help."""
 
 
 class DownloadRequest(NamedTuple):
-    """A file to fetch: from where, to where, its bytes and its sha256 in hex."""
+    """A file to fetch: its source, its destination, its size in bytes and its sha256 in hex."""
 
     location: str
     dest: str
@@ -40,13 +40,13 @@ class DownloadRequest(NamedTuple):
 
 
 class Download:
-    """The download of one file: its partial file opens with the first bytes and published when its hash is right."""
+    """The download of one file: its partial file opens with the first bytes and is published when its hash is right."""
 
     def __init__(self, file: DownloadRequest) -> None:
         self.file = file
         self._path = file.dest + ".partial"
         found = _partial_length(self._path)
-        # One that is too long is of another file.
+        # A partial file that is too long belongs to another file.
         self._found = found if found <= file.size else 0
         self._partial: PartialFile | None = None
         self._ended = False
@@ -61,19 +61,19 @@ class Download:
 
     @property
     def length(self) -> int:
-        """The bytes that are there."""
+        """The bytes in the partial file."""
         return self._partial.length if self._partial else self._found
 
     def append(self, chunk: memoryview) -> None:
-        """Write and hash. Raises TargetError."""
+        """Write and hash a chunk. Raises TargetError."""
         self._open_partial().append(chunk)
 
     def restart(self) -> None:
-        """Forget what is there."""
+        """Discard the bytes in the partial file."""
         self._open_partial().restart()
 
     def end(self) -> None:
-        """Publish a file that is right. Raises FetchError for a wrong one, unless an earlier run had begun it."""
+        """Publish a correct file. Raises FetchError for a wrong one, unless an earlier run began it."""
         if self._ended or self.length < self.file.size:
             return
         partial = self._open_partial()
@@ -89,7 +89,7 @@ class Download:
             )
 
     def discard_stale(self) -> bool:
-        """Return whether the file is wrong because of what lay there before; then that is forgotten."""
+        """Discard a wrong file that an earlier run began; return whether there was one."""
         if self._ended:
             return False
         self.restart()
@@ -104,7 +104,7 @@ class Download:
                 self._partial.restart()
             if self._partial.length != self._found:
                 if not self._partial.length:
-                    # The other one has published its file; this is a new one.
+                    # The other process has published its file; this is a new one.
                     self._partial.discard()
                 raise TargetError(f"{self._path}: another process has written it; run again")
         return self._partial
@@ -120,7 +120,7 @@ def _partial_length(path: str) -> int:
 
 
 class PartialFile:
-    """The partial file beside a destination, locked for this process, with the hash of what it holds."""
+    """The partial file beside a destination, locked by this process, with the hash of its content."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -130,13 +130,13 @@ class PartialFile:
             self._file = self._open_locked()
             for chunk in iter(lambda: self._file.read(CHUNK), b""):
                 self._count(chunk)
-            # Up to where the disk has been told to write.
+            # The kernel was asked to write the bytes up to here to the disk.
             self._begun = self.length
         except OSError as exc:
             raise self._error(exc) from exc
 
     def close(self) -> None:
-        """Close the file and let go of its lock. Raises FetchError."""
+        """Close the file and release its lock. Raises FetchError."""
         try:
             self._file.close()
         except OSError as exc:
@@ -144,14 +144,14 @@ class PartialFile:
 
     @property
     def sha256(self) -> str:
-        """Of the bytes written so far, in hex."""
+        """The sha256 of the bytes written so far, in hex."""
         return self._hash.hexdigest()
 
     def append(self, chunk: memoryview) -> None:
-        """Write and hash. Raises TargetError when the file system refuses."""
+        """Write and hash a chunk. Raises TargetError when the file system refuses."""
         while chunk:
             try:
-                # A disk that fills up takes less than all of it before it refuses.
+                # A disk that fills up accepts a part of the data before it refuses.
                 written = self._file.write(chunk)
             except OSError as exc:
                 raise self._error(exc) from exc
@@ -162,7 +162,7 @@ class PartialFile:
             self._begun = self.length
 
     def restart(self) -> None:
-        """Forget what is there."""
+        """Empty the file."""
         if not self.length:
             return
         self._file.seek(0)
@@ -192,7 +192,7 @@ class PartialFile:
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
                 os.close(descriptor)
                 raise OSError(errno.ELOOP, "")
-            # Without a buffer: what is written here is large, or a whole file.
+            # Without a buffer, because the writes are large or the whole file.
             file = io.FileIO(descriptor, "r+")
             try:
                 if not try_lock(descriptor):
@@ -221,14 +221,14 @@ class PartialFile:
 
 
 def _start_writeback(descriptor: int, first: int, length: int) -> None:
-    """Let the kernel write what was appended while more comes, so that fsync has little left to wait for."""
+    """Make the kernel write the appended bytes while more arrive, so that fsync has little left to wait for."""
     with contextlib.suppress(AttributeError):
-        # Best effort, without a look at its result: fsync is what says whether the bytes are on the disk.
+        # Best effort, its result is ignored: fsync reports whether the bytes are on the disk.
         _LIBC.sync_file_range(descriptor, ctypes.c_int64(first), ctypes.c_int64(length), SYNC_FILE_RANGE_WRITE)
 
 
 def make_directory(path: str, top: str) -> None:
-    """Make a directory and those between it and ``top``, which is there. Raises TargetError, for links too."""
+    """Make a directory and its parents up to ``top``, which exists. Raises TargetError, also for links."""
     place = top
     for name in os.path.relpath(path, top).split(os.sep):
         place = os.path.join(place, name)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Threads that publish finished files: they wait for the disk, so that the connections need not."""
+"""Threads that publish finished files: they wait for the disk, so that the connections do not have to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Callable
 
 
 class Publishers:
-    """Run tasks in up to ``most`` threads, which start when they are needed."""
+    """Run tasks in up to ``most`` threads, which are started on demand."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -33,7 +33,7 @@ class Publishers:
                 self._lock.notify()
 
     def close(self) -> None:
-        """Wait until all is done."""
+        """Wait until all tasks are done."""
         with self._lock:
             self._closed = True
             self._lock.notify_all()

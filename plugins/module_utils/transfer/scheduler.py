@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fetch many files at once, each in ranged parts over several connections, hashed while they are written.
 
-A part is fetched into memory. What is next in its file is hashed and appended as it comes, so that a partial file is
-always the true beginning of its file, an interruption loses the parts in flight at most, and nothing is read twice.
+A part is fetched into memory. The next bytes of its file are hashed and appended as they arrive. So a partial file is
+always the exact beginning of its file, an interruption loses only the parts in flight, and nothing is read twice.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.cpu_h
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.publishers import Publishers
 
 MEBIBYTE = 1024 * 1024
-# Files that are ended at once: the disk takes what they wait for together.
+# The number of files published at once: the disk handles their syncs together.
 MAX_PUBLISHING = 8
-# Bytes for which a connection is begun at once: what is less is over sooner than threads that get in each other's way.
+# One connection is started at once for this many bytes: a smaller transfer ends before more threads would help it.
 PARALLEL_THRESHOLD_BYTES = 64 * MEBIBYTE
 
 
 class Target(Protocol):
-    """A file that grows: how long it is, and what comes next."""
+    """A file that is being written: its length, and its next bytes."""
 
     @property
     def length(self) -> int: ...
@@ -49,10 +49,10 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class TransferLimits:
-    """How fetching is spread: connections, bytes of a part, attempts without progress, seconds between them, a limit.
+    """Limits of a transfer: connections, bytes of a part, attempts without progress, seconds between them, bandwidth.
 
-    Memory is taken for ``2 * connections`` parts at most. ``limit`` is in bytes per second for all, 0 for none.
-    With ``has_fallback`` there is another source, so that one that stalls on all connections is left at once.
+    Memory is allocated for at most ``2 * connections`` parts. ``limit`` is in bytes per second for all, 0 for none.
+    ``has_fallback`` means that there is another source, so one that stalls on all connections is abandoned at once.
     """
 
     connections: int = 8
@@ -64,41 +64,41 @@ class TransferLimits:
 
 
 class Stream(Protocol):
-    """What one thread reads from: an opened server or disk."""
+    """The source that one thread reads from: an open server or disk."""
 
     def read_part(self, part: Part, came: Callable[[int], None]) -> None:
-        """Fill the buffer of a part from ``part.got`` on, tell of each piece. Raises FetchError or TransferError."""
+        """Fill the buffer of a part from ``part.got`` on, and report each piece. Raises FetchError or TransferError."""
 
     def read_whole(self, part: Part, came: Callable[[int], None]) -> None:
-        """Append the whole file, which its source cannot give in parts. Raises FetchError or TransferError."""
+        """Append the whole file of a source that does not support ranges. Raises FetchError or TransferError."""
 
     def close(self) -> None: ...
 
 
 @dataclass
 class Job:
-    """One file: its address, its whole size, and where it grows. The rest is kept by the fetch."""
+    """One file: its address, its full size, and its target. The scheduler keeps the rest."""
 
     location: str
     size: int
     target: Target
     done: Callable[[], None] = lambda: None
-    # What its source has said: where it really is, which version it has, whether it gives parts.
+    # What its source has reported: its final address, its version, whether it supports ranges.
     resolved: str = ""
     version: str = ""
     whole: bool = False
     assigned: int = 0
     active: int = 0
-    # Those that are handed out or wait to be appended, in their order.
+    # The parts that are being fetched or wait to be appended, in their order.
     parts: deque[Part] = field(default_factory=deque)
     writing: bool = False
-    # Whether the threads have been notified that others may take parts of it.
+    # Whether the threads have been notified that others may take parts of the file.
     shared: bool = False
 
 
 @dataclass
 class Part:
-    """A piece of a job: where it begins, its bytes, and how many of them have come and how many were appended."""
+    """A piece of a job: its offset, its bytes, how many of them were received and how many were appended."""
 
     job: Job
     offset: int
@@ -109,9 +109,9 @@ class Part:
 
 
 class Scheduler:
-    """Several threads over a list of jobs. ``open_stream`` makes each thread's own stream.
+    """Fetch a list of jobs with several threads. ``open_stream`` opens the stream of each thread.
 
-    How far it is can be read at any time: ``files`` and ``size`` (bytes) of all, ``had`` bytes that lay there before,
+    The progress can be read at any time: ``files`` and ``size`` (bytes) of all jobs, ``had`` bytes from earlier runs,
     ``transferred`` bytes since, ``files_done``.
     """
 
@@ -135,15 +135,15 @@ class Scheduler:
         self.files_done = len(jobs) - len(self._waiting)
 
     def run(self) -> int:
-        """Fetch all; return the bytes that came. Raises the first error, with every partial file kept.
+        """Fetch all files; return the bytes received. Raises the first error, and keeps every partial file.
 
-        A file that is long enough already is not looked at: whoever made the job has to.
+        A file of full length is not checked here; the caller must check it.
         """
         load = CpuLoad()
         threads = [self._start_thread() for _number in range(self._initial_connections())]
-        # It may grow meanwhile.
+        # The list may grow meanwhile.
         for thread in threads:
-            # Not one long wait: a signal ends it.
+            # Several short waits instead of a long one, so that a signal can end them.
             while thread.is_alive():
                 can_grow = self._threads < self._limits.connections
                 thread.join(MEASURE_SECONDS if can_grow else 0.5)
@@ -155,7 +155,7 @@ class Scheduler:
         return self.transferred
 
     def _initial_connections(self) -> int:
-        """Return how many connections are begun at once: one for each processor, and few for few bytes."""
+        """Return the number of connections to start with: one per processor, and fewer for few bytes."""
         return min(
             self._limits.connections, count_processors(), max(2, (self.size - self.resumed) // PARALLEL_THRESHOLD_BYTES)
         )
@@ -184,23 +184,23 @@ class Scheduler:
             stream.close()
 
     def _wait_for_part(self) -> Part | None:
-        """Return the next part with a buffer for it, None where nothing is left or something has failed."""
+        """Return the next part with a buffer for it, None where nothing is left or a thread has failed."""
         with self._lock:
             while True:
                 if self._failure or not (self._waiting or self._open):
                     return None
-                # A buffer for each part that is handed out: the first of a file is never without one.
+                # Each part in flight needs a buffer: the first part of a file always has one.
                 part = self._choose_part() if self._buffers or self._buffers_left else None
                 if part:
                     return part
                 self._lock.wait()
 
     def _choose_part(self) -> Part | None:
-        # One connection for each file as long as there are files: what comes in order needs not wait in memory.
+        # While there are enough files, each uses one connection: parts that arrive in order need not wait in memory.
         if self._waiting and self._ending < MAX_PUBLISHING and len(self._open) - self._ending < self._threads:
             self._open.append(self._waiting.popleft())
             return self._part_of(self._open[-1])
-        # Its first part says how the source gives a file; the others wait for that.
+        # The first part shows how the source serves a file; the other parts wait for that.
         ready = [
             job for job in self._open if job.assigned < job.size and not job.whole and (job.resolved or not job.active)
         ]
@@ -217,7 +217,7 @@ class Scheduler:
         return part
 
     def _fetch_part(self, stream: Stream, part: Part) -> None:
-        """Fetch a part, in as many attempts as it takes; its buffer stays with it, so that it never waits for one."""
+        """Fetch a part, in several attempts where needed; it keeps its buffer, so that it never waits for one."""
         job, tries = part.job, _Attempts(self._limits)
         while part.got < part.length and not job.whole:
             tries.begin(self.transferred)
@@ -230,7 +230,7 @@ class Scheduler:
         self._finish_part(job)
 
     def _fetch_whole(self, stream: Stream, part: Part) -> None:
-        """Fetch a file in one piece, from its beginning, as often as there are attempts."""
+        """Fetch a file in one piece from its beginning, in several attempts where needed."""
         job, tries = part.job, _Attempts(self._limits)
         with self._lock:
             if len(job.parts) > 1:
@@ -249,7 +249,7 @@ class Scheduler:
             self._buffers.append(part.buffer)
 
     def _append_received(self, job: Job, length: int) -> None:
-        """Take note of bytes that came for a part of a file, and append what is next of it."""
+        """Record bytes received for a part of a file, and append its next bytes."""
         self._count(length)
         with self._lock:
             if job.resolved and not job.shared:
@@ -270,14 +270,14 @@ class Scheduler:
             head.written = until
 
     def _next_to_append(self, job: Job) -> Part | None:
-        """Return the part whose bytes are next in a file, and have the buffers of those that are appended back."""
+        """Return the part with the next bytes of a file, and reclaim the buffers of appended parts."""
         while job.parts and job.parts[0].written == job.parts[0].length:
             self._buffers.append(job.parts.popleft().buffer)
             self._lock.notify_all()
         return job.parts[0] if job.parts else None
 
     def _finish_part(self, job: Job) -> None:
-        """End with a part; the last one of a file ends the file."""
+        """Finish a part; the last part of a file finishes the file."""
         with self._lock:
             job.active -= 1
             last = job in self._open and job.target.length >= job.size and not job.active
@@ -315,7 +315,7 @@ class Scheduler:
 
 
 def _allocate_buffer(size: int) -> mmap.mmap:
-    """Return memory that is taken as it is written to."""
+    """Return memory that the kernel allocates as it is written."""
     buffer = mmap.mmap(-1, size)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):
@@ -324,7 +324,7 @@ def _allocate_buffer(size: int) -> mmap.mmap:
 
 
 class _Attempts:
-    """The attempts at one part. Those during which other parts came do not count: a server may give few at once."""
+    """The attempts at one part. Attempts while other parts arrive do not count: a server may serve few at once."""
 
     def __init__(self, pace: TransferLimits) -> None:
         self._limits = pace
@@ -333,11 +333,11 @@ class _Attempts:
         self._begun_at = 0
 
     def begin(self, transferred: int) -> None:
-        """Note how many bytes have come before an attempt."""
+        """Record the bytes received before an attempt."""
         self._begun_at = transferred
 
     def wait(self, job: Job, exc: TransferError, come: int, transferred: int) -> float:
-        """Return the seconds before the next attempt. Raises FetchError where there were enough without progress."""
+        """Return the seconds before the next attempt. Raises FetchError after too many attempts without progress."""
         self._failures = self._failures + 1 if transferred == self._transferred else 1
         self._transferred = transferred
         in_vain = exc.stalled and self._limits.has_fallback and transferred == self._begun_at
@@ -350,11 +350,11 @@ class _Attempts:
 
 
 class WholeOnlyError(Exception):
-    """A source gives a file in one piece only."""
+    """A source serves a file in one piece only."""
 
 
 class _RateLimit:
-    """Lets so many bytes pass in a second."""
+    """A limit of bytes per second."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
@@ -362,7 +362,7 @@ class _RateLimit:
         self._free_at = time.monotonic()
 
     def wait(self, length: int) -> None:
-        """Wait until these bytes may pass."""
+        """Wait until this many bytes are allowed."""
         if not self._rate:
             return
         with self._lock:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where parts of files come from: a server over HTTP, or a disk."""
+"""The sources of parts of files: a server over HTTP, or a disk."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.sched
     WholeOnlyError,
 )
 
-# Read at once, then hashed and written: file systems take a large piece with less work than many small ones.
+# The bytes to read at once, then hash and write: file systems handle one large piece better than many small ones.
 PIECE = 1024 * 1024
 OnBytes = Callable[[int], None]
 
 
 class HttpStream:
-    """Parts of files from servers, over connections that stay open."""
+    """Parts of files from servers, over persistent connections."""
 
     def __init__(self, site: HttpSettings) -> None:
         self._connections = RangeConnections(site)
@@ -42,7 +42,7 @@ class HttpStream:
     def read_part(self, part: Part, came: OnBytes) -> None:
         """Fill the buffer of a part from ``part.got`` on."""
         job, first = part.job, part.offset + part.got
-        # A small file needs no part, and not every server gives them.
+        # A small file needs no range, and not every server supports ranges.
         is_all = first == 0 and part.length == job.size
         answer = self._ask(job, first, None if is_all else part.offset + part.length - 1)
         try:
@@ -67,7 +67,7 @@ class HttpStream:
             raise
 
     def read_whole(self, part: Part, came: OnBytes) -> None:
-        """Append the whole file, with the buffer of the part."""
+        """Append the whole file, through the buffer of the part."""
         job = part.job
         answer = self._ask(job, 0, None)
         try:
@@ -84,7 +84,7 @@ class HttpStream:
             raise
 
     def _ask(self, job: Job, first: int, last: int | None) -> RangeResponse:
-        """Ask where the file was found last; where that does not answer any more, at its own address again."""
+        """Request the address where the file was found last; if that fails, request its own address again."""
         origin = job.location
         try:
             answer = self._connections.request_range(job.resolved or origin, first, last, origin)
@@ -92,7 +92,7 @@ class HttpStream:
             job.resolved = job.resolved and origin
             raise
         except FetchError:
-            # An address that was signed for some minutes.
+            # The last address may have been signed for some minutes only.
             if job.resolved in ("", origin):
                 raise
             answer = self._connections.request_range(origin, first, last, origin)
@@ -107,12 +107,12 @@ class HttpStream:
 
 
 def _piece_end(part: Part) -> int:
-    """Return where in a part the piece that comes next ends: after a slow one, the others end where they would."""
+    """Return the end of the next piece in a part: after a slow piece, the others keep their usual ends."""
     return min(part.got // PIECE * PIECE + PIECE, part.length)
 
 
 def _check_end(job: Job, answer: RangeResponse) -> None:
-    """Raise FetchError where more comes than the file has."""
+    """Raise FetchError where the server sends more than the file's size."""
     if answer.read_into(memoryview(bytearray(1))):
         raise FetchError(f"{redact_url(job.location)}: it goes on after {job.size} bytes, the expected size")
 
@@ -125,7 +125,7 @@ class DiskStream:
         self._descriptor = -1
 
     def close(self) -> None:
-        """Close the file that is open."""
+        """Close the open file, if any."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -151,7 +151,7 @@ class DiskStream:
             raise FetchError(f"{redact_url(job.location)}: {exc.strerror}") from exc
 
     def read_whole(self, part: Part, came: OnBytes) -> None:
-        """Never: a disk gives parts."""
+        """Raise an error: a disk always serves parts."""
         raise NotImplementedError
 
     def _open(self, path: str) -> None:
@@ -161,7 +161,7 @@ class DiskStream:
 
 
 def disk_path(location: str) -> str:
-    """Return the path that a file:// address means; a path is one already."""
+    """Return the path of a file:// address; a path is returned unchanged."""
     if "://" not in location:
         return location
     return urllib.request.url2pathname(urllib.parse.urlsplit(location).path)
