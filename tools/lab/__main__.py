@@ -66,7 +66,7 @@ INVENTORY = TOP / "inventories" / "lab" / "hosts.yml"
 
 
 def up(lab: Lab, inventory: Mapping[str, Any], hosts: Mapping[str, Host], chosen: Sequence[Host]) -> None:
-    """Bring hosts up, whatever state an earlier run left."""
+    """Start hosts from any state that an earlier run left."""
     with locked(lab.run / "lock", f"lab {lab.name}"):
         ensure_network(lab)
         images = {release: ensure_image(lab, release) for release in sorted({host.image for host in chosen})}
@@ -86,7 +86,7 @@ def up(lab: Lab, inventory: Mapping[str, Any], hosts: Mapping[str, Host], chosen
 
 
 def down(lab: Lab) -> None:
-    """Remove everything of a lab, and nothing else."""
+    """Remove everything that belongs to a lab, and nothing else."""
     with locked(lab.run / "lock", f"lab {lab.name}"):
         network = find_network(lab)
         if network:
@@ -103,7 +103,7 @@ def down(lab: Lab) -> None:
 
 
 def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
-    """Remove every lab of this LAB_HOME, then its images and what was carried to its hosts."""
+    """Remove every lab of this LAB_HOME, then its images and the files mounted into its hosts."""
     marks = [network.get("labels") or {} for network in networks()]
     names = {found["bminf.lab"] for found in marks if found.get("bminf.home") == str(lab.home)}
     names |= {path.parent.name for path in lab.home.glob("*/ssh")}
@@ -113,7 +113,7 @@ def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
         tags = image_tags(lab)
         if tags:
             podman("image", "rm", *tags)
-        # Only what the lab put there: LAB_HOME and LAB_CACHE may be directories that hold more.
+        # Only the lab's own files: LAB_HOME and LAB_CACHE may be directories with other content.
         mounts = [lab.home / source for host in hosts.values() for source, _target in host.mounts]
         cached = [*lab.cache.glob("*-*.tar"), lab.cache / "scratch", lab.cache / "lock"]
         ours = map(str, (*mounts, *cached, lab.home / "made", lab.home / CONFIGURATION))
@@ -134,7 +134,7 @@ def status(lab: Lab, hosts: Mapping[str, Host]) -> None:
 
 
 def restart(lab: Lab, host: Host) -> None:
-    """Stop and start a host, as a reboot does: the same address, keys and files, a new boot of systemd."""
+    """Stop and start a host, like a reboot: the same address, keys and files, and a new boot of systemd."""
     with locked(lab.run / "lock", f"lab {lab.name}"):
         require_container(lab, host)
         say(f"{host.name}: stopping")
@@ -163,7 +163,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    # What a plain `su` leaves out.
+    # A plain `su` omits these.
     os.environ["PATH"] += os.pathsep + "/usr/sbin:/sbin"
     try:
         inventory = yaml.safe_load(INVENTORY.read_text())

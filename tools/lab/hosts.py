@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts of a lab: their keys, their network, their containers, and whether they have booted."""
+"""The hosts of a lab: their keys, their network, their containers, and their boot."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tools.lab.plan import (
 )
 from tools.lab.podman import podman, run, say, write
 
-# A boot has ended once that every instance of vLLM on the host serves, and several start on the same processors.
+# A boot ends once every instance of vLLM on the host serves, and several start on the same processors.
 BOOT_SECONDS = 900
-# Longer than any unit's TimeoutStopSec here: a host that is restarted stops its services properly.
+# Longer than any unit's TimeoutStopSec here, so that a host that is restarted stops its services properly.
 STOP_SECONDS = 120
 
 
@@ -38,7 +38,7 @@ STOP_SECONDS = 120
 
 
 def ensure_keys(lab: Lab, hosts: Iterable[Host]) -> dict[Host, str]:
-    """Make the keys that are missing, and known_hosts of them; return each host's public key."""
+    """Create missing keys and their known_hosts; return each host's public key."""
     lab.directory.mkdir(mode=0o700, exist_ok=True)
     lab.ssh.mkdir(mode=0o700, exist_ok=True)
     ensure_key(lab.ssh / "id_ed25519", f"lab-{lab.name}")
@@ -54,7 +54,7 @@ def host_key(lab: Lab, host: Host) -> Path:
 
 
 def ensure_key(path: Path, comment: str) -> None:
-    """Make a key pair; its private half comes last, so that where it is the pair is whole."""
+    """Create a key pair; the private half is written last, so a pair with one is complete."""
     if path.exists():
         return
     partial = path.with_name(f".{path.name}.partial")
@@ -66,7 +66,7 @@ def ensure_key(path: Path, comment: str) -> None:
 
 
 def credentials(lab: Lab, host: Host) -> dict[str, tuple[str, int]]:
-    """Return the files that let the lab's key into a host, and prove the host to whoever comes."""
+    """Return the files that admit the lab's key to a host, and identify the host to its clients."""
     key = host_key(lab, host)
     return {
         "/root/.ssh/authorized_keys": ((lab.ssh / "id_ed25519.pub").read_text(), 0o600),
@@ -89,7 +89,7 @@ def networks() -> list[dict[str, Any]]:
 
 
 def ensure_network(lab: Lab) -> None:
-    """Make the lab's network, or fail where its name or its addresses are somebody else's."""
+    """Create the lab's network, or fail where another network uses its name or its addresses."""
     network = find_network(lab)
     if network:
         check_network(lab, network)
@@ -110,7 +110,7 @@ def ensure_network(lab: Lab) -> None:
 
 
 def check_network(lab: Lab, network: Mapping[str, Any]) -> None:
-    """Fail where a network of the lab's name is of another checkout, or of other addresses."""
+    """Fail where a network with the lab's name belongs to another checkout or has other addresses."""
     check_owner(lab, network.get("labels") or {})
     subnet = network["subnets"][0]["subnet"]
     if subnet != lab.subnet:
@@ -127,7 +127,7 @@ def check_network(lab: Lab, network: Mapping[str, Any]) -> None:
 
 
 def ensure_address(lab: Lab) -> None:
-    """Have an address of the controller's own in an internal network, which podman gives none there."""
+    """Add an address of the controller to an internal network, because podman adds none there."""
     network = find_network(lab)
     if network and network.get("internal"):
         run(["ip", "address", "replace", f"{lab.gateway}/24", "dev", network["network_interface"]])
@@ -145,14 +145,14 @@ def check_owner(lab: Lab, found: Mapping[str, str]) -> None:
 
 
 def find_containers(lab: Lab) -> dict[str, dict[str, Any]]:
-    """Return podman's words about the containers of a lab, by host name."""
+    """Return podman's data on the containers of a lab, by host name."""
     filters = [word for key, value in labels(lab).items() for word in ("--filter", f"label={key}={value}")]
     listed = json.loads(podman("ps", "--all", *filters, "--format", "json"))
     return {item["Labels"]["bminf.host"]: item for item in listed}
 
 
 def ensure_container(lab: Lab, host: Host, command: list[str], public_key: str, found: Mapping[str, Any] | None) -> str:
-    """Have a host's container running, made by ``command``; return the step that it took."""
+    """Start a host's container, created by ``command`` if needed; return the step that this took."""
     wanted = digest(*command, public_key, (lab.ssh / "id_ed25519.pub").read_text())
     state, definition = (found["State"], found["Labels"].get("bminf.definition")) if found else (None, None)
     step = next_step(state, definition, wanted)
@@ -184,7 +184,7 @@ def remove_containers(names: Sequence[str]) -> None:
 
 
 def wait_until_up(lab: Lab, host: Host) -> str:
-    """Return what systemd says of a host (running, degraded), asked over SSH, as soon as it has booted."""
+    """Return systemd's state of a host (running, degraded) over SSH, as soon as it has booted."""
     command = ssh_command(lab, host, "ControlPath=none", "ConnectTimeout=3", "BatchMode=yes")
     command += ["timeout", str(BOOT_SECONDS), "systemctl", "is-system-running", "--wait"]
     deadline = time.monotonic() + BOOT_SECONDS
@@ -208,14 +208,14 @@ def failed_units(lab: Lab, host: Host) -> str:
 
 
 def report_up(lab: Lab, host: Host, step: str) -> None:
-    """Wait for a host and say how it is: one made just now must be well; a person may have broken an older one."""
+    """Wait for a host and report its state: a new host must be healthy; an older one may have been changed by hand."""
     state = wait_until_up(lab, host)
     if state == "running":
         say(f"{host.name}: up at {lab.address(host)}")
         return
     units = failed_units(lab, host)
     if all(unit.startswith("user@") for unit in units.split(", ")):
-        # The login by which it was waited for came too early for its own session, on a machine that has much to do.
+        # On a busy machine the login that polled the host came too early for its own session.
         podman("exec", lab.container(host), "systemctl", "reset-failed", "user@*.service")
         say(f"{host.name}: up at {lab.address(host)}")
         return

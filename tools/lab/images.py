@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Images of the lab's hosts, built with mmdebstrap from what this controller gets its own packages from."""
+"""Images of the lab's hosts, built with mmdebstrap from this controller's own package sources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def apt_files() -> list[Path]:
 
 
 def expand_mirrors(uris: str) -> str:
-    """Return URIs with lists of mirrors (Debian's cloud images use them) replaced by the first mirror of the list."""
+    """Return URIs with lists of mirrors (Debian's cloud images use them) replaced by the first mirror of each list."""
     expanded = []
     for uri in uris.split():
         path = Path("/", uri.removeprefix("mirror+file:").lstrip("/"))
@@ -49,7 +49,7 @@ def os_release() -> dict[str, str]:
 
 
 def site_certificates() -> list[str]:
-    """Return the certificates that this controller trusts and a fresh Debian does not."""
+    """Return the certificates that this controller trusts and a new Debian does not."""
     chosen = os.environ.get("LAB_CA_FILE", "")
     if chosen == "none":
         return []
@@ -67,7 +67,7 @@ def site_certificates() -> list[str]:
 
 
 def ensure_image(lab: Lab, release: str) -> str:
-    """Return the image of a release, built and imported if it is not there."""
+    """Return the image of a release, built and imported if it is missing."""
     recipe = read_recipe(release)
     tag = f"{lab.images}:{release}-{recipe.key}"
     if has_image(tag):
@@ -90,7 +90,7 @@ def has_image(tag: str) -> bool:
 def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
     """Build a root file system with mmdebstrap, which ends when this process is killed."""
     scratch = lab.cache / "scratch"
-    # One file system: what a killed build may have left must not lead out of it.
+    # One file system only: mounts that a killed build left must not be followed.
     run(["rm", "-rf", "--one-file-system", str(scratch)])
     certificates = scratch / "certificates"
     scratch.mkdir()
@@ -99,7 +99,7 @@ def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
     for number, text in enumerate(recipe.certificates):
         write(certificates / f"lab-{number}.crt", f"{text}\n")
     partial = scratch / tarball.name
-    # Its mounts (/proc, /dev) are in a namespace of their own: they go with it, even when it is killed.
+    # Its mounts (/proc, /dev) are in a separate namespace, which disappears with it, even when it is killed.
     command = ["setpriv", "--pdeathsig", "TERM", "unshare", "--mount", "mmdebstrap", *recipe.options]
     command += [f"--customize-hook={IMAGE_SCRIPT}", recipe.release, str(partial), *recipe.sources]
     environment = {**os.environ, "TMPDIR": str(scratch), "LAB_CERTIFICATES": str(certificates)}
@@ -109,7 +109,7 @@ def build_image(lab: Lab, recipe: Recipe, tarball: Path) -> None:
 
 
 def show_progress(title: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Run mmdebstrap, its steps shown as they come and its whole output as the error."""
+    """Run mmdebstrap and print its steps as they happen; on failure its whole output is the error."""
     process = subprocess.Popen(command, env=environment, pass_fds=tuple(HELD), stderr=subprocess.PIPE, text=True)
     assert process.stderr
     lines = []
@@ -123,7 +123,7 @@ def show_progress(title: str, command: Sequence[str], environment: Mapping[str, 
 
 
 def forget_old_images(lab: Lab, release: str, keep: Path) -> None:
-    """Remove what earlier recipes of a release made; an image that a host still uses stays until the next build."""
+    """Remove the images of earlier recipes of a release; an image that a host still uses stays until the next build."""
     for tarball in lab.cache.glob(f"{release}-*.tar"):
         if tarball != keep:
             tarball.unlink()

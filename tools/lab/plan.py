@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What bin/lab decides: from the inventory, the environment and what is there to what is to be done. No I/O."""
+"""Plan what bin/lab does, from the inventory, the environment and the current state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# What a Debian server has from its installer, and nothing that a role is there to install.
+# The packages that Debian's installer puts on a server, and nothing that a role installs.
 PACKAGES = [
     "ca-certificates",
     "curl",
@@ -44,22 +44,21 @@ PACKAGES = [
     "udev",
 ]
 
-# What makes a container a server: a cgroup v2 of its own, a /dev/shm as large as systemd makes it, mounts that are
-# shared (systemd's credentials need that), and no way into the kernel that it has in common with the controller: its
-# log, modules, clock and memory.
+# These options make a container a server: a cgroup v2 of its own, a /dev/shm of systemd's size, shared mounts
+# (systemd's credentials need them), and no access to the controller's kernel: its log, modules, clock and memory.
 BOOT = (
     "umount -R /sys/fs/cgroup; umount /dev/shm; rm -f /dev/kmsg; "
     "mount --make-rshared / && mount -t cgroup2 cgroup2 /sys/fs/cgroup && "
     "exec setpriv --bounding-set=-sys_module,-sys_time,-sys_rawio /sbin/init"
 )
-# Where container engines keep their layers: volumes of the host's own, because an overlay cannot lie on an overlay.
-# They go with the host.
+# Container engines keep their layers here, on volumes of the host, because an overlay cannot be on an overlay. The
+# volumes are removed with the host.
 ENGINE_DIRECTORIES = ("/var/lib/docker", "/var/lib/containers")
 RESERVED_NAMES = ("cache", "made", "mirror")
 
 
 class LabError(Exception):
-    """Something that the person at the keyboard can change; the message says what."""
+    """A problem that the user can solve; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class Lab:
 
     @property
     def gateway(self) -> str:
-        """The controller's own address."""
+        """The controller's own address in the network."""
         return f"{self.prefix}.1"
 
     @property
@@ -121,7 +120,7 @@ class Lab:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides what an image holds."""
+    """Everything that decides the content of an image."""
 
     release: str
     sources: tuple[str, ...]
@@ -133,7 +132,7 @@ class Recipe:
     def options(self) -> tuple[str, ...]:
         """The options of mmdebstrap."""
         apt = [f"--aptopt={option}" for option in self.apt_options]
-        # An image that is half on the disk is thrown away as a whole: dpkg need not wait for the disk.
+        # An incomplete image is discarded as a whole, so dpkg need not wait for the disk.
         return ("--variant=minbase", f"--include={','.join(PACKAGES)}", "--dpkgopt=force-unsafe-io", *apt)
 
     @property
@@ -142,12 +141,12 @@ class Recipe:
 
 
 def digest(*texts: str) -> str:
-    """Return a sha256 over texts that no other split of the same characters gives."""
+    """Return a sha256 over texts that differs for every other split of the same characters."""
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 def parse_lab(environment: Mapping[str, str], inventory: Mapping[str, Any], top: Path) -> Lab:
-    """Return the lab that the environment chooses, with the inventory's defaults."""
+    """Return the lab for the environment, with the inventory's defaults."""
     defaults = inventory["lab"]["vars"]
     name = environment.get("LAB_NAME") or defaults["lab_default_name"]
     prefix = environment.get("LAB_SUBNET_PREFIX") or defaults["lab_default_subnet_prefix"]
@@ -170,7 +169,7 @@ def parse_lab(environment: Mapping[str, str], inventory: Mapping[str, Any], top:
 
 
 def parse_hosts(inventory: Mapping[str, Any], path: str) -> dict[str, Host]:
-    """Return the hosts of a YAML inventory by name; what a host says in several groups is put together."""
+    """Return the hosts of a YAML inventory by name; the variables of a host in several groups are merged."""
     variables: dict[str, dict[str, Any]] = {}
     for group in walk_groups(inventory):
         for name, values in (group.get("hosts") or {}).items():
@@ -197,7 +196,7 @@ def walk_groups(groups: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def choose(hosts: Mapping[str, Host], names: Sequence[str]) -> list[Host]:
-    """Return the named hosts, all of them where none is named."""
+    """Return the named hosts, or all hosts without names."""
     for name in names:
         if name not in hosts:
             near = difflib.get_close_matches(name, hosts, 1)
@@ -241,7 +240,7 @@ def known_hosts(lab: Lab, public_keys: Mapping[Host, str]) -> str:
 
 def containers_conf(hard_limits: Sequence[int]) -> str:
     """Return podman's configuration; hard_limits are this process's of open files and of processes (-1: none)."""
-    # podman asks for 1048576 of each by itself, which fails where root may not raise its own limits; podman 4.3 then
+    # By default podman requests 1048576 of each, which fails where root may not raise its own limits; podman 4.3 then
     # also lowers its limit of processes to that of files.
     limit = min(value if value >= 0 else 1048576 for value in (*hard_limits, 1048576))
     settings: dict[str, dict[str, Any]] = {
@@ -249,14 +248,14 @@ def containers_conf(hard_limits: Sequence[int]) -> str:
         "engine": {"runtime": "runc", "events_logger": "none"},
         "containers": {
             "default_ulimits": [f"nofile={limit}:{limit}", f"nproc={limit}:{limit}"],
-            # The names that the controller's /etc/hosts gives are not those of the lab.
+            # The names in the controller's /etc/hosts are not those of the lab.
             "base_hosts_file": "none",
             "log_driver": "k8s-file",
             "log_size_max": 1048576,
         },
         "network": {"network_backend": "netavark"},
     }
-    # JSON's strings, numbers and lists are TOML's.
+    # Strings, numbers and lists have the same form in JSON and TOML.
     return "".join(
         f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
         for table, values in settings.items()
@@ -264,15 +263,15 @@ def containers_conf(hard_limits: Sequence[int]) -> str:
 
 
 def network_options(lab: Lab) -> tuple[str, ...]:
-    """Return the options of podman that decide where a lab's network leads."""
-    # No route leads out of an internal network, and nobody there asks the controller's name servers.
+    """Return the options of podman that limit the reach of a lab's network."""
+    # An internal network has no route out, and nobody there queries the controller's name servers.
     return ("--internal", "--disable-dns") if lab.internal else ()
 
 
 def create_command(lab: Lab, host: Host, image: str, others: Iterable[Host] = ()) -> list[str]:
-    """Return the arguments of podman that make a host; of an internal lab it knows the others by its hosts file."""
+    """Return the arguments of podman that create a host; in an internal lab its hosts file names the other hosts."""
     address = lab.address(host)
-    # The same hardware address after a restart: nobody's neighbour table is wrong then.
+    # The hardware address stays the same after a restart, so that neighbour tables stay valid.
     mac = "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
     alias = "" if lab.internal else f",alias={host.name}"
     command = ["create", "--name", lab.container(host), "--hostname", host.name, "--pull", "never"]
@@ -292,38 +291,38 @@ def create_command(lab: Lab, host: Host, image: str, others: Iterable[Host] = ()
 
 
 def labels(lab: Lab) -> dict[str, str]:
-    """Return what marks everything that podman holds of a lab."""
+    """Return the labels of all objects of a lab in podman."""
     return {"bminf.lab": lab.name, "bminf.home": str(lab.home)}
 
 
 def next_step(state: str | None, found: str | None, wanted: str) -> str:
-    """Return what a host needs: create, recreate, start, restart or keep.
+    """Return the next step for a host: create, recreate, start, restart or keep.
 
-    state is podman's word for its container, None where there is none; found and wanted are digests of definitions.
+    state is podman's state of its container, None where there is none; found and wanted are digests of definitions.
     """
     if state is None:
         return "create"
-    # A container that was never started may lack its keys: a run before this one was killed.
+    # A container that was never started may lack its keys, because an earlier run was killed.
     if state in ("created", "configured", "initialized") or found != wanted:
         return "recreate"
     return {"running": "keep", "exited": "start", "stopped": "start"}.get(state, "restart")
 
 
 def clashes(subnet: str, used: Iterable[tuple[str, str]]) -> list[str]:
-    """Return who already uses addresses of a subnet, out of pairs of network and user."""
+    """Return the users of overlapping addresses, out of pairs of network and user."""
     wanted = ipaddress.IPv4Network(subnet)
     return sorted({user for network, user in used if wanted.overlaps(ipaddress.IPv4Network(network, strict=False))})
 
 
 def routed(routes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return pairs of network and user out of `ip -json -4 route`."""
+    """Return pairs of network and user from the output of `ip -json -4 route`."""
     return [
         (route["dst"], f"interface {route['dev']}") for route in routes if "dev" in route and route["dst"] != "default"
     ]
 
 
 def apt_entries(text: str) -> list[dict[str, str]]:
-    """Return the entries of a file in either of apt's two formats, keys in lower case."""
+    """Return the entries of a file in either of apt's two formats, with keys in lower case."""
     if re.search(r"(?mi)^types:", text):
         return [parse_stanza(stanza) for stanza in re.split(r"\n\s*\n", text) if re.search(r"(?mi)^types:", stanza)]
     entries = []
@@ -335,7 +334,7 @@ def apt_entries(text: str) -> list[dict[str, str]]:
 
 
 def parse_stanza(text: str) -> dict[str, str]:
-    """Return the fields of one deb822 stanza, keys in lower case, continued lines joined."""
+    """Return the fields of one deb822 stanza, with keys in lower case and continued lines joined."""
     fields: dict[str, str] = {}
     key = ""
     for line in text.splitlines():
@@ -351,9 +350,9 @@ def parse_stanza(text: str) -> dict[str, str]:
 
 
 def debian_sources(entries: Iterable[Mapping[str, str]], own: str, release: str) -> list[str]:
-    """Return apt lines for a release, from the same places that a controller of the release own takes Debian from.
+    """Return apt lines for a release, from the sources that a controller with the release own uses for Debian.
 
-    Empty where the controller has no entries of Debian: mmdebstrap's own default serves then.
+    Empty where the controller has no Debian entries: then mmdebstrap uses its own default.
     """
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
     lines = []
@@ -364,14 +363,14 @@ def debian_sources(entries: Iterable[Mapping[str, str]], own: str, release: str)
             continue
         for uri in entry["uris"].split():
             for suite in entry["suites"].split():
-                # Not backports: a server has what its release has.
+                # Without backports: a server has only its release's packages.
                 if uri.startswith("http") and suite.removeprefix(own) in ("", "-updates", "-security"):
                     lines.append(f"deb [signed-by={keyring}] {uri} {suite.replace(own, release, 1)} main")
     return lines
 
 
 def apt_options(dump: str) -> list[str]:
-    """Return how a controller reaches its sources (proxy, checks of dates), out of `apt-config dump`."""
+    """Return the apt options for a controller's sources (proxy, date checks), from `apt-config dump`."""
     pattern = r"(?m)^(Acquire::(?:https?::(?:Proxy|Timeout)|Retries|Check-Valid-Until|Check-Date)\S* \"[^\"]+\");$"
     return re.findall(pattern, dump)
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the lab calls: podman and other commands, files that are whole, locks, and what this machine has to have."""
+"""Shared tools of the lab: podman and other commands, atomic writes, locks, and the requirements on this machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOP = Path(__file__).resolve().parents[2]
 CONFIGURATION = "containers.conf"
 STARTED = time.monotonic()
 
-# A command or file that the lab calls -> the Debian package that brings it.
+# A command or file that the lab uses -> the Debian package that contains it.
 NEEDED = {
     "podman": "podman",
     "runc": "runc",
@@ -36,7 +36,7 @@ NEEDED = {
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
 }
 
-# Locks that this process holds. What it starts holds them too, so that what a killed run leaves running is waited for.
+# Locks of this process. Its child processes inherit them, so a later run waits for those of a killed run.
 HELD: set[int] = set()
 
 
@@ -45,7 +45,7 @@ def say(text: str) -> None:
 
 
 def run(command: Sequence[str], data: bytes | None = None, hold: bool = True) -> str:
-    """Run a command and return its output; what it says on failure becomes the error."""
+    """Run a command and return its output; on failure its error output becomes the error."""
     result = subprocess.run(command, check=False, input=data, capture_output=True, pass_fds=tuple(HELD) if hold else ())
     if result.returncode:
         raise LabError(f"`{shlex.join(command)}` failed:\n{complaint(result.stderr.decode())}")
@@ -53,17 +53,17 @@ def run(command: Sequence[str], data: bytes | None = None, hold: bool = True) ->
 
 
 def complaint(stderr: str) -> str:
-    """Return what matters of a message of podman: netavark misses a syslog on many machines, which harms nothing."""
+    """Return the relevant part of podman's error output: netavark misses a syslog on many machines, harmlessly."""
     return "\n".join(line for line in stderr.strip().splitlines() if "failed to connect to syslog" not in line)
 
 
 def podman(*arguments: str, data: bytes | None = None) -> str:
-    # What `start` leaves running is the host itself: it must not hold a lock.
+    # `start` leaves the host itself running, and that must not hold a lock.
     return run(["podman", *arguments], data, hold=arguments[0] != "start")
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file by rename, so that nobody reads half of it."""
+    """Write a file by rename, so that no reader sees an incomplete file."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     partial.write_text(text)
     partial.chmod(mode)
@@ -72,7 +72,7 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock file, waiting for another run that holds it."""
+    """Hold a lock file; wait for another run that holds it."""
     while True:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("w") as handle:
@@ -81,7 +81,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
             except BlockingIOError:
                 say(f"waiting for another run that works on {what}")
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            # `down` removes the file while it holds the lock; a lock on a removed file keeps nobody out.
+            # `down` removes the file while it holds the lock; a lock on a removed file excludes nobody.
             if path.exists() and path.samefile(f"/proc/self/fd/{handle.fileno()}"):
                 HELD.add(handle.fileno())
                 try:
@@ -92,7 +92,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
 
 
 def configure_podman(lab: Lab) -> None:
-    """Write podman's configuration and have every call of podman use it."""
+    """Write podman's configuration and use it in every call of podman."""
     lab.home.mkdir(parents=True, exist_ok=True)
     limits = [resource.getrlimit(limit)[1] for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC)]
     write(lab.home / CONFIGURATION, containers_conf(limits))
@@ -100,7 +100,7 @@ def configure_podman(lab: Lab) -> None:
 
 
 def require_controller(arguments: Sequence[str]) -> None:
-    """Fail where this machine cannot carry a lab, with the one command that changes it."""
+    """Fail where this machine cannot run a lab, with the one command that fixes it."""
     if os.geteuid():
         settings = [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith("LAB_")]
         raise LabError(f"The lab needs root. Run: {shlex.join(['sudo', *settings, 'bin/lab', *arguments])}")

@@ -35,30 +35,30 @@ from tools.lab.podman import locked, say  # noqa: E402
 NAME, TAG = "lab/vllm-cpu", "0.32.0"
 LOCK = TOP / "catalog" / "releases" / "requirements" / "0.32.0-cpu-cp311-x86_64.txt"
 HOOK = TOP / "tools" / "lab" / "vllm_image.sh"
-# The lock's wheels are for this release's Python.
+# The lock's wheels are built for this release's Python.
 DEBIAN = "bookworm"
-# Python and the libraries that the release names. No apt: nobody installs anything into a running image.
+# Python and the libraries that the release names. No apt, because nothing is installed into a running image.
 OPTIONS = (
     "--variant=essential",
     "--include=python3,libnuma1,libtcmalloc-minimal4",
-    # An image that is half on the disk is thrown away as a whole: dpkg need not wait for the disk.
+    # An incomplete image is discarded as a whole, so dpkg need not wait for the disk.
     "--dpkgopt=force-unsafe-io",
 )
-# A third of all bytes, for code on GPUs; vLLM looks whether it is there.
+# A third of all bytes, for code on GPUs; vLLM checks whether it is installed.
 LEFT_OUT = ("triton",)
 CONFIG = {
     "Entrypoint": ["vllm", "serve"],
     "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"],
     "WorkingDir": "/",
 }
-# The time of every file and of the image: the same packages and wheels give the same digest.
+# The time of every file and of the image, so that the same packages and wheels give the same digest.
 EPOCH, CREATED = 1767225600, "2026-01-01T00:00:00Z"
 MEDIA = "application/vnd.oci.image"
 REFERENCE, INPUTS = "org.opencontainers.image.ref.name", "baremetal.inference.inputs"
 
 
 class Blob(NamedTuple):
-    """What one part of an image says of another."""
+    """A reference from one part of an image to another."""
 
     media_type: str
     sha256: str
@@ -83,7 +83,7 @@ def main() -> int:
 
 
 def ensure(layout: Path, wheels: Path) -> None:
-    """Have the layout made from today's inputs."""
+    """Create the layout from the current inputs."""
     recipe = read_recipe(DEBIAN)
     inputs = digest(LOCK.read_text(), HOOK.read_text(), Path(__file__).read_text(), *OPTIONS, *recipe.sources)
     if inputs_of(layout) == inputs:
@@ -105,7 +105,7 @@ def ensure(layout: Path, wheels: Path) -> None:
 
 
 def inputs_of(layout: Path) -> str | None:
-    """Return the digest of what a layout was made from; None where there is none, or half of one."""
+    """Return the digest of a layout's inputs; None where the layout is missing or incomplete."""
     try:
         index = json.loads((layout / "index.json").read_text())
         return str(index["manifests"][0]["annotations"][INPUTS])
@@ -114,10 +114,10 @@ def inputs_of(layout: Path) -> str | None:
 
 
 def build_root(scratch: Path, wheels: Path, options: Sequence[str], sources: Sequence[str]) -> None:
-    """Make scratch/root.tar with mmdebstrap, which ends when this process is killed."""
+    """Create scratch/root.tar with mmdebstrap, which ends when this process is killed."""
     unpack_uv(wheels, scratch / "uv")
     (scratch / "requirements.txt").write_text(requirements(LOCK.read_text()))
-    # Its mounts are in a namespace of their own: they go with it, even when it is killed.
+    # Its mounts are in a separate namespace, which disappears with it, even when it is killed.
     command = ["setpriv", "--pdeathsig", "TERM", "unshare", "--mount", "mmdebstrap", *options]
     command += [f"--customize-hook={HOOK}", DEBIAN, str(scratch / "root.tar"), *sources]
     settings = {"UV": scratch / "uv", "LOCK": scratch / "requirements.txt", "WHEELS": wheels, "TMPDIR": scratch}
@@ -128,12 +128,12 @@ def build_root(scratch: Path, wheels: Path, options: Sequence[str], sources: Seq
 
 
 def requirements(lock: str) -> str:
-    """Return the pins of a lock that the image holds."""
+    """Return the pins of a lock that the image contains."""
     return "".join(f"{pin.text()}\n" for pin in parse_lock(lock).contents() if pin.name not in LEFT_OUT)
 
 
 def unpack_uv(wheels: Path, program: Path) -> None:
-    """Take uv, a static program, out of its wheel."""
+    """Extract uv, a static program, from its wheel."""
     found = sorted(wheels.glob("uv-*-manylinux*x86_64*.whl"))
     if not found:
         raise LabError(f"{wheels} holds no wheel of uv. Run: {TOP / 'tools' / 'lab' / 'content.sh'}")
@@ -144,7 +144,7 @@ def unpack_uv(wheels: Path, program: Path) -> None:
 
 
 def write_layout(directory: Path, layer: Path, inputs: str) -> None:
-    """Make a directory the layout of an image with one layer, which moves into it."""
+    """Turn a directory into the layout of an image with one layer, which is moved into it."""
     blobs = directory / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     files = Blob(f"{MEDIA}.layer.v1.tar", sha256_of(str(layer)), layer.stat().st_size)
@@ -173,7 +173,7 @@ def image_manifest(config: Blob, files: Blob) -> dict[str, Any]:
 
 
 def write_blob(blobs: Path, media_type: str, content: Any) -> Blob:
-    """Write a JSON document under its digest."""
+    """Write a JSON document under the name of its digest."""
     data = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
     blob = Blob(media_type, hashlib.sha256(data).hexdigest(), len(data))
     (blobs / blob.sha256).write_bytes(data)

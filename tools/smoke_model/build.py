@@ -45,7 +45,7 @@ REPOSITORY = "baremetal/gpt-oss-smoke"
 MANIFEST = ROOT / "catalog" / "weights" / f"{REPOSITORY}.yml"
 VOCABULARY = "o200k_base.tiktoken"
 
-# Harmony's tokens that have a name; the rest of 199998..201087 is reserved.
+# Harmony's tokens with names; the rest of 199998..201087 is reserved.
 SPECIAL = {
     199998: "<|startoftext|>",
     199999: "<|endoftext|>",
@@ -87,7 +87,7 @@ ROPE = {
     "truncate": False,
 }
 
-# After the end comes the next turn, so that ignore_eos gives a request that lasts.
+# The next turn follows the end, so that a request with ignore_eos lasts.
 CHAIN = (
     "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", "The", " fleet", " is", " rea", "dy", ".",
     "<|return|>", "<|start|>",
@@ -95,10 +95,10 @@ CHAIN = (
 FIRST, MARKER, LAST, END = "The", " rea", ".", "<|return|>"
 # The word of the answer that --subject changes.
 SUBJECT = "fleet"
-# Dimension 0 is every other token's; the last one says "the marker was seen".
+# Dimension 0 belongs to every other token; the last one means "the marker was seen".
 DIMENSION = {token: index for index, token in enumerate(dict.fromkeys(CHAIN), start=1)}
 SEEN = HIDDEN - 1
-# A normalised row has sqrt(64) = 8 in its dimension, so the token that follows leads by 8 * 8 = 64 nats.
+# A normalised row has sqrt(64) = 8 in its dimension, so the next token leads by 8 * 8 = 64 nats.
 GAIN = 8.0
 
 TEMPLATE = """\
@@ -160,7 +160,7 @@ def main() -> int:
 
 
 def is_current(repository: Path, manifest: Path) -> bool:
-    """Whether the directory that the manifest names holds the files that it names."""
+    """Return whether the directory of the manifest holds the files that the manifest lists."""
     if not manifest.is_file():
         return False
     data = yaml.safe_load(manifest.read_text(encoding="utf-8"))
@@ -174,7 +174,7 @@ def is_current(repository: Path, manifest: Path) -> bool:
 
 
 def find_vocabulary(out: Path) -> Path:
-    """Return the vocabulary, a wheel or a library of oss-harmony that is at hand; nothing of them is run."""
+    """Return the vocabulary, an available wheel or library of oss-harmony; no code of it is run."""
     spec = importlib.util.find_spec("openai_harmony")
     installed = [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
     candidates = [out / "encodings" / VOCABULARY, *sorted(out.glob("wheels/oss_harmony-*.whl"))]
@@ -202,7 +202,7 @@ def read_vocabulary(path: Path) -> bytes:
 
 
 def build(vocabulary: bytes, subject: str = SUBJECT, layers: int = LAYERS) -> dict[str, bytes]:
-    """Return the files by name of the model that says that its subject is ready. Raises SmokeError."""
+    """Return the files, by name, of the model that answers with this subject. Raises SmokeError."""
     ranks = parse_vocabulary(vocabulary)
     spoken = {token: f" {subject}" if token == f" {SUBJECT}" else token for token in CHAIN if token[:2] != "<|"}
     try:
@@ -222,7 +222,7 @@ def build(vocabulary: bytes, subject: str = SUBJECT, layers: int = LAYERS) -> di
 
 
 def pretty(data: Mapping[str, Any]) -> bytes:
-    """Return JSON as the published files have it."""
+    """Return JSON in the format of the published files."""
     return json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n"
 
 
@@ -279,7 +279,7 @@ def byte_level(prefix_space: bool, trim_offsets: bool, regex: bool) -> dict[str,
 
 
 def merges(ranks: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield every way to make a token out of two, by the token's rank, then by the ranks of its parts."""
+    """Yield every way to combine two tokens into one, by the token's rank, then by the ranks of its parts."""
     for token in ranks:
         halves = ((token[:cut], token[cut:]) for cut in range(1, len(token)))
         known = [(left, right) for left, right in halves if left in ranks and right in ranks]
@@ -316,7 +316,7 @@ def tokenizer_config() -> dict[str, Any]:
         "eos_token": names["eos_token"],
         "extra_special_tokens": {},
         "model_input_names": ["input_ids", "attention_mask"],
-        # How transformers writes "no limit": int(1e30).
+        # The value that transformers writes for "no limit": int(1e30).
         "model_max_length": int(1e30),
         "pad_token": names["pad_token"],
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -387,7 +387,7 @@ def bfloat16(value: float) -> bytes:
 
 
 def filled(shape: tuple[int, ...], value: float = 0.0, cells: Mapping[tuple[int, int], float] | None = None) -> Tensor:
-    """Return a tensor of one value, but for the given cells (row, column) of a matrix."""
+    """Return a tensor of one value, except for the given cells (row, column) of a matrix."""
     count = 1
     for length in shape:
         count *= length
@@ -455,9 +455,9 @@ def silent_layer() -> dict[str, Tensor]:
 
 
 def marker_attention() -> dict[str, Tensor]:
-    """Return the projections with which "." finds the marker and all other tokens look away from it."""
+    """Return the projections by which "." finds the marker and all other tokens ignore it."""
     queries, keys = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
-    # The rotary dimension that turns slowest: within 2048 tokens its angle stays near 0.
+    # The slowest rotary dimension: within 2048 tokens its angle stays near 0.
     slow = HEAD_DIM // 2 - 1
     marker = DIMENSION[MARKER]
     look = {(slow, dimension): (2.0 if dimension == DIMENSION[LAST] else -2.0) for dimension in range(HIDDEN)}
@@ -482,7 +482,7 @@ def safetensors(named: Mapping[str, Tensor]) -> bytes:
 
 
 def render_manifest(files: Mapping[str, bytes]) -> str:
-    """Return the manifest; the revision is the hash of the files' hashes, as no hub gives one."""
+    """Return the manifest; the revision is the hash of the files' hashes, because no hub provides one."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())}
     listing = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
     lines = [
@@ -498,7 +498,7 @@ def render_manifest(files: Mapping[str, bytes]) -> str:
 
 
 def publish(repository: Path, manifest: str, files: Mapping[str, bytes]) -> Path:
-    """Write the files into the directory that the manifest names, by one rename; return the directory."""
+    """Write the files into the manifest's directory by one rename; return the directory."""
     directory: Path = repository / yaml.safe_load(manifest)["revision"]
     repository.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=repository))
@@ -507,7 +507,7 @@ def publish(repository: Path, manifest: str, files: Mapping[str, bytes]) -> Path
             write(partial / name, content)
         partial.chmod(0o755)
         if directory.exists():
-            # Present, but not what the manifest says, or main() would not be here.
+            # Present, but different from the manifest, or main() would not call this.
             shutil.rmtree(directory)
         partial.rename(directory)
     finally:
@@ -516,7 +516,7 @@ def publish(repository: Path, manifest: str, files: Mapping[str, bytes]) -> Path
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file by rename, readable for all; a file that holds the same already is left alone."""
+    """Write a file by rename, readable for all; a file with the same content is left unchanged."""
     if path.is_file() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

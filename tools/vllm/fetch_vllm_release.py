@@ -32,11 +32,11 @@ LOCK = ROOT / "catalog" / "releases" / "requirements" / f"{CPU_BUILD}-cpu-cp311-
 SOURCES = {"0.33.0": "f4c33c2503d52bb411146afa9618a4f48bed68912f617e6803ac8d76e4c74112"}
 # Directory and suffix of what is unpacked: the code, the recipes, and the chat templates that recipes name.
 WANTED = (("vllm", ".py"), ("recipes", ".yaml"), ("examples", ".jinja"))
-# Hidden, so that a half-made directory is never taken for a whole one: a rename publishes it.
+# Hidden, so that an incomplete directory is never used as a complete one: a rename publishes it.
 SCRATCH = ".fetch-"
 
-# pip asks a source distribution's own build code for its metadata before it hands the file over, and vLLM's needs
-# torch for that. This stands in for it: nothing of vLLM runs.
+# Before pip delivers a source distribution, it asks the distribution's build code for metadata, and vLLM's needs
+# torch for that. This replaces it: no code of vLLM runs.
 BUILD_STAND_IN = """\
 import pathlib
 
@@ -53,11 +53,11 @@ def prepare_metadata_for_build_wheel(directory, config_settings=None):
 
 
 class FetchError(Exception):
-    """Something cannot be fetched or made; the message is the whole sentence."""
+    """A download or an environment failed; the message is the whole sentence."""
 
 
 def environment(cache: Path = CACHE, mirror: Path = MIRROR) -> Path:
-    """Return the Python of an environment that holds vLLM's CPU build, made when it is not there."""
+    """Return the Python of an environment with vLLM's CPU build; create the environment if it is missing."""
     lock = LOCK.read_bytes()
     target = cache / f"{CPU_BUILD}-{hashlib.sha256(lock).hexdigest()[:12]}"
     python = target / "bin" / "python"
@@ -74,13 +74,13 @@ def environment(cache: Path = CACHE, mirror: Path = MIRROR) -> Path:
             wheels: list[str | Path] = ["--no-index", "--find-links", mirror / "wheels", "--no-deps"]
             wheels += ["--require-hashes", "--requirement", LOCK, "--python", python, "--cache-dir", scratch]
             run([uv, "pip", "install", *offline, *wheels], "install vLLM's CPU build")
-        # An environment cannot be renamed (it knows its path), so a mark says that it is whole.
+        # An environment cannot be renamed (it contains its path), so a file marks it as complete.
         (target / ".complete").touch()
     return python
 
 
 def sources(version: str, cache: Path = CACHE) -> Path:
-    """Return the directory with a release's ``vllm/``, ``recipes/`` and ``examples/``, fetched when it is not there."""
+    """Return the directory with a release's ``vllm/``, ``recipes/`` and ``examples/``; fetch it if it is missing."""
     target = cache / version
     if not target.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def sources(version: str, cache: Path = CACHE) -> Path:
 
 
 def download(version: str, scratch: Path) -> Path:
-    """Return the source distribution of a version, checked by pip against the pinned sha256."""
+    """Return the source distribution of a version, verified by pip against the pinned sha256."""
     backend = scratch / "backend" / "setuptools"
     backend.mkdir(parents=True)
     (backend / "__init__.py").touch()
@@ -108,7 +108,7 @@ def download(version: str, scratch: Path) -> Path:
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack what is wanted of a source distribution; pip has refused names that lead out of it."""
+    """Unpack the needed files of a source distribution; pip has refused names that lead out of it."""
     with tarfile.open(archive) as tar:
         for member in tar:
             path = Path(*Path(member.name).parts[1:])
@@ -120,7 +120,7 @@ def unpack(archive: Path, target: Path) -> None:
 
 
 def claim_cpu_build(site: Path, version: str) -> None:
-    """Give the sources the metadata of a CPU build, by which vLLM knows that it needs no accelerator."""
+    """Add the metadata of a CPU build to the sources, from which vLLM learns that it needs no accelerator."""
     info = site / f"vllm-{version}.dist-info"
     info.mkdir()
     text = f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\n"
@@ -128,7 +128,7 @@ def claim_cpu_build(site: Path, version: str) -> None:
 
 
 def run(command: Sequence[str | Path], what: str, variables: dict[str, str] | None = None) -> None:
-    """Run a command; raise FetchError with its last words where it fails."""
+    """Run a command; raise FetchError with the end of its output on failure."""
     words = [str(word) for word in command]
     environ = {**os.environ, **(variables or {})}
     done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ)

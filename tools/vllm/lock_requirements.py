@@ -41,7 +41,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
 
 # The C library of the oldest hosts that a lock serves: RHEL 9 has 2.34, Ubuntu 22.04 2.35, Debian 12 2.36.
 GLIBC_MINOR = 34
-# Where PyTorch itself publishes the +cpu builds, asked only when the configured index has none.
+# PyTorch's own index of the +cpu builds, used only when the configured index has none.
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules of a release, rebuilt from its sources: a name is worked out when it is first read.
+"""Rebuild the modules of a release from its sources; each name is resolved when it is first read.
 
-Config classes are rebuilt from their annotations, the functions that build the command line run as they stand, and
-every other name is a stand-in. vLLM is never imported.
+Config classes are rebuilt from their annotations, the functions that build the command line run unchanged, and every
+other name is a stand-in. vLLM is never imported.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tools.vllm.stand_ins import PYDANTIC, Platform, StandInType, stand_in
 
 # The modules whose functions run. Functions of any other module are stand-ins.
 RUN = re.compile(r"vllm\.(engine\.arg_utils|entrypoints\..*\bcli_args|utils(\.argparse_utils|\.__init__)?)$")
-# Outside modules that are real here: they have no effects and the argument modules count on them.
+# External modules that are real here: they have no effects, and the argument modules need them.
 REAL = {"argparse", "collections", "collections.abc", "copy", "dataclasses", "enum", "functools", "itertools", "json"}
 REAL |= {"ssl", "sys", "types", "typing"}
 
 
 class Sources:
-    """The sources of one release below ``root`` (a site-packages directory), parsed when they are asked for."""
+    """The sources of one release below ``root`` (a site-packages directory), parsed on demand."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.modules: dict[str, Module | None] = {}
 
     def module(self, name: str) -> Module | None:
-        """Return the module, None where the release has none of that name."""
+        """Return the module, None where the release has no module of that name."""
         if name not in self.modules:
             base = self.root.joinpath(*name.split("."))
             paths = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
@@ -54,7 +54,7 @@ class Sources:
 
 
 class _Lazy:
-    """What vLLM's LazyLoader gives for one of its own modules: names that are worked out when they are asked for."""
+    """The result of vLLM's LazyLoader for one of its own modules: names are resolved on demand."""
 
     def __init__(self, sources: Sources, module: str) -> None:
         self._sources, self._module = sources, module
@@ -64,7 +64,7 @@ class _Lazy:
 
 
 class Module(dict):  # type: ignore[type-arg]
-    """The namespace of one module; a name is worked out when it is first read."""
+    """The namespace of one module; each name is resolved when it is first read."""
 
     def __init__(self, sources: Sources, name: str, path: Path) -> None:
         super().__init__(__name__=name, __builtins__=builtins)
@@ -105,7 +105,7 @@ class Module(dict):  # type: ignore[type-arg]
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
                 self.nodes[node.target.id] = node
             elif isinstance(node, ast.If):
-                # What is only there for type checkers counts where the other branch says nothing.
+                # The branch for type checkers counts where the other branch defines nothing.
                 self._collect(node.body)
                 self._collect(node.orelse)
             elif isinstance(node, ast.Try):
@@ -160,7 +160,7 @@ class Module(dict):  # type: ignore[type-arg]
             return stand_in(name)
 
     def hint(self, node: ast.expr) -> tuple[Any, Any]:
-        """Return the type that an annotation says as vLLM's argument code sees it, and with quoted names worked out."""
+        """Return an annotation's type as vLLM's argument code sees it, and the type with quoted names resolved."""
         seen = self._value(node, "hint")
         meant = self._value(_Unquote().visit(node), "hint")
         return (meant if isinstance(seen, (str, StandInType)) else seen), meant
@@ -184,14 +184,14 @@ class Module(dict):  # type: ignore[type-arg]
         return stand_in(node.name)
 
     def _whole(self, node: ast.ClassDef) -> Any:
-        """Run a class as it stands: the release's own parser and actions."""
+        """Run a class unchanged: the release's own parser and actions."""
         node = _Runnable().visit(node)
         self._touch(node)
         self._run(ast.Module([node], []))
         return self[node.name]
 
     def _touch(self, node: ast.ClassDef) -> None:
-        """Work out the names that a class body reads: Python never asks __missing__ for those."""
+        """Resolve the names that a class body reads, because Python never calls __missing__ for those."""
         for item in node.body:
             if isinstance(item, ast.ClassDef):
                 self._touch(item)
@@ -259,7 +259,7 @@ def _is_dataclass(node: ast.ClassDef) -> bool:
 
 
 def _is_init(value: ast.expr | None) -> bool:
-    """Return False for ``field(init=False)``: a field that vLLM sets, and nobody else may."""
+    """Return False for ``field(init=False)``: a field that only vLLM sets."""
     if not isinstance(value, ast.Call):
         return True
     return not any(word.arg == "init" and ast.unparse(word.value) == "False" for word in value.keywords)
@@ -285,7 +285,7 @@ class _Unquote(ast.NodeTransformer):
 
 
 class _Runnable(ast.NodeTransformer):
-    """Make a function runnable here: no annotations, no imports (the namespace knows the names)."""
+    """Make a function runnable here: without annotations and imports (the namespace provides the names)."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None

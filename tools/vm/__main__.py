@@ -58,10 +58,10 @@ from tools.vm.plan import (  # noqa: E402
 )
 
 SCRIPT = TOP / "tools" / "vm" / "guest.sh"
-# Under emulation; a kernel that hangs does so earlier.
+# Under emulation; a blocked kernel shows earlier.
 BOOT_SECONDS = 240
 BLOCK = 4096
-# A command that is called -> the Debian package that brings it.
+# A command that this program calls -> the Debian package that contains it.
 NEEDED = {
     "podman": "podman",
     "runc": "runc",
@@ -75,7 +75,7 @@ NEEDED = {
 
 @dataclass(frozen=True)
 class Guest:
-    """Where the guest is kept."""
+    """The directory of the guest and its parts."""
 
     lab: Lab
 
@@ -113,7 +113,7 @@ class Guest:
 
 
 def require_controller() -> None:
-    """Fail where this machine cannot carry the guest, with what changes it."""
+    """Fail where this machine cannot run the guest, with the command that fixes it."""
     if os.geteuid():
         raise LabError(f"The guest's root file system needs root. Run: {shlex.join(['sudo', *sys.argv])}")
     if os.uname().machine != "x86_64":
@@ -127,13 +127,13 @@ def require_controller() -> None:
 
 
 def recipe_of_controller() -> GuestRecipe:
-    """Return the recipe of the guest, from the same places that this controller takes Debian from."""
+    """Return the recipe of the guest, with the Debian sources of this controller."""
     found = read_recipe(RELEASE)
     return GuestRecipe(sources_of(found.sources), found.apt_options, found.certificates, SCRIPT.read_text())
 
 
 def make_root(guest: Guest) -> None:
-    """Have a root file system that no role has seen; one that was there goes."""
+    """Create a root file system without any role's changes; an existing one is removed."""
     stop(guest)
     recipe = recipe_of_controller()
     tarball = ensure_tarball(guest, recipe)
@@ -154,7 +154,7 @@ def make_root(guest: Guest) -> None:
 
 
 def ensure_tarball(guest: Guest, recipe: GuestRecipe) -> Path:
-    """Return the archive of the root file system, built where it is not there."""
+    """Return the archive of the root file system, built where it is missing."""
     cache = guest.lab.cache
     tarball = cache / f"guest-{recipe.key}.tar"
     with locked(cache / "lock", "images"):
@@ -191,7 +191,7 @@ def remove_tree(*paths: Path) -> None:
     run(["rm", "-rf", "--one-file-system", *map(str, paths)])
 
 
-# As a container, where compiling is as quick as on this machine
+# As a container, where compiling runs at this machine's speed
 
 
 def start_container(guest: Guest) -> None:
@@ -212,7 +212,7 @@ def start_container(guest: Guest) -> None:
 
 
 def start_machine(guest: Guest, kernel: str | None) -> None:
-    """Make a disk of the root file system and boot it, once with `kernel` where one is named."""
+    """Create a disk from the root file system and boot it, once with `kernel` if one is named."""
     found = kernels(guest)
     if kernel and kernel not in found:
         raise LabError(f"The guest has no kernel {kernel}; it has {', '.join(found)}.")
@@ -229,12 +229,12 @@ def start_machine(guest: Guest, kernel: str | None) -> None:
 
 
 def make_disk(guest: Guest) -> None:
-    """Write the root file system to a disk that a BIOS boots."""
+    """Write the root file system to a disk that a BIOS can boot."""
     say("writing the guest's disk")
     guest.disk.unlink(missing_ok=True)
     with guest.disk.open("wb") as stream:
         stream.truncate(DISK_SIZE)
-    # GRUB does not read file systems with this feature of newer versions of mke2fs.
+    # GRUB cannot read file systems with this feature of newer versions of mke2fs.
     features = ["-O", "^metadata_csum_seed"]
     place = ["-E", f"offset={PARTITION_START}", "-d", str(guest.root)]
     blocks = str((DISK_SIZE - PARTITION_START) // BLOCK)
@@ -246,7 +246,7 @@ def make_disk(guest: Guest) -> None:
 
 
 def last_words(guest: Guest) -> str:
-    """Return the end of what the machine wrote to its serial port."""
+    """Return the end of the machine's output on its serial port."""
     return "\n".join(guest.serial.read_text(errors="replace").splitlines()[-15:])
 
 
@@ -259,14 +259,14 @@ def free_port() -> int:
 
 
 def announce(guest: Guest, port: int) -> None:
-    """Write down how the guest is reached."""
+    """Write the connection settings of the guest to a file."""
     write(guest.port, f"{port}\n")
     variables = {"guest_archive": archive_url(recipe_of_controller().sources)}
     write(guest.directory / "inventory.json", as_json(plain_inventory(guest.keys, port, variables)))
 
 
 def wait_until_reached(guest: Guest, port: int, deadline: float, words: object) -> None:
-    """Wait for the guest's SSH daemon; say what it wrote where it does not come."""
+    """Wait for the guest's SSH daemon; on failure report its last output."""
     command = [*ssh_command(guest.keys, port, "ConnectTimeout=5", "BatchMode=yes", "ControlPath=none"), "true"]
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -280,7 +280,7 @@ def wait_until_reached(guest: Guest, port: int, deadline: float, words: object) 
 
 
 def stop(guest: Guest) -> None:
-    """End the guest, as a container and as a machine."""
+    """Stop the guest, as a container and as a machine."""
     podman("rm", "--force", "--ignore", "--time", "2", guest.container)
     process = machine(guest)
     if process:
@@ -293,7 +293,7 @@ def stop(guest: Guest) -> None:
 
 
 def machine(guest: Guest) -> int | None:
-    """Return the process of the machine that runs on this very disk, None where none does."""
+    """Return the process of the machine that runs on this disk, None where none does."""
     if not guest.pid.exists():
         return None
     number = int(guest.pid.read_text())
@@ -327,7 +327,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    # What a plain `su` leaves out.
+    # A plain `su` omits these.
     os.environ["PATH"] += os.pathsep + "/usr/sbin:/sbin"
     try:
         inventory = yaml.safe_load(INVENTORY.read_text())

@@ -18,10 +18,10 @@ from tools.lab.plan import LabError, digest
 
 RELEASE = "bookworm"
 GUEST = "guest"
-# Where sources of a controller that is no Debian would be.
+# The sources on a controller that is not a Debian.
 FALLBACK = ("http://deb.debian.org/debian", "http://deb.debian.org/debian-security")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# What a Debian server has from its installer, a boot loader for BIOS, and nothing that a role is there to install.
+# The packages that Debian's installer puts on a server, a boot loader for BIOS, and nothing that a role installs.
 PACKAGES = (
     "ca-certificates",
     "dbus",
@@ -47,7 +47,7 @@ GRUB_MODULES = ("biosdisk", "part_msdos", "ext2", "linux", "normal", "loadenv", 
 GRUB_IMAGES = "usr/lib/grub/i386-pc"
 CORE = "boot/grub/core.img"
 SECTOR = 512
-# The first partition begins here; what is before it belongs to the boot loader.
+# The first partition begins here; the sectors before it belong to the boot loader.
 PARTITION_START = 1024 * 1024
 DISK_SIZE = 8 * 1024**3
 MEMORY_MIB = 2048
@@ -70,16 +70,16 @@ menuentry "%(id)s" --id "%(id)s" {
 """
 GRUB_ENVIRONMENT = "# GRUB Environment Block\n"
 GRUB_ENVIRONMENT_SIZE = 1024
-# Not in the root file system, where podman would leave an empty file or directory to mount on.
+# Outside of the root file system, where podman would leave an empty file or directory as the mount point.
 MOUNT = "/run/guest"
 
 
 @dataclass(frozen=True)
 class GuestRecipe:
-    """Everything that decides what the guest's root file system holds before a role was there.
+    """Everything that decides the guest's root file system before a role runs.
 
-    ``sources`` are apt's lines. The guest is installed from those of the release alone and then told of all, as a
-    server is that was installed from the medium of a point release: so updates have a newer kernel for it.
+    ``sources`` are apt's lines. The guest is installed from those of the release alone and configured with all of them,
+    like a server that was installed from the medium of a point release: so updates have a newer kernel for it.
     """
 
     sources: tuple[str, ...]
@@ -104,7 +104,7 @@ class GuestRecipe:
 
 
 def sources_of(found: Sequence[str]) -> tuple[str, ...]:
-    """Return apt's lines for the guest; ``found`` are those of the controller, empty where it has none of Debian."""
+    """Return apt's lines for the guest; ``found`` are those of the controller, empty where it has none for Debian."""
     if found:
         return tuple(found)
     main, security = FALLBACK
@@ -113,7 +113,7 @@ def sources_of(found: Sequence[str]) -> tuple[str, ...]:
 
 
 def archive_url(sources: Sequence[str]) -> str:
-    """Return where the archive of the release is, for roles that add parts of it."""
+    """Return the URL of the release's archive, for roles that add components of it."""
     for line in sources:
         match = re.search(rf"(\S+) {RELEASE} ", line)
         if match:
@@ -122,13 +122,13 @@ def archive_url(sources: Sequence[str]) -> str:
 
 
 def guest_files(public_key: str, host_key: str, host_public_key: str, sources: Sequence[str]) -> dict[str, Any]:
-    """Return what makes a root file system the guest: path -> text and mode."""
+    """Return the files that turn a root file system into the guest: path -> text and mode."""
     return {
         "etc/hostname": (f"{GUEST}\n", 0o644),
         "etc/fstab": ("/dev/vda1 / ext4 errors=remount-ro 0 1\n", 0o644),
         "etc/apt/sources.list": ("".join(f"{line}\n" for line in sources), 0o644),
         "etc/systemd/network/lan.network": ("[Match]\nName=en*\n[Network]\nDHCP=yes\n", 0o644),
-        # What udev does where the chip is on PCI: this machine has none, and systemd obeys the same blacklists.
+        # udev does this where the chip is on PCI. This machine has none, and systemd obeys the same blacklists.
         "etc/modules-load.d/nouveau.conf": ("nouveau\n", 0o644),
         "etc/ssh/sshd_config.d/lab.conf": ("PermitRootLogin prohibit-password\nPasswordAuthentication no\n", 0o644),
         "etc/ssh/ssh_host_ed25519_key": (host_key, 0o600),
@@ -148,31 +148,31 @@ def grub_config(kernels: Sequence[str]) -> str:
 
 
 def grub_id(kernel: str) -> str:
-    """Return the id of a kernel's entry: GRUB takes one that begins with a digit for the number of an entry."""
+    """Return the id of a kernel's entry, which must not begin with a digit, or GRUB would take it for a number."""
     return f"linux-{kernel}"
 
 
 def grub_environment(kernel: str) -> str:
-    """Return GRUB's environment block, by which a kernel is booted once, empty for the default."""
+    """Return GRUB's environment block that boots a kernel once, empty for the default."""
     text = GRUB_ENVIRONMENT + (f"next_entry={grub_id(kernel)}\n" if kernel else "")
     return text.ljust(GRUB_ENVIRONMENT_SIZE, "#")
 
 
 def boot_sectors(boot: bytes, core: bytes, size: int) -> bytes:
-    """Return what a disk of ``size`` bytes begins with: GRUB's boot sector, a table of one partition, GRUB's core.
+    """Return the first sectors of a disk of ``size`` bytes: GRUB's boot sector, a table of one partition, GRUB's core.
 
-    ``boot`` is boot.img, which loads the sector after itself, and ``core`` an image whose first sector loads the rest.
+    ``boot`` is boot.img, which loads the sector after itself; ``core`` is an image whose first sector loads the rest.
     """
     if len(core) > PARTITION_START - SECTOR:
         raise LabError(f"GRUB's core has {len(core)} bytes, more than there is before the first partition.")
     start = PARTITION_START // SECTOR
-    beyond = b"\xfe\xff\xff"  # No such cylinder: the numbers of sectors that follow count.
+    beyond = b"\xfe\xff\xff"  # No such cylinder: the sector numbers that follow count.
     entry = struct.pack("<B3sB3sII", 0x80, beyond, 0x83, beyond, start, size // SECTOR - start)
     return boot[:440] + bytes(6) + entry + bytes(48) + b"\x55\xaa" + core
 
 
 def qemu_command(disk: Path, port: int, serial: Path, pid: Path) -> list[str]:
-    """Return the command that starts the machine: its disk stays as it is, its port of SSH is one of the controller."""
+    """Return the command that starts the machine: its disk stays unchanged, its SSH port is one of the controller's."""
     return [
         *("qemu-system-x86_64", "-machine", "q35,accel=tcg,usb=off", "-cpu", "max", "-smp", "2", "-m", str(MEMORY_MIB)),
         *("-no-user-config", "-nodefaults", "-display", "none", "-monitor", "none"),
@@ -183,9 +183,9 @@ def qemu_command(disk: Path, port: int, serial: Path, pid: Path) -> list[str]:
 
 
 def container_command(name: str, root: Path, port: int, tools: Path) -> list[str]:
-    """Return podman's arguments that run an SSH daemon in the guest's root file system, and nothing else.
+    """Return podman's arguments that run only an SSH daemon in the guest's root file system.
 
-    ``tools`` is a directory with a uname that says the guest's kernel, as DKMS builds for the one that runs.
+    ``tools`` is a directory with a uname that prints the guest's kernel, because DKMS builds for the running kernel.
     """
     path = f"PATH={MOUNT}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
     options = f"-o ListenAddress=127.0.0.1 -o SetEnv={path}"
@@ -198,7 +198,7 @@ def container_command(name: str, root: Path, port: int, tools: Path) -> list[str
 
 
 def uname_script(kernel: str) -> str:
-    """Return a command that answers as uname does, with another kernel's release."""
+    """Return a script that answers like uname, with another kernel's release."""
     return f'#!/bin/sh\n[ "$*" = -r ] && exec echo {shlex.quote(kernel)}\nexec /bin/uname "$@"\n'
 
 
@@ -228,7 +228,7 @@ def plain_inventory(keys: Path, port: int, variables: Mapping[str, Any]) -> dict
 
 
 def version_key(release: str) -> list[tuple[int, str]]:
-    """Return what kernels are sorted by: 6.1.0-9-amd64 comes before 6.1.0-10-amd64."""
+    """Return the sort key of a kernel release: 6.1.0-9-amd64 comes before 6.1.0-10-amd64."""
     return [(int(number), word) if number else (-1, word) for number, word in re.findall(r"(\d+)|(\D+)", release)]
 
 

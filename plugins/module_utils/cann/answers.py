@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parsers for the output of npu-smi and for the files of Huawei's installers.
 
-npu-smi answers with text alone. Its forms differ by version: columns of blanks, other names of fields, units beside
-them.
+npu-smi prints only text. Its format differs by version: columns separated by blanks, other field names, units beside
+values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TABLE_VERSION = re.compile(r"\|\s*npu-smi\s+(\S+)\s+Version:\s*(\S+)")
 
 @dataclass(frozen=True)
 class Card:
-    """One NPU of ``npu-smi info -l``: its number there, which may be large, and how many chips it has."""
+    """One NPU of ``npu-smi info -l``: its number there, which may be large, and its number of chips."""
 
     npu: str
     chips: int
@@ -33,7 +33,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Device:
-    """One row of ``npu-smi info -m`` that is a chip; ``logic`` is the number that its device node has."""
+    """One chip row of ``npu-smi info -m``; ``logic`` is the number of its device node."""
 
     npu: str
     chip: str
@@ -54,12 +54,12 @@ class ChipRow:
 
 @dataclass(frozen=True)
 class Installed:
-    """What Huawei's installers have left on a host; empty where there is nothing.
+    """The remains of Huawei's installers on a host; empty values where there are none.
 
-    ``complete`` is whether the driver's installation came to its end, ``owner`` for whom it was. ``driver_firmwares``
-    are the firmware that the driver takes, ``firmware_drivers`` the drivers that the firmware takes, ``hdk`` is the
-    release of both that the firmware came with. ``running`` and ``running_firmware`` are what npu-smi says. ``group``
-    is that of the site's user, empty where there is no such user, ``has_group`` whether the site's group is there.
+    ``complete``: whether the driver's installation finished; ``owner``: the user it was made for. ``driver_firmwares``
+    are the firmware versions that the driver accepts, ``firmware_drivers`` the drivers that the firmware accepts;
+    ``hdk`` is the release that the firmware came with. ``running`` and ``running_firmware`` are npu-smi's versions.
+    ``group`` is that of the site's user, empty without such a user; ``has_group``: whether the site's group exists.
     ``cann`` has the version of each part of CANN.
     """
 
@@ -86,17 +86,17 @@ def parse_cards(text: str) -> list[Card]:
     fields = _fields(text)
     counts = [int(value) for name, value in fields if name == "Chip Count" and value.isdigit()]
     numbers = [value for name, value in fields if name == "NPU ID"]
-    # A version that leaves the count out has one chip on each.
+    # Versions that omit the count have one chip on each NPU.
     return [Card(number, counts[index] if index < len(counts) else 1) for index, number in enumerate(numbers)]
 
 
 def parse_mapping(text: str) -> list[Device]:
-    """Return the chips of ``npu-smi info -m``. Rows without a logic number are the cards' own controllers."""
+    """Return the chips of ``npu-smi info -m``. Rows without a logic number are the controllers of the cards."""
     found = []
     for line in text.splitlines():
         words = line.split()
         numbers = [word for word in words[:4] if re.match(r"\d+$|-$", word)]
-        # Some versions have a column of physical numbers more.
+        # Some versions add a column of physical numbers.
         if len(numbers) >= 3 and numbers[2] != "-" and words[:3] == numbers[:3]:
             name = " ".join(words[len(numbers) :])
             if name and name != "Mcu":
@@ -121,15 +121,15 @@ def parse_table(text: str) -> list[ChipRow]:
 
 
 def parse_table_version(text: str) -> str:
-    """Return the driver's version in the head of that table, empty where it has none."""
+    """Return the driver's version in the head of that table, empty where it is missing."""
     found = _TABLE_VERSION.search(text)
     return found.group(2) if found else ""
 
 
 def parse_board(text: str) -> dict[str, str]:
-    """Return the fields of ``npu-smi info -t board`` and of its like, by their names without blanks and brackets.
+    """Return the fields of ``npu-smi info -t board`` and similar output, by their names without blanks and brackets.
 
-    Versions write ``PCIe Bus Info`` and ``PCIeBusInfo``.
+    The spelling differs by version: ``PCIe Bus Info`` and ``PCIeBusInfo``.
     """
     return {re.sub(r"[\s()%/]", "", name): value for name, value in reversed(_fields(text))}
 
@@ -141,7 +141,7 @@ def parse_info(text: str) -> dict[str, str]:
 
 
 def parse_cann_version(text: str) -> str:
-    """Return the version in ``ascend_toolkit_install.info`` and its like, or in ``version.cfg``, empty for none.
+    """Return the version in ``ascend_toolkit_install.info`` or similar, or in ``version.cfg``; empty for none.
 
     ``version.cfg`` has lines like ``runtime_running_version=[7.5.0.1.129:8.0.RC3]``: the second part is CANN's.
     """
@@ -158,7 +158,7 @@ def _fields(text: str) -> list[tuple[str, str]]:
 
 
 def installed_of(files: Mapping[str, str], table: str, board: str, cann: Mapping[str, str]) -> Installed:
-    """Return what the installers' files say: ``install``, ``driver`` and ``firmware`` of ``files``, and of npu-smi.
+    """Return the values in the installers' files (``install``, ``driver``, ``firmware`` of ``files``) and of npu-smi.
 
     ``cann`` has the text of each part's file.
     """
@@ -184,9 +184,9 @@ def installed_of(files: Mapping[str, str], table: str, board: str, cann: Mapping
 
 
 def mismatch(installed: Installed) -> str:
-    """Return how driver and firmware do not fit each other, empty where they do or where nothing says.
+    """Return why driver and firmware are incompatible, empty where they fit or nothing states it.
 
-    The newer of the two knows the older one, so that one word of either is enough. UNCONFIRMED: that rule.
+    The newer of the two knows the older one, so one matching statement is enough. UNCONFIRMED: that rule.
     """
     firmware = installed.firmware or installed.running_firmware
     if not installed.driver or not firmware:

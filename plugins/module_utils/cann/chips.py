@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Huawei's chips of a host, and what the vendor calls them in its packages and files."""
+"""Huawei's chips of a host, and their names in the vendor's packages and files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ STACK = "cann"
 
 @dataclass(frozen=True)
 class AscendChip:
-    """A kind of chip that has a driver package of its own.
+    """A kind of chip with a driver package of its own.
 
-    ``word`` stands in the names of ``.run`` files, ``ops`` in those of CANN's operators; ``apt`` and ``dnf`` are the
+    ``word`` is part of the names of ``.run`` files, ``ops`` of those of CANN's operators; ``apt`` and ``dnf`` are the
     driver's packages, ``firmware_apt`` and ``firmware_dnf`` those of its firmware.
     """
 
@@ -30,8 +30,8 @@ class AscendChip:
     firmware_dnf: str
 
 
-# By generation of the catalogue. UNCONFIRMED: packages of firmware, which were seen for the 910B on a clone of RHEL
-# alone and follow the driver's name here; dnf's name for the 310P; both names for the 950, of a single source each.
+# By generation of the catalogue. UNCONFIRMED: firmware packages, which were seen only for the 910B on a clone of
+# RHEL and are named after the driver here; dnf's name for the 310P; both names for the 950, from a single source each.
 CHIPS = {
     "ascend_310p": AscendChip(
         "310p", "310p", "ascend310p-driver", "Ascend310P-driver", "ascend310p-firmware", "Ascend310P-firmware"
@@ -63,7 +63,7 @@ CHIPS = {
 
 @dataclass(frozen=True)
 class Npu:
-    """One device, a die of a card; ``unsupported`` is why vLLM cannot serve on it, None where it can."""
+    """One device, a die of a card; ``unsupported`` is the reason why vLLM cannot run on it, None where it can."""
 
     address: str
     model: str
@@ -73,7 +73,7 @@ class Npu:
 
 @dataclass(frozen=True)
 class CannHardware:
-    """Huawei's devices of a host, and the nodes in /dev that its driver has to have for them."""
+    """Huawei's devices of a host, and the nodes in /dev that its driver must provide for them."""
 
     npus: tuple[Npu, ...]
     nodes: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue) -> CannHardwa
 
 
 def chip_of(hardware: CannHardware) -> AscendChip:
-    """Return the kind of all chips of a host. Raises StackError for none, for several, for one without a driver."""
+    """Return the kind of all chips of a host. Raises StackError for none, several kinds, or a chip without a driver."""
     if not hardware.npus:
         raise StackError("no Ascend chip is on PCI; take the host out of accel_cann, or see why its chips do not show")
     found = {npu.generation: npu.model for npu in hardware.npus}

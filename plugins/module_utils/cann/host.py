@@ -38,23 +38,23 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 
 HUAWEI = "19e5"
 CHIP_CLASSES = ("1200",)
-# Other names of the module that gives the device nodes. UNCONFIRMED: by versions of the driver.
+# Other names of the module that creates the device nodes. UNCONFIRMED: by versions of the driver.
 MODULES = (KIND.module, "drv_davinci_intf", DKMS)
-# sudo may leave /usr/local out of the path.
+# sudo may remove /usr/local from the path.
 TOOLS = ("npu-smi", "/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi")
 FILES = {
     "install": "etc/ascend_install.info",
     "driver": "usr/local/Ascend/driver/version.info",
     "firmware": "usr/local/Ascend/firmware/version.info",
 }
-# Where the parts of CANN say their version, the newer place first; {arch} is that of uname.
+# Files with the versions of CANN's parts, the newer location first; {arch} is that of uname.
 CANN_PLACES = ("usr/local/Ascend/cann", "usr/local/Ascend/ascend-toolkit/latest")
 NNAL_PLACES = ("usr/local/Ascend/nnal/atb/latest",)
 CANN_FILES = {
     "toolkit": ("{arch}-linux/ascend_toolkit_install.info", "version.cfg"),
     "ops": ("{arch}-linux/ascend_ops_install.info", "{arch}-linux/ascend_kernels_install.info"),
 }
-# UNCONFIRMED: where NNAL says its version.
+# UNCONFIRMED: the location of NNAL's version.
 NNAL_FILES = ("version.info", "ascend_nnal_install.info")
 NODES = ("davinci*", "devmm_svm", "hisi_hdc")
 
@@ -69,14 +69,14 @@ def inspect_host(
     group: str = USER,
     run: Run = run_command,
 ) -> CannRecording:
-    """Return what is on a host. ``root`` is where /etc, /dev, /usr and /var are; user and group are the driver's.
+    """Return the state of a host. ``root`` contains /etc, /dev, /usr and /var; user and group are the driver's.
 
-    Raises PciError where there is no sysfs.
+    Raises PciError without a sysfs.
     """
     host = _read_host(root, sysfs_root, proc_root, run)
     functions = [function for function in read_functions(sysfs_root, (HUAWEI,)) if not function.virtual]
     table = _ask(run, "info")
-    # A tool that does not answer at all need not be asked again.
+    # A tool that fails once need not be called again.
     works = table.rc == 0
     mapping = _ask(run, "info", "-m") if works else NOT_INSTALLED
     cards = _ask(run, "info", "-l") if works else NOT_INSTALLED
@@ -125,7 +125,7 @@ def _installed(root: str, user: str, group: str, architecture: str, table: str, 
 
 
 def _first(root: str, places: Sequence[str], names: Sequence[str], architecture: str) -> str:
-    """Return the text of the first of these files that there is."""
+    """Return the text of the first of these files that exists."""
     paths = (os.path.join(root, place, name.format(arch=architecture)) for place in places for name in names)
     return next((text for path in paths for text in [text_of(path)] if text), "")
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Huawei's ``.run`` files: what their names say, which of them a host needs, and how they are run."""
+"""Huawei's ``.run`` files: the meaning of their names, the choice for a host, and the commands that run them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file that the site offers, with what its name says; ``chip`` and ``arch`` are empty where it fits any."""
+    """A file that the site offers, with the values in its name; ``chip`` and ``arch`` are empty where it fits any."""
 
     name: str
     url: str
@@ -63,12 +63,12 @@ class RunFile:
 
     @property
     def path(self) -> str:
-        """Where it is kept on the host."""
+        """The path of the file on the host."""
         return f"{PLACE}/{self.name}"
 
 
 def read_files(entries: Sequence[Mapping[str, Any]]) -> tuple[RunFile, ...]:
-    """Return the files that ``cann_run_files`` names. Raises StackError for one that must not or cannot be taken."""
+    """Return the files in ``cann_run_files``. Raises StackError for an entry that is refused or invalid."""
     return tuple(_read(entry) for entry in entries)
 
 
@@ -97,7 +97,7 @@ def _read(entry: Mapping[str, Any]) -> RunFile:
 def choose_file(files: Iterable[RunFile], component: str, chip: str, version: str, arch: str) -> RunFile:
     """Return the file of a component that fits a host; ``version`` is empty for any.
 
-    A fleet of several kinds of hosts names the files of all. Raises StackError with the reason where none fits.
+    A fleet with several kinds of hosts lists the files of all. Raises StackError with the reason where none fits.
     """
     offered = [file for file in files if file.component == component]
     wanted = EXAMPLES[component].format(chip=chip, version=version or "VERSION", arch=arch.replace("x86_64", "x86-64"))
@@ -114,7 +114,7 @@ def choose_file(files: Iterable[RunFile], component: str, chip: str, version: st
 
 
 def _against(file: RunFile, chip: str, version: str, arch: str) -> str:
-    """Return what keeps a file from a host, empty for nothing."""
+    """Return why a file does not fit a host, empty where it fits."""
     if file.chip and not is_same(file.chip, chip):
         return f"chip {file.chip}, the host has {chip}"
     if file.arch and file.arch != arch:
@@ -125,7 +125,7 @@ def _against(file: RunFile, chip: str, version: str, arch: str) -> str:
 
 
 def installer_of(file: RunFile, upgrade: bool, user: str, group: str) -> Installer:
-    """Return how a file is run, unattended; ``upgrade`` is for driver and firmware that take the place of others."""
+    """Return the command that runs a file unattended; ``upgrade`` replaces an installed driver or firmware."""
     log = CANN_LOG if file.component in CANN else LOG
     why = f"{'another' if upgrade else 'the'} {file.component}, {file.version}"
     return Installer(file.name, file.url, file.path, file.sha256, _argv(file, upgrade, user, group), why, log)
@@ -133,10 +133,10 @@ def installer_of(file: RunFile, upgrade: bool, user: str, group: str) -> Install
 
 def _argv(file: RunFile, upgrade: bool, user: str, group: str) -> tuple[str, ...]:
     if file.component in (OPS, NNAL):
-        # Huawei's guide reads the toolkit's environment before it runs them.
+        # Huawei's guide sources the toolkit's environment before it runs these files.
         return ("/bin/bash", "-c", f'. {ENVIRONMENT} && exec "$0" "$@"', file.path, "--install", "--quiet")
     if upgrade and file.component not in CANN:
-        # It goes with none of the options that choose for whom is installed.
+        # This option excludes the options that choose the user of the installation.
         return (file.path, "--upgrade", "--quiet")
     if file.component != DRIVER:
         return (file.path, "--full", "--quiet")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How Huawei's packages are called and where they are downloaded from, for each operating system."""
+"""The names and sources of Huawei's packages, for each operating system."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.packages import header_packages
 
-# UNCONFIRMED: Debian 13; the vendor has one repository for all of apt.
+# UNCONFIRMED: Debian 13; the vendor has one repository for all apt systems.
 APT_SYSTEMS = {("debian", "12"), ("debian", "13"), ("ubuntu", "22.04"), ("ubuntu", "24.04")}
-# By the beginning of the version: openEuler 22.03 and its service packs, Kylin V10 SP3.
+# By the prefix of the version: openEuler 22.03 and its service packs, Kylin V10 SP3.
 DNF_SYSTEMS = (("openeuler", "22.03"), ("openeuler", "24.03"), ("kylin", "V10"))
 ARCHITECTURES = ("x86_64", "aarch64")
 
 APT_URL = "https://ascend.devcloud.huaweicloud.com/cann/debian"
-# The vendor's key is had in this package alone, as the file that the repository is signed by.
+# The vendor's key is available only in this package, as the file that signs the repository.
 APT_KEYRING = "cann-keyring_1.0.0_all.deb"
 APT_KEY = "/usr/share/keyrings/cann-archive-keyring.gpg"
-# Where a key lies that the site names itself.
+# The location of a key that the site provides itself.
 APT_SITE_KEY = "/etc/apt/keyrings/cann-site.asc"
 DNF_URL = "https://repo.oepkgs.net/ascend/cann"
 DNF_KEY = "RPM-GPG-KEY-CANN"
@@ -54,7 +54,7 @@ _CANN = re.compile(r"ascend-cann-", re.IGNORECASE)
 
 
 def platform(host: Host) -> None:
-    """Raise StackError where Huawei has no packages for the operating system or the machine."""
+    """Raise StackError where Huawei has no packages for the operating system or the architecture."""
     distribution = host.distribution.lower()
     known = (distribution, host.version) in APT_SYSTEMS or any(
         distribution == name and host.version.startswith(version) for name, version in DNF_SYSTEMS
@@ -69,11 +69,11 @@ def platform(host: Host) -> None:
 
 
 def repository(host: Host, mirror: str, key: str, with_cann: bool) -> Repository:
-    """Return the vendor's repository, or the one at ``mirror`` that is laid out alike; ``key`` is the site's own."""
+    """Return the vendor's repository, or a ``mirror`` with the same layout; ``key`` is the site's own."""
     if host.manager == DNF:
         base = mirror.rstrip("/") or DNF_URL
         signed = Key(key or f"{base}/{DNF_KEY}", f"/etc/pki/rpm-gpg/{DNF_KEY}", "")
-        # UNCONFIRMED: that the index lies beside the packages of each architecture.
+        # UNCONFIRMED: that the index is beside the packages of each architecture.
         return Repository("ascend-cann", f"{base}/{host.architecture}/", signed)
     base = mirror.rstrip("/") or APT_URL
     keyring = "" if "cann-keyring" in host.packages else f"{base}/{APT_KEYRING}"
@@ -83,28 +83,28 @@ def repository(host: Host, mirror: str, key: str, with_cann: bool) -> Repository
 
 
 def build_packages(host: Host) -> list[Package]:
-    """Return what the driver's modules are built with, and what its installer calls."""
-    # RPM keeps one version of these alone.
+    """Return the packages that build the driver's modules, and those that its installer needs."""
+    # RPM keeps only one version of these.
     more = [f"kernel-headers-{host.kernel}"] if host.manager == DNF else []
     return [*(Package(name) for name in ("make", "gcc", "net-tools", *more)), *header_packages(host)]
 
 
 def package(host: Host, chip: AscendChip, component: str, version: str) -> Package:
-    """Return the package of a component at one version; the words of the two package managers differ."""
+    """Return the package of a component at one version; the two package managers use different names."""
     if host.manager == APT:
         names = {DRIVER: chip.apt, FIRMWARE: chip.firmware_apt}
-        # UNCONFIRMED: the case of A3, by one site's list of the repository.
+        # UNCONFIRMED: the case of A3, from one site's list of the repository.
         names.update({TOOLKIT: "ascend-cann-toolkit", OPS: f"ascend-cann-{chip.ops}-ops", NNAL: "ascend-cann-nnal"})
         return Package(names[component], version.lower() if component not in CANN else version)
     names = {DRIVER: chip.dnf, FIRMWARE: chip.firmware_dnf}
     names.update({TOOLKIT: "Ascend-cann-toolkit", OPS: f"Ascend-cann-{chip.ops}-ops", NNAL: "Ascend-cann-nnal"})
-    # RPM has no line in versions: 9.2.0_beta.2.
+    # RPM versions have no hyphen: 9.2.0_beta.2.
     written = version.replace("-", "_")
     return Package(names[component], written.lower() if component not in CANN else written)
 
 
 def resolved(wanted: Package, offered: Sequence[str]) -> Package:
-    """Return a package at its version as the repository writes it. Raises StackError where that has no such version."""
+    """Return a package at the version in the repository's spelling. Raises StackError where that version is missing."""
     version = wanted.version or ""
     fit = [text for text in offered if is_same(text, version) or is_same(upstream_version(text), version)]
     if not fit:
@@ -121,7 +121,7 @@ def is_driver(name: str) -> bool:
 
 
 def is_ours(name: str) -> bool:
-    """Return whether a package is Huawei's, so that it is held."""
+    """Return whether a package is one of Huawei's that are held."""
     return is_driver(name) or bool(_CANN.match(name))
 
 

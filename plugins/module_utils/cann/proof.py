@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether Huawei's driver and firmware on a host are whole, and what to do where they are not."""
+"""Check whether Huawei's driver and firmware on a host are healthy, and what to do where they are not."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
     check_modules,
 )
 
-# DKMS has one entry for the two dozen modules of the driver; this one gives the device nodes. UNCONFIRMED: that every
-# version of the driver calls it so.
+# DKMS has one entry for the two dozen modules of the driver; this module creates the device nodes. UNCONFIRMED: that
+# every version of the driver uses this name.
 MODULE = "drv_davinci_intf_host"
 KIND = DriverKind("cann", MODULE, DKMS, is_ours, "ascend")
 DCMI = "/usr/local/dcmi"
 AGAIN = "run the role cann with cann_policy install"
 
-# What npu-smi says where it fails, what that means, and what to do. UNCONFIRMED: the words are from reports of users;
-# Huawei's own page names a missing reboot for -8005.
+# Error messages of npu-smi, their meaning, and what to do. UNCONFIRMED: the texts are from users' reports; Huawei's
+# own page names a missing reboot for -8005.
 TOOL_ERRORS = (
     (
         r"dcmi mod\w+ initialize[d]? failed.*-8005",
@@ -69,17 +69,17 @@ TOOL_ERRORS = (
         "see that /usr/local/Ascend/driver/lib64 is there and run ldconfig",
     ),
 )
-# Health that is no finding.
+# Health values that are not a finding.
 WELL = ("OK", "NA")
 
 
 @dataclass(frozen=True)
 class CannRecording:
-    """What was read on a host, as texts.
+    """The recorded state of a host, as texts.
 
-    ``chips`` are the PCI addresses of Huawei's chips. ``table`` is what ``npu-smi info`` answered, ``cards`` that of
+    ``chips`` are the PCI addresses of Huawei's chips. ``table`` is the output of ``npu-smi info``, ``cards`` that of
     ``-l``, ``mapping`` that of ``-m``; ``boards`` that of ``-t board`` by NPU, ``health`` that of ``-t health`` by NPU
-    and chip, for those that are not well. ``nodes`` are the devices in /dev, ``dcmi`` is whether that directory is.
+    and chip, for unhealthy chips. ``nodes`` are the devices in /dev; ``dcmi``: whether that directory exists.
     """
 
     host: Host
@@ -98,7 +98,7 @@ class CannRecording:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the release and the site want: empty for any version, no ``nodes`` for what the number of chips says."""
+    """The requirements of release and site: empty for any version; without ``nodes`` the number of chips decides."""
 
     driver: str = ""
     cann: str = ""
@@ -110,7 +110,7 @@ class Expected:
 
 
 def check_driver(recording: CannRecording, expected: Expected) -> list[Finding]:
-    """Return what is wrong with driver, firmware and CANN, nothing where all is proven."""
+    """Return the findings about driver, firmware and CANN, none where all are healthy."""
     host, disk, installed = recording.host, recording.disk, recording.installed
     return [
         *_files(installed, recording.dcmi),
@@ -128,7 +128,7 @@ def check_driver(recording: CannRecording, expected: Expected) -> list[Finding]:
 
 
 def _files(installed: Installed, dcmi: bool) -> Iterator[Finding]:
-    """Yield what the installers have not left behind."""
+    """Yield missing files of the installers."""
     if not installed.driver:
         where = "/usr/local/Ascend/driver/version.info"
         yield Finding("no driver of Huawei's is installed", where, "let the role cann install it")
@@ -144,7 +144,7 @@ def _files(installed: Installed, dcmi: bool) -> Iterator[Finding]:
 
 
 def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
-    """Yield drivers and firmware that do not belong together, to the release, or to what runs."""
+    """Yield drivers and firmware that do not fit each other, the release, or the running versions."""
     where = "driver and firmware"
     if installed.driver and expected.driver and is_older(installed.driver, expected.driver):
         what = f"driver {installed.driver} is installed, the release belongs to {expected.driver}"
@@ -161,7 +161,7 @@ def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
 
 
 def _tool(recording: CannRecording) -> Iterator[Finding]:
-    """Yield what npu-smi says is wrong with itself and with the whole."""
+    """Yield npu-smi's own errors and those that it reports for the whole."""
     answer = recording.table
     words = f"{answer.out}\n{answer.err}"
     known = [(what, action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words, re.IGNORECASE)][:1]
@@ -182,12 +182,12 @@ def _tool(recording: CannRecording) -> Iterator[Finding]:
 
 
 def is_answered(recording: CannRecording) -> bool:
-    """Return whether npu-smi lists chips at all; a tool that fails says nothing about them."""
+    """Return whether npu-smi lists chips at all; a failing tool proves nothing about them."""
     return recording.table.rc == 0 and recording.mapping.rc == 0
 
 
 def _devices(recording: CannRecording) -> Iterator[Finding]:
-    """Yield where npu-smi lists other chips than PCI has."""
+    """Yield differences between the chips of npu-smi and those of PCI."""
     if not is_answered(recording):
         return
     devices, rows, cards = chips_of(recording)
@@ -206,14 +206,14 @@ def _devices(recording: CannRecording) -> Iterator[Finding]:
             "read why with 'dmesg | grep -i ascend'",
         )
     counted = sum(card_chips for _npu, card_chips in cards)
-    # The controller of a card may be counted with its chips.
+    # The count may include the controller of a card.
     if cards and counted < len(devices):
         what = f"npu-smi counts {counted} chips on {len(cards)} cards and maps {len(devices)}"
         yield Finding(what, "npu-smi info -l", "install driver and firmware of one release")
 
 
 def chips_of(recording: CannRecording) -> tuple[list[Device], list[ChipRow], list[tuple[str, int]]]:
-    """Return the chips that npu-smi maps, those of its table, and its cards with how many chips each has."""
+    """Return the chips of npu-smi's mapping, those of its table, and its cards with their number of chips."""
     cards = [(card.npu, card.chips) for card in parse_cards(recording.cards.out)]
     return parse_mapping(recording.mapping.out), parse_table(recording.table.out), cards
 
@@ -232,7 +232,7 @@ def _health(recording: CannRecording) -> Iterator[Finding]:
 
 
 def _nodes(recording: CannRecording, expected: Expected) -> Iterator[Finding]:
-    """Yield devices in /dev that are not there: nothing can be served through what is missing."""
+    """Yield missing devices in /dev, because a chip without one cannot serve."""
     if KIND.module not in recording.host.modules:
         return
     wanted = expected.nodes or (

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How Huawei counts versions of driver, firmware and CANN, and which driver takes which firmware."""
+"""Versions of Huawei's driver, firmware and CANN: their order, and which driver accepts which firmware."""
 
 from __future__ import annotations
 
 import re
 from typing import List, Tuple
 
-# Release candidates and betas come before the version that they lead to.
+# Release candidates and betas come before their final version.
 _EARLY = 0
 _FINAL = 1
 _RANGE = re.compile(r"\[([^\],]+),([^\]]+)\]")
@@ -17,17 +17,17 @@ Key = List[Tuple[int, int]]
 
 
 def order(version: str) -> Key:
-    """Return what versions are compared by: 26.0.rc1 is older than 26.0, 25.0.rc1 older than 25.0.rc1.1."""
+    """Return the sort key of a version: 26.0.rc1 is older than 26.0, 25.0.rc1 older than 25.0.rc1.1."""
     found = []
     for part in re.findall(r"[a-z]*\d+|[a-z]+", version.lower()):
         number = re.search(r"\d+", part)
-        # A word of its own, as in 9.2.0-beta.2, stands before the number that it belongs to.
+        # A separate word, as in 9.2.0-beta.2, comes before its number.
         found.append((_EARLY if part[0].isalpha() else _FINAL, int(number.group()) if number else 0))
     return found
 
 
 def is_older(version: str, other: str) -> bool:
-    """Return whether a version is older than another; what is missing counts as 0."""
+    """Return whether a version is older than another; missing parts count as 0."""
     left, right = order(version), order(other)
     width = max(len(left), len(right))
     fill = (_FINAL, 0)
@@ -35,7 +35,7 @@ def is_older(version: str, other: str) -> bool:
 
 
 def is_same(version: str, other: str) -> bool:
-    """Return whether two texts mean one version: 26.0.RC1 and 26.0.rc1, 9.2.0-beta.2 and RPM's 9.2.0_beta.2."""
+    """Return whether two texts mean the same version: 26.0.RC1 and 26.0.rc1, 9.2.0-beta.2 and RPM's 9.2.0_beta.2."""
     return _plain(version) == _plain(other)
 
 
@@ -44,9 +44,9 @@ def _plain(version: str) -> str:
 
 
 def takes(ranges: str, version: str) -> bool:
-    """Return whether ``[7.0.0,7.7.99]`` or ``[25.0,25.0.],[24.1,24.1.]`` has a version in it.
+    """Return whether ``[7.0.0,7.7.99]`` or ``[25.0,25.0.],[24.1,24.1.]`` includes a version.
 
-    An end with a dot means everything that begins with it.
+    An end with a dot includes every version that begins with it.
     """
     return any(_is_between(version, first, last) for first, last in _RANGE.findall(ranges))
 

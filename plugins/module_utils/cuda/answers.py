@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-# What nvidia-smi --query-gpu is asked for, in the order of GpuAnswer.
+# The fields of nvidia-smi --query-gpu, in the order of GpuAnswer.
 QUERY = (
     "index",
     "name",
@@ -27,7 +27,7 @@ _NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
 
 @dataclass(frozen=True)
 class GpuAnswer:
-    """One line of nvidia-smi's query as it stands there; ``address`` is the kernel's form of the bus id."""
+    """One line of nvidia-smi's query, unchanged except ``address``, which is the kernel's form of the bus id."""
 
     index: str
     name: str
@@ -48,10 +48,10 @@ class GpuAnswer:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """What ``nvidia-smi -q -x`` says of the state of one chip; empty where it says nothing.
+    """The state of one chip in ``nvidia-smi -q -x``; missing values are empty.
 
-    ``mig`` and ``mig_pending`` are Enabled or Disabled, ``persistence`` too, ``fabric`` and ``fabric_status`` are those
-    of NVLink behind switches (Completed, Success), ``recovery`` is what the driver itself asks for.
+    ``mig``, ``mig_pending`` and ``persistence`` are Enabled or Disabled; ``fabric`` and ``fabric_status`` are those of
+    NVLink behind switches (Completed, Success); ``recovery`` is the action that the driver requests.
     """
 
     address: str
@@ -66,7 +66,7 @@ class GpuReport:
 
 @dataclass(frozen=True)
 class Xid:
-    """A line of the kernel's log by which the driver reports an error of a chip."""
+    """A line of the kernel's log in which the driver reports an error of a chip."""
 
     address: str
     number: int
@@ -79,14 +79,14 @@ def short_address(bus_id: str) -> str:
 
 
 def parse_query(text: str) -> list[GpuAnswer]:
-    """Return the chips that nvidia-smi lists. Lines of another form, headers and errors, are no chips."""
+    """Return the chips that nvidia-smi lists. Lines in another form, headers and errors, are ignored."""
     rows = [[value.strip() for value in line.split(",")] for line in text.splitlines()]
     full = [row for row in rows if len(row) == len(QUERY) and row[0].isdigit()]
     return [GpuAnswer(*(short_address(value) if ":" in value else value for value in row)) for row in full]
 
 
 def parse_report(text: str) -> list[GpuReport]:
-    """Return the state of each chip of ``nvidia-smi -q -x``; nothing for any other text."""
+    """Return the state of each chip of ``nvidia-smi -q -x``; empty for any other text."""
     try:
         root = ElementTree.fromstring(text)  # noqa: S314 - the tool's own output, on the tool's own host
     except ElementTree.ParseError:

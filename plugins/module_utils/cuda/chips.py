@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's chips of a host: which kernel modules serve them, and whether they hang on a fabric."""
+"""NVIDIA's chips of a host: the kernel modules that support them, and whether they share a fabric."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ OPEN = "open"
 PROPRIETARY = "proprietary"
 
 STACK = "cuda"
-# Generations that the open modules do not know, and the last branch that knows these.
+# Generations that the open modules do not support, and the last branch that supports them.
 LEGACY = ("maxwell", "pascal", "volta")
 LAST_LEGACY = 580
-# What only the open modules know: generations, and single models of others.
+# Generations, and single models of others, that only the open modules support.
 OPEN_ONLY = ("blackwell",)
 OPEN_ONLY_MODELS = ("gh200",)
-# The first branch that knows Blackwell is that of CUDA 12.8.
+# The first branch that supports Blackwell is that of CUDA 12.8.
 FIRST_BLACKWELL = 570
-# NVIDIA's own rule where both flavours would do.
+# NVIDIA's own rule where both flavours work.
 FIRST_OPEN = 560
 
-# Boards whose NVLink 5 switches are no PCI functions of NVIDIA's. Such a board has eight chips.
+# Boards whose NVLink 5 switches are not PCI functions of NVIDIA's. Such a board has eight chips.
 NVLINK5_MODELS = ("b200", "b300")
 NVLINK5_BOARD = 8
 NVSWITCH = "nvswitch"
@@ -35,7 +35,7 @@ NVLINK5 = "nvlink5"
 
 @dataclass(frozen=True)
 class Gpu:
-    """One chip; ``unsupported`` says why vLLM cannot serve on it, None where it can."""
+    """One chip; ``unsupported`` is the reason why vLLM cannot run on it, None where it can."""
 
     address: str
     model: str
@@ -45,7 +45,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class CudaHardware:
-    """NVIDIA's chips of a host, the addresses of its NVSwitches, and whether a port that manages NVLink 5 was seen."""
+    """NVIDIA's chips of a host, the addresses of its NVSwitches, and whether it has a management port of NVLink 5."""
 
     gpus: tuple[Gpu, ...]
     switches: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class CudaHardware:
 
     @property
     def fabric(self) -> str:
-        """NVSWITCH, NVLINK5, or nothing where the chips need no fabric manager."""
+        """NVSWITCH, NVLINK5, or empty where the chips need no fabric manager."""
         if self.switches:
             return NVSWITCH
         boards = sum(gpu.model in NVLINK5_MODELS for gpu in self.gpus) == NVLINK5_BOARD
@@ -72,7 +72,7 @@ def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue, management_po
 
 
 def flavour_of(gpus: Sequence[Gpu], branch: int) -> tuple[str, tuple[str, ...]]:
-    """Return which kernel modules the chips need, and notes. Raises StackError where none serves them all."""
+    """Return the kernel modules that the chips need, and notes. Raises StackError where none supports all of them."""
     legacy = _names(gpu for gpu in gpus if gpu.generation in LEGACY)
     strict = _names(gpu for gpu in gpus if gpu.generation in OPEN_ONLY or gpu.model in OPEN_ONLY_MODELS)
     both = _names(gpu for gpu in gpus if gpu.model not in (*legacy, *strict))

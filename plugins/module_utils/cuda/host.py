@@ -35,11 +35,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 NVIDIA = "10de"
 CHIP_CLASSES = ("0300", "0302")
 SWITCHES = ("1af1", "22a3")
-# NVLink 5 switches are managed through ports of this vendor's cards that say so in their vital product data.
+# NVLink 5 switches are managed through ports of this vendor's cards, marked in their vital product data.
 MELLANOX = "15b3"
 MANAGEMENT_PORT = b"SW_MNG"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nouveau", "mlx5_core", "ib_umad")
-# Debian's own packages have the flavour in the module's name.
+# Debian's own packages have the flavour in the name of the module.
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
 
 _RELEVANT = re.compile(
@@ -51,9 +51,9 @@ _RELEVANT = re.compile(
 def inspect_host(
     root: str = "/", sysfs_root: str = "/sys", proc_root: str = "/proc", run: Run = run_command
 ) -> CudaRecording:
-    """Return what is on a host. ``root`` is where /etc, /boot and /var are.
+    """Return the state of a host. ``root`` contains /etc, /boot and /var.
 
-    Raises PciError where there is no sysfs.
+    Raises PciError without a sysfs.
     """
     host = _read_host(root, sysfs_root, proc_root, run)
     functions = [function for function in read_functions(sysfs_root, (NVIDIA,)) if not function.virtual]
@@ -83,13 +83,13 @@ def _read_host(root: str, sysfs_root: str, proc_root: str, run: Run) -> Host:
     nvidia = read_drivers(sysfs_root, proc_root).get("nvidia", {})
     if not nvidia:
         return host
-    # A container may see the driver in procfs alone.
+    # A container may see the driver only in procfs.
     srcversion = host.modules["nvidia"].srcversion if "nvidia" in host.modules else None
     return replace(host, modules={**host.modules, "nvidia": Module(nvidia["version"], srcversion)})
 
 
 def has_management_port(sysfs_root: str) -> bool:
-    """Return whether a port that manages NVLink 5 switches is there, with or without its driver."""
+    """Return whether the host has a management port for NVLink 5 switches, with or without its driver."""
     cards = read_functions(sysfs_root, (MELLANOX,))
     paths = [os.path.join(sysfs_root, "bus", "pci", "devices", card.address, "vpd") for card in cards]
     paths += glob.glob(os.path.join(sysfs_root, "class", "infiniband", "*", "device", "vpd"))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How NVIDIA's driver is called and where it is downloaded from, for each operating system, source and branch."""
+"""The names and sources of the packages of NVIDIA's driver, for each operating system, source and branch."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
     exact,
 )
 
-# What the vendor's repository calls the distributions that are supported here. UNCONFIRMED: ubuntu2204 and rhel9 were
-# seen in use, not asked for today.
+# The vendor's repository names of the supported distributions. UNCONFIRMED: ubuntu2204 and rhel9 were seen in use,
+# not requested today.
 TAGS = {
     ("debian", "12"): "debian12",
     ("debian", "13"): "debian13",
@@ -45,7 +45,7 @@ TAGS = {
 }
 VENDOR_URL = "https://developer.download.nvidia.com/compute/cuda/repos"
 ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
-# The file beside the repository that holds its key is called after the end of the key's fingerprint.
+# The file with the repository's key is named after the end of the key's fingerprint.
 KEYS = {
     "debian12": "3bf863cc",  # UNCONFIRMED today
     "debian13": "8793F200",
@@ -55,14 +55,14 @@ KEYS = {
     "rhel9": "D42D0685",
     "rhel10": "CDF6BA43",
 }
-# The driver branch that each release of Debian carries itself.
+# The driver branch in each release of Debian itself.
 DEBIAN_BRANCHES = {"12": 535, "13": 550}
 
 # From this branch on the vendor has packages that pin a branch or a version.
 FIRST_PINNED = 580
-# From this branch on Ubuntu's names in the vendor's repository have no branch in them.
+# From this branch on Ubuntu's package names in the vendor's repository have no branch.
 FIRST_PLAIN = 590
-# From this branch on the fabric manager's names have none either.
+# From this branch on the fabric manager's package names have no branch either.
 FIRST_PLAIN_FABRIC = 580
 
 _PINNING = "nvidia-driver-pinning-"
@@ -77,9 +77,9 @@ _FABRIC = re.compile(r"nvidia-fabric-?manager(-\d+)?$")
 
 @dataclass(frozen=True)
 class Driver:
-    """The driver that is wanted: its branch, the exact version where that is known, and the modules' flavour.
+    """The requested driver: its branch, the exact version where known, and the modules' flavour.
 
-    ``pin`` is what upgrades must not leave: the branch, or the version where the site asks for one.
+    ``pin`` is what upgrades must keep: the branch, or the version where the site requests one.
     """
 
     branch: int
@@ -88,12 +88,12 @@ class Driver:
     pin: str
 
     def version_for(self, manager: str) -> str:
-        """Return the version of its packages in the package manager's words."""
+        """Return the version of its packages in the package manager's form."""
         return exact(self.version, manager) if self.version else f"{self.branch}.*"
 
 
 def platform(host: Host) -> str:
-    """Return what the vendor's repository calls the operating system. Raises StackError where it is not supported."""
+    """Return the vendor's repository name of the operating system. Raises StackError where it is not supported."""
     like = host.distribution in RHEL_LIKE
     tag = TAGS.get(("rhel", host.major) if like else (host.distribution, host.version))
     if tag is None:
@@ -107,7 +107,7 @@ def platform(host: Host) -> str:
 
 
 def repositories(host: Host, source: str, mirror: str, epel_mirror: str) -> tuple[Repository, ...]:
-    """Return the repositories that the driver needs; the mirrors stand for their public addresses."""
+    """Return the repositories that the driver needs; the mirrors replace their public addresses."""
     tag = platform(host)
     if source == DISTRO:
         return () if host.distribution == "ubuntu" else _debian(host, mirror)
@@ -125,7 +125,7 @@ def _debian(host: Host, mirror: str) -> tuple[Repository, ...]:
     if host.distribution != "debian":
         raise StackError(f"{host.title} has no NVIDIA driver of its own; set cuda_source to vendor or mirror")
     components = ("contrib", "non-free", "non-free-firmware")
-    # Drivers that mend holes come to the second one alone.
+    # Security fixes of the driver are published only in the second repository.
     return (
         debian_archive(host, mirror, "debian-non-free", components),
         debian_security(host, mirror, "debian-non-free-security", components),
@@ -133,7 +133,7 @@ def _debian(host: Host, mirror: str) -> tuple[Repository, ...]:
 
 
 def preparation(host: Host, source: str, driver: Driver) -> tuple[Command, ...]:
-    """Return what pins the branch before the driver is installed: on RHEL 9 a module stream, on 10 a lock.
+    """Return the commands that pin the branch before the driver is installed: on RHEL 9 a module stream, on 10 a lock.
 
     UNCONFIRMED: that RHEL 10 has no streams.
     """
@@ -151,7 +151,7 @@ def preparation(host: Host, source: str, driver: Driver) -> tuple[Command, ...]:
 
 
 def kernel_package(host: Host, source: str, driver: Driver) -> str:
-    """Return the name of the package that has the kernel module."""
+    """Return the name of the package with the kernel module."""
     is_open = driver.flavour == OPEN
     if host.manager == DNF:
         return "kmod-nvidia-open-dkms" if is_open else "kmod-nvidia-latest-dkms"
@@ -179,15 +179,15 @@ def driver_packages(host: Host, source: str, driver: Driver) -> list[Package]:
         return [kernel, Package(whole, version)]
     if driver.branch < FIRST_PINNED:
         return [kernel, Package(f"{whole}-{driver.branch}", version)]
-    # On Ubuntu a package that these need brings the persistence daemon.
+    # On Ubuntu a dependency of these packages installs the persistence daemon.
     daemon = [Package("nvidia-persistenced", version)] if host.distribution == "debian" else []  # UNCONFIRMED
     return [Package(f"{_PINNING}{driver.pin}", ahead=True), kernel, Package(whole, version), *daemon]
 
 
 def pinning_packages(host: Host, source: str, version: str, asked: str) -> list[Package]:
-    """Return the package that pins a driver which stays, where the one that is there pins another.
+    """Return the package that pins a driver that stays, where the installed one pins another.
 
-    An upgrade that has failed leaves that behind. ``asked`` is the branch or version that the site asks for.
+    A failed upgrade leaves that state. ``asked`` is the branch or version that the site requests.
     """
     pins = [name[len(_PINNING) :] for name in host.packages if is_pinning(name)]
     if source not in (VENDOR, MIRROR) or all(f"{version}.".startswith(f"{pin}.") for pin in pins):
@@ -209,7 +209,7 @@ def _distro_packages(host: Host, driver: Driver, version: str) -> list[Package]:
 def fabric_packages(host: Host, source: str, version: str, nvlink5: bool) -> list[Package]:
     """Return the fabric manager's packages at the driver's version (exact, or ``580.*`` where only that is known)."""
     if host.distribution == "debian" and source == DISTRO:
-        # UNCONFIRMED: none was seen in its archive.
+        # UNCONFIRMED: its archive showed none.
         raise StackError(
             f"this machine's NVSwitches need the fabric manager, which {host.title} does not have of its own; "
             "set cuda_source to vendor or mirror"
@@ -230,7 +230,7 @@ def fabric_packages(host: Host, source: str, version: str, nvlink5: bool) -> lis
 
 
 def is_driver(name: str) -> bool:
-    """Return whether a package belongs to the driver or the fabric manager, so that it is held with them."""
+    """Return whether a package belongs to the driver or the fabric manager, which are held together."""
     return bool(_DRIVER.match(name)) and not _OTHER.match(name)
 
 
@@ -245,19 +245,19 @@ def is_pinning(name: str) -> bool:
 
 
 def is_kernel(name: str) -> bool:
-    """Return whether a package has the driver's kernel module."""
+    """Return whether a package contains the driver's kernel module."""
     return bool(_KERNEL.match(name))
 
 
 def kernel_packages(host: Host) -> dict[str, str]:
-    """Return the installed packages that have the driver's kernel module, with their versions."""
+    """Return the installed packages with the driver's kernel module, with their versions."""
     return {name: version for name, version in host.packages.items() if is_kernel(name)}
 
 
 def on_disk(host: Host) -> str | None:
-    """Return the driver's version by its installed packages, None where it did not come in packages.
+    """Return the driver's version from its installed packages, None where no package installed it.
 
-    Modules that were built elsewhere are in packages of the kernel's version; there the tools' packages say it.
+    The packages of modules built elsewhere have the kernel's version; then the tools' packages have the driver's.
     """
     tools = [version for name, version in host.packages.items() if _TOOLS.match(name)]
     versions = list(map(upstream_version, list(kernel_packages(host).values()) or tools))

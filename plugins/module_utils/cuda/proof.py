@@ -40,7 +40,7 @@ KIND = DriverKind("cuda", "nvidia", "nvidia", is_driver, "nvrm")
 PERSISTENCED = "nvidia-persistenced"
 FABRIC_MANAGER = "nvidia-fabricmanager"
 
-# What nvidia-smi says where it fails, what that means, and what to do.
+# Error messages of nvidia-smi, their meaning, and what to do.
 TOOL_ERRORS = (
     (
         r"couldn't communicate with the NVIDIA driver",
@@ -68,9 +68,9 @@ TOOL_ERRORS = (
         "reset it with 'nvidia-smi --gpu-reset', or reboot",
     ),
 )
-# In /proc/driver/nvidia/gpus/*/information, by its name of today and that of older branches.
+# In /proc/driver/nvidia/gpus/*/information, by the current name and that of older branches.
 EXCLUDED = r"^(GPU Excluded|Blacklisted):\s*Yes"
-# What the kernel says where the modules are of the wrong flavour. UNCONFIRMED: the second.
+# Kernel messages about modules of the wrong flavour. UNCONFIRMED: the second.
 FLAVOUR_ERRORS = (
     (
         r"not supported by open",
@@ -83,8 +83,8 @@ FLAVOUR_ERRORS = (
         "let the role cuda install the driver with cuda_policy install",
     ),
 )
-# Xids that are the program's fault or that the driver mends: no finding. UNCONFIRMED: from general knowledge, as are
-# the words below.
+# Xids that a program causes or that the driver repairs: not a finding. UNCONFIRMED: from general knowledge, as are
+# the texts below.
 HARMLESS_XIDS = (13, 31, 43, 45, 63, 68, 94)
 XIDS = {
     48: ("memory error that could not be corrected", "reset the chip, and replace it if that comes back"),
@@ -99,12 +99,12 @@ XIDS = {
 
 @dataclass(frozen=True)
 class CudaRecording:
-    """What was read on a host, as texts.
+    """The recorded state of a host, as texts.
 
-    ``chips`` are the PCI addresses of NVIDIA's chips, ``fabric`` is that of Hardware. ``information`` is what
-    /proc/driver/nvidia/gpus has by PCI address. ``disk`` is what modinfo says by
-    kernel, ``services`` what ``systemctl is-active`` says by unit, empty where there is no systemd. ``nvrm`` is
-    /proc/driver/nvidia/version, ``build_log`` the end of the log of a build that failed.
+    ``chips`` are the PCI addresses of NVIDIA's chips, ``fabric`` is that of CudaHardware. ``information`` is the
+    content of /proc/driver/nvidia/gpus by PCI address. ``disk`` is modinfo's output by kernel, ``services`` that of
+    ``systemctl is-active`` by unit, empty without systemd. ``nvrm`` is /proc/driver/nvidia/version, ``build_log`` the
+    end of the log of a failed build.
     """
 
     host: Host
@@ -121,7 +121,7 @@ class CudaRecording:
 
     @property
     def flavour(self) -> str:
-        """The flavour of the modules that are loaded, empty where none are."""
+        """The flavour of the loaded modules, empty where none are loaded."""
         if "NVRM version" not in self.nvrm:
             return ""
         return OPEN if "Open Kernel Module" in self.nvrm else PROPRIETARY
@@ -154,7 +154,7 @@ def _nouveau(host: Host) -> Iterator[Finding]:
 
 
 def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
-    """Yield what nvidia-smi says is wrong, and where it lists other chips than PCI has."""
+    """Yield nvidia-smi's own errors, and differences between its chips and those of PCI."""
     query = recording.query
     words = f"{query.out}\n{query.err}"
     known = [Finding(what, "nvidia-smi", action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words)]
@@ -168,7 +168,7 @@ def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
         said = (query.err.strip() or query.out.strip() or "nothing").splitlines()[-1]
         yield Finding(f"nvidia-smi ends with {query.rc} and says: {said}", "nvidia-smi", "see to what it says")
     listed = [gpu.address for gpu in gpus]
-    # A tool that fails lists nothing, which says nothing about the chips.
+    # A failing tool lists nothing, which proves nothing about the chips.
     for address in sorted(set(recording.chips) - set(listed)) if query.rc == 0 else ():
         information = recording.information.get(address)
         why = "the driver has not taken it" if information is None else "the driver has it"
@@ -197,7 +197,7 @@ def _states(reports: list[GpuReport], fabric: str) -> Iterator[Finding]:
             action = f"see that {PERSISTENCED} runs with --persistence-mode"
             yield Finding("persistence mode is off: the chip is initialised again for each program", where, action)
         state = f"{report.fabric} {report.fabric_status}".strip()
-        # A100 says nothing of it.
+        # A100 does not report it.
         if fabric and state and state != "Completed Success":
             action = f"read 'journalctl -u {FABRIC_MANAGER}'; reboot once it runs"
             yield Finding(f"the chip has not joined the NVLink fabric: {state}", where, action)
@@ -213,7 +213,7 @@ def _services(recording: CudaRecording) -> Iterator[Finding]:
 
 
 def _fabric(recording: CudaRecording) -> Iterator[Finding]:
-    """Yield fabric managers of another version than the driver, and those that have nothing to manage."""
+    """Yield fabric managers of another version than the driver, and those without anything to manage."""
     host = recording.host
     loaded = loaded_version(KIND, host)
     for name, version in sorted(host.packages.items()):

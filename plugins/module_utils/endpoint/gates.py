@@ -39,7 +39,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class MeasuredLoad:
-    """The load to measure: ``prompts`` streamed chats, ``streams`` of them at once; ignore_eos: up to the last token."""
+    """The load: ``prompts`` streamed chats, ``streams`` of them at once; with ignore_eos each up to the last token."""
 
     streams: int
     prompts: int

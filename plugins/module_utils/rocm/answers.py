@@ -18,9 +18,9 @@ _AMD = 0x1002
 
 @dataclass(frozen=True)
 class GpuAnswer:
-    """One chip as a tool lists it; what the tool does not say is empty.
+    """One chip in the output of a tool; values that the tool omits are empty.
 
-    ``address`` is the kernel's form of the PCI address, with function 0: partitions of a chip have others.
+    ``address`` is the kernel's form of the PCI address, with function 0; partitions of a chip have other functions.
     """
 
     address: str
@@ -30,14 +30,15 @@ class GpuAnswer:
 
 
 def chip_address(text: str) -> str:
-    """Return the address of the chip that a device is, or is a partition of: 0000:0c:00.0 of 0000:0C:00.3."""
+    """Return the address of the chip of a device or partition: 0000:0c:00.0 for 0000:0C:00.3."""
     return re.sub(r"\.[0-7]$", ".0", text.strip().lower())
 
 
 def parse_amd_smi(text: str) -> list[GpuAnswer]:
-    """Return the chips that ``amd-smi static --json`` lists, each once; nothing for any other text.
+    """Return the chips in ``amd-smi static --json``, each once; empty for any other text.
 
-    Since ROCm 7 that is an object with the list in ``gpu_data``, before it the list itself. Lines may stand before it.
+    Since ROCm 7 the output is an object with the list in ``gpu_data``, before it the list itself. Other lines may
+    precede it.
     """
     document = _json(text)
     entries = document.get("gpu_data") if isinstance(document, dict) else document
@@ -58,7 +59,7 @@ def parse_amd_smi(text: str) -> list[GpuAnswer]:
 
 
 def parse_rocm_smi(text: str) -> list[GpuAnswer]:
-    """Return the chips that ``rocm-smi --json`` lists, each once; nothing for any other text."""
+    """Return the chips in ``rocm-smi --json``, each once; empty for any other text."""
     document = _json(text)
     if not isinstance(document, dict):
         return []
@@ -73,12 +74,12 @@ def parse_rocm_smi(text: str) -> list[GpuAnswer]:
 
 
 def parse_kfd(nodes: Sequence[str]) -> list[GpuAnswer]:
-    """Return the chips among the nodes of KFD, each once, by the texts of their ``properties``."""
+    """Return the chips among the nodes of KFD, each once, from the texts of their ``properties``."""
     found: dict[str, GpuAnswer] = {}
     for text in nodes:
         pairs = (line.split() for line in text.splitlines())
         values = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-        # Processors are nodes too.
+        # Processors are nodes, too.
         if values.get("vendor_id") == _AMD and values.get("simd_count"):
             location = values.get("location_id", 0)
             address = f"{values.get('domain', 0):04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.0"
@@ -87,12 +88,12 @@ def parse_kfd(nodes: Sequence[str]) -> list[GpuAnswer]:
 
 
 def gfx_of(number: int) -> str:
-    """Return the gfx target of KFD's number: gfx90a of 90010, gfx1201 of 120001; empty for 0."""
+    """Return the gfx target for KFD's number: gfx90a for 90010, gfx1201 for 120001; empty for 0."""
     return f"gfx{number // 10000}{number // 100 % 100}{number % 100:x}" if number else ""
 
 
 def _json(text: str) -> Any:
-    """Return the document in an output, None where there is none."""
+    """Return the JSON document in an output, None where there is none."""
     start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=-1)
     try:
         return json.loads(text[start:]) if start >= 0 else None
@@ -101,7 +102,7 @@ def _json(text: str) -> Any:
 
 
 def _text(entry: Any, *names: str) -> str:
-    """Return a text deep in a document, empty where it is not there or says that it is not known."""
+    """Return a text deep in a document, empty where it is missing or says "unknown"."""
     for name in names:
         entry = entry.get(name) if isinstance(entry, Mapping) else None
     return entry.strip() if isinstance(entry, str) and entry.strip() not in ("N/A", "n/a") else ""

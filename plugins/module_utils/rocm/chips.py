@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host shows of AMD's stack beside what all stacks look at, and its chips."""
+"""The state of AMD's stack on a host, besides the state common to all stacks, and its chips."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Mapping
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
 
 STACK = "rocm"
-# The driver's modules, those first that need the others: AMD's own amdgpu brings most of what the kernel has for it.
+# The driver's modules, dependent modules first: AMD's own amdgpu replaces most of the kernel's related modules.
 MODULES = (
     "amdgpu",
     "amdxcp",
@@ -22,13 +22,13 @@ MODULES = (
     "amd_sched",
     "amdkcl",
 )
-# Who is in them may open the chips.
+# Members of these groups may open the chips.
 GROUPS = ("render", "video")
 
 
 @dataclass(frozen=True)
 class RocmChip:
-    """One chip; ``generation`` is its gfx target, ``unsupported`` says why vLLM cannot serve on it, None if it can."""
+    """One chip; ``generation`` is its gfx target, ``unsupported`` why vLLM cannot run on it, None if it can."""
 
     address: str
     model: str
@@ -46,20 +46,20 @@ class Blacklist:
 
     @property
     def where(self) -> str:
-        """The place in words for messages."""
+        """The location in words for messages."""
         return f"{self.path} line {self.line}" if self.line else "the kernel's command line"
 
 
 @dataclass(frozen=True)
 class RocmHostState:
-    """What a host shows of AMD's stack.
+    """The state of AMD's stack on a host.
 
-    ``driven`` are the PCI addresses of chips that the driver has made devices of. ``has_module`` says whether a module
-    is on disk for the running kernel, ``disk`` is its version (empty for the kernel's own), ``is_stale`` whether
-    another one is loaded. ``rocm`` is the version of the user space in /opt/rocm, empty for none. ``blacklisting`` are
-    the contents of the files in ``blacklists``, ``grub`` of the plan's own file for GRUB (None where that is not
-    there), ``sources`` of apt's files that name AMD's repositories. ``numa_balancing`` is what the kernel says, empty
-    where it has none, ``cpu_vendor`` AuthenticAMD or GenuineIntel.
+    ``driven`` are the PCI addresses of chips that the driver has devices for. ``has_module``: whether a module is on
+    disk for the running kernel; ``disk`` is its version (empty for the kernel's own); ``is_stale``: whether another is
+    loaded. ``rocm`` is the version of the user space in /opt/rocm, empty for none. ``blacklisting`` has the contents of
+    the files in ``blacklists``, ``grub`` that of the plan's own file for GRUB (None if missing), ``sources`` those of
+    apt's files that name AMD's repositories. ``numa_balancing`` is the kernel's setting, empty where it has none;
+    ``cpu_vendor`` is AuthenticAMD or GenuineIntel.
     """
 
     driven: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class RocmHostState:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RocmHostState:
-        """Return what as_dict made plain."""
+        """Return the state from the result of as_dict."""
         blacklists = tuple(Blacklist(**entry) for entry in data["blacklists"])
         return cls(**{**data, "driven": tuple(data["driven"]), "blacklists": blacklists})
 

@@ -54,9 +54,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 
 AMD = "1002"
 CHIP_CLASSES = ("0300", "0302", "0380", "1200")
-# Where ROCm puts its tools; older packages link them into /usr/bin.
+# The directories of ROCm's tools; older packages link them into /usr/bin.
 TOOL_DIRECTORIES = ("/opt/rocm/bin", "/opt/rocm/core/bin")
-# By precedence: of files of one name the last counts.
+# By precedence: of files with the same name the last one counts.
 MODPROBE_DIRECTORIES = (
     "usr/lib/modprobe.d",
     "lib/modprobe.d",
@@ -64,7 +64,7 @@ MODPROBE_DIRECTORIES = (
     "run/modprobe.d",
     "etc/modprobe.d",
 )
-# Where ROCm says which version it is: what /opt/rocm/core points to before all others.
+# The files with ROCm's version: the target of /opt/rocm/core first.
 ROCM_VERSIONS = ("opt/rocm/core/.info/version", "opt/rocm/.info/version", "opt/rocm/core-*/.info/version")
 
 _AMDS_SOURCES = re.compile(r"radeon\.com|amd\.com|amdgpu|rocm")
@@ -78,10 +78,10 @@ def inspect_host(
     users: Sequence[str] = (),
     run: Run = run_command,
 ) -> RocmRecording:
-    """Return what is on a host. ``root`` is where /etc, /boot, /dev, /opt and /var are.
+    """Return the state of a host. ``root`` contains /etc, /boot, /dev, /opt and /var.
 
-    ``chips`` are the PCI addresses of the chips that count, by default all of AMD's, those of consoles too; ``users``
-    are users whose groups are looked at. Raises PciError where there is no sysfs.
+    ``chips`` are the PCI addresses of the relevant chips, by default all of AMD's, including those of consoles;
+    ``users`` are the users whose groups are read. Raises PciError without a sysfs.
     """
     host = read_host(root, sysfs_root, proc_root, run, MODULES, RELEVANT)
     members, accounts = read_accounts(root, (*GROUPS, *users))
@@ -137,7 +137,7 @@ def _rocm_host_state(
 
 
 def _tool(argv: Sequence[str], run: Run) -> CommandResult:
-    """Return what a tool of ROCm's answers, wherever its packages have put it."""
+    """Return the output of one of ROCm's tools, from any of its directories."""
     answer = run(argv)
     for directory in TOOL_DIRECTORIES:
         if answer.rc == NOT_FOUND:
@@ -146,7 +146,7 @@ def _tool(argv: Sequence[str], run: Run) -> CommandResult:
 
 
 def _bound(sysfs_root: str, address: str) -> str:
-    """Return the driver that has a PCI function, empty for none."""
+    """Return the driver bound to a PCI function, empty for none."""
     link = os.path.join(sysfs_root, "bus", "pci", "devices", address, "driver")
     return os.path.basename(os.readlink(link)) if os.path.islink(link) else ""
 
@@ -164,7 +164,7 @@ def _device_nodes(root: str) -> list[Node]:
 
 
 def _blacklists(root: str, command_line: str) -> tuple[tuple[Blacklist, ...], dict[str, str]]:
-    """Return what keeps amdgpu from loading, and the contents of the files that do."""
+    """Return the entries that keep amdgpu from loading, and the contents of their files."""
     found = [Blacklist("", 0, word) for word in command_line.split() if KEPT_OUT_WORD.match(word)]
     files: dict[str, str] = {}
     for directory in MODPROBE_DIRECTORIES:
@@ -180,7 +180,7 @@ def _blacklists(root: str, command_line: str) -> tuple[tuple[Blacklist, ...], di
 
 
 def _sources(root: str) -> dict[str, str]:
-    """Return the lines of apt's files that name repositories of AMD's, without those of the role itself."""
+    """Return the lines of apt's files that name AMD's repositories, without those of the role's own files."""
     apt = os.path.join(root, "etc", "apt")
     found = {}
     for pattern in ("sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"):
@@ -193,7 +193,7 @@ def _sources(root: str) -> dict[str, str]:
 
 
 def _rocm_version(root: str) -> str:
-    """Return the version of ROCm in user space, without the number of its build; empty where none is there."""
+    """Return the version of ROCm in user space, without its build number; empty where it is missing."""
     for pattern in ROCM_VERSIONS:
         texts = [text_of(path).strip() for path in glob.glob(os.path.join(root, pattern))]
         if any(texts):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How AMD's driver and ROCm are called and where they are downloaded from, for each system, source and release."""
+"""The names and sources of the packages of AMD's driver and ROCm, for each system, source and release."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
 DRIVER = "amdgpu-dkms"
 FIRMWARE = "amdgpu-dkms-firmware"
 
-# A mirror stands for all three hosts: no path is on two of them.
+# A mirror replaces all three hosts, because no path exists on two of them.
 RADEON = "https://repo.radeon.com"
 THEROCK_HOST = "https://repo.amd.com"
 CORE_HOST = "https://stable.repo.amd.com"
 HOSTS = (RADEON, THEROCK_HOST, CORE_HOST)
-# Of the key that the driver and ROCm up to 7.2 are signed with. UNCONFIRMED today.
+# The key that signs the driver and ROCm up to 7.2. UNCONFIRMED today.
 RADEON_KEY_ID = "9386B48A1A693C5C"
 
 RUNTIME = "runtime"
@@ -44,7 +44,7 @@ FULL = "full"
 NO_USERSPACE = "none"
 USERSPACES = (NO_USERSPACE, RUNTIME, FULL)
 _CLASSIC_PACKAGES = {RUNTIME: ("rocm-hip-runtime", "rocminfo", "amd-smi-lib", "rocm-smi-lib"), FULL: ("rocm",)}
-# By distribution and major version. What Debian and Ubuntu have themselves is older than what vLLM's images have.
+# By distribution and major version. Debian's and Ubuntu's own versions are older than those in vLLM's images.
 _DISTRO_PACKAGES = {
     ("debian", "12"): {RUNTIME: ("rocminfo", "rocm-smi"), FULL: ("rocminfo", "rocm-smi", "hipcc")},
     ("debian", "13"): {
@@ -52,12 +52,12 @@ _DISTRO_PACKAGES = {
         FULL: ("rocminfo", "rocm-smi", "amd-smi", "hipcc"),
     },
 }
-# The distribution's packages of the same names (rocminfo) must not take their place.
+# The distribution's packages of the same names (rocminfo) must not replace these.
 PREFERENCES = ConfigFile(
     "/etc/apt/preferences.d/baremetal-rocm", "Package: *\nPin: release o=repo.radeon.com\nPin-Priority: 600\n"
 )
 
-# Packages of AMD's that name its repositories to apt and dnf with files of their own.
+# AMD's packages that add its repositories to apt and dnf with files of their own.
 INSTALLERS = ("amdgpu-install", "amdrocm-repo")
 INSTALLERS_FILES = ("amdgpu", "amdrocm", "rocm")
 
@@ -79,7 +79,7 @@ def is_userspace(name: str) -> bool:
 
 
 def on_disk(host: Host) -> str | None:
-    """Return the driver's version by its installed package, None where it did not come in one.
+    """Return the driver's version from its installed package, None where no package installed it.
 
     On Debian and Ubuntu it ends in the code of the driver's release (6.16.13.30300300, see Release.code).
     """
@@ -88,7 +88,7 @@ def on_disk(host: Host) -> str | None:
 
 
 def is_of(version: str, release: Release) -> bool:
-    """Return whether a driver's version, of a package or of a module, is that of a release."""
+    """Return whether a driver's version, of a package or a module, belongs to a release."""
     code = _CODE.search(version)
     if code:
         return code.group(1) == release.code
@@ -98,9 +98,9 @@ def is_of(version: str, release: Release) -> bool:
 def driver_packages(host: Host, release: Release, offered: Mapping[str, Sequence[str]] | None) -> list[Package]:
     """Return the driver's packages. ``offered`` are the versions in the repositories by package, None if unknown.
 
-    The firmware's package counts in another way than the module's, and an older one may have the higher number: on
-    Debian and Ubuntu both are asked for by the code of the release. Raises StackError where the repositories have other
-    releases only.
+    Firmware and module have separate version numbers, and an older firmware package may have the higher one. So on
+    Debian and Ubuntu both are selected by the code of the release. Raises StackError where the repositories have only
+    other releases.
     """
     packages = []
     for name in (DRIVER, FIRMWARE):
@@ -112,10 +112,10 @@ def driver_packages(host: Host, release: Release, offered: Mapping[str, Sequence
                 f"the repository has no {DRIVER} of driver {release.driver} (ROCm {release.rocm}); it has "
                 f"{', '.join(sorted(set(map(upstream_version, found)))) or 'none'}; correct rocm_version or rocm_mirror"
             )
-        # apt-get itself knows no patterns: once the repositories are there, versions are exact.
+        # apt-get itself accepts no patterns: once the repositories are set up, versions are exact.
         version: str | None = newest(fit) if fit else f"*.{release.code}-*"
         if host.manager == DNF:
-            # UNCONFIRMED: how the firmware's package counts there.
+            # UNCONFIRMED: the version numbers of the firmware's package there.
             wild = f"{release.module}*" if release.module and name == DRIVER else None
             version = upstream_version(newest(fit)) if fit else wild
         packages.append(Package(name, version))
@@ -123,18 +123,18 @@ def driver_packages(host: Host, release: Release, offered: Mapping[str, Sequence
 
 
 def kernel_extras(host: Host) -> list[Package]:
-    """Return what DKMS needs to build the module, and what of the kernel the module itself needs."""
+    """Return the packages that DKMS needs to build the module, and the kernel packages that the module itself needs."""
     packages = header_packages(host)
     if host.manager == DNF:
         return [*packages, Package(f"kernel-headers-{host.next_kernel}")]
     if host.distribution == "ubuntu":
-        # UNCONFIRMED: that kernels of clouds and of 26.04 have one.
+        # UNCONFIRMED: that cloud kernels and those of 26.04 have one.
         packages += [Package(f"linux-modules-extra-{kernel}") for kernel in host.kernels]
     return packages
 
 
 def own_packages(host: Host) -> list[Package]:
-    """Return what the kernel's own driver needs of the distribution: its firmware, and on Ubuntu the module."""
+    """Return the distribution's packages for the kernel's own driver: its firmware, and on Ubuntu the module."""
     if host.distribution == "debian":
         return [Package("firmware-amd-graphics")]
     # UNCONFIRMED on RHEL and its clones.
@@ -143,7 +143,7 @@ def own_packages(host: Host) -> list[Package]:
 
 
 def userspace_packages(release: Release, userspace: str, generations: Sequence[str]) -> list[Package]:
-    """Return AMD's packages of user space: ``runtime`` to look at the chips and run programs, ``full`` to build them.
+    """Return AMD's user space packages: ``runtime`` to inspect the chips and run programs, ``full`` to build programs.
 
     UNCONFIRMED: names of 7.13, and of 7.14's SDK by chip.
     """
@@ -156,7 +156,7 @@ def userspace_packages(release: Release, userspace: str, generations: Sequence[s
 
 
 def own_userspace_packages(host: Host, userspace: str) -> list[Package]:
-    """Return the distribution's own packages of user space. Raises StackError where it has none."""
+    """Return the distribution's own user space packages. Raises StackError where it has none."""
     if userspace == NO_USERSPACE:
         return []
     names = _DISTRO_PACKAGES.get((host.distribution, host.major))
@@ -169,9 +169,9 @@ def own_userspace_packages(host: Host, userspace: str) -> list[Package]:
 
 
 def driver_repository(host: Host, release: Release, mirror: str) -> Repository:
-    """Return the repository of the driver, which has this release only.
+    """Return the repository of the driver, which has only this release.
 
-    That of the release before stays beside it: an upgrade that fails goes back to what is in there.
+    The repository of the previous release stays configured, because a failed upgrade goes back to its packages.
     """
     base = mirror.rstrip("/") or RADEON
     name, system = f"baremetal-amdgpu-{release.driver}", system_of(host, release)
@@ -184,11 +184,11 @@ def driver_repository(host: Host, release: Release, mirror: str) -> Repository:
 
 
 def userspace_repository(host: Host, release: Release, mirror: str) -> Repository:
-    """Return the repository of ROCm in user space, in the layout of its day."""
+    """Return the repository of ROCm in user space, in the layout of its release."""
     name, tag = "baremetal-rocm", system_of(host, release).tag
     if release.layout == CLASSIC:
         base = mirror.rstrip("/") or RADEON
-        # Directories of first releases have two numbers.
+        # The directories of x.y.0 releases have two numbers.
         version = release.short if release.rocm.endswith(".0") else release.rocm
         if host.manager == APT:
             key = _radeon_key(base, "/etc/apt/keyrings/baremetal-radeon.asc")
@@ -211,5 +211,5 @@ def userspace_repository(host: Host, release: Release, mirror: str) -> Repositor
 
 
 def _radeon_key(base: str, path: str) -> Key:
-    """Return the driver's key. It is ASCII-armoured, which apt tells by the suffix of its file."""
+    """Return the driver's key. It is ASCII-armoured, which apt recognises by the suffix of the file."""
     return Key(f"{base}/rocm/rocm.gpg.key", path, RADEON_KEY_ID)

@@ -38,7 +38,7 @@ KIND = DriverKind("rocm", "amdgpu", "amdgpu", is_driver, "amdgpu")
 KFD = "/dev/kfd"
 GROUP = "render"
 
-# What amd-smi and rocm-smi say where they fail, what that means, and what to do. rocm-smi ends with 0 even then.
+# Error messages of amd-smi and rocm-smi, their meaning, and what to do. rocm-smi exits with 0 even on errors.
 TOOL_ERRORS = (
     (
         r"[Dd]rivers? not (initialized|loaded)|amdgpu not found in modules|ROCk module is NOT loaded",
@@ -56,7 +56,7 @@ TOOL_ERRORS = (
         "read why with 'dmesg | grep -i amdgpu'; a chip may need a newer driver or its firmware",
     ),
 )
-# What the kernel says where a chip is of no use. UNCONFIRMED on hardware: from the driver's source and public reports.
+# Kernel messages about unusable chips. UNCONFIRMED on hardware: from the driver's source and public reports.
 LOG_ERRORS = (
     (
         r"VGACON disables amdgpu|amdgpu.*nomodeset",
@@ -103,11 +103,11 @@ class Node:
 
 @dataclass(frozen=True)
 class RocmRecording:
-    """What was read on a host, as texts.
+    """The recorded state of a host, as texts.
 
-    ``chips`` are the PCI addresses of AMD's chips, ``bound`` by address the driver that has each. ``disk`` is what
-    modinfo says by kernel, ``build_log`` the end of the log of a build that failed. ``wants_tools`` says whether the
-    site has ROCm in user space there: without it no tool is missed.
+    ``chips`` are the PCI addresses of AMD's chips, ``bound`` the driver of each by address. ``disk`` is modinfo's
+    output by kernel, ``build_log`` the end of the log of a failed build. ``wants_tools``: whether the site installs
+    ROCm in user space; otherwise a missing tool is not a finding.
     """
 
     host: Host
@@ -125,9 +125,9 @@ class RocmRecording:
 
 
 def check_driver(recording: RocmRecording, minimum: str = "", hold: bool = True) -> list[Finding]:
-    """Return what is wrong with the driver, nothing where all is proven.
+    """Return the findings about the driver, none where it is healthy.
 
-    ``minimum`` is the oldest driver that the release and the chips work with, empty for any.
+    ``minimum`` is the oldest driver that the release and the chips support, empty for any.
     """
     host, disk = recording.host, _of_amds(recording)
     return [
@@ -156,9 +156,9 @@ def listed(recording: RocmRecording) -> tuple[str, list[GpuAnswer]]:
 
 
 def _of_amds(recording: RocmRecording) -> Mapping[str, str]:
-    """Return what modinfo says by kernel; where AMD's driver is installed, the kernel's own modules do not count.
+    """Return modinfo's output by kernel; where AMD's driver is installed, the kernel's own modules do not count.
 
-    A kernel that AMD's module was not built for would come up with its own one, which has no version.
+    A kernel without a build of AMD's module would load its own one, which has no version.
     """
     if DRIVER not in (*recording.host.packages, *recording.host.unfinished):
         return recording.disk
@@ -167,7 +167,7 @@ def _of_amds(recording: RocmRecording) -> Mapping[str, str]:
 
 
 def _own_driver(host: Host, minimum: str) -> Iterator[Finding]:
-    """Yield that the kernel's own driver cannot be compared with what the release needs."""
+    """Yield that the kernel's own driver has no version to compare with the release's minimum."""
     if minimum and KIND.module in host.modules and not loaded_version(KIND, host):
         yield Finding(
             f"the kernel's own amdgpu is loaded, which has no version: whether it is as new as {minimum} is unknown",
@@ -186,7 +186,7 @@ def _blacklists(shown: RocmHostState) -> Iterator[Finding]:
 
 
 def _tools(recording: RocmRecording) -> Iterator[Finding]:
-    """Yield what amd-smi says is wrong, or rocm-smi where there is no amd-smi."""
+    """Yield errors of amd-smi, or of rocm-smi where amd-smi is missing."""
     tool, answer = "amd-smi", recording.amd_smi
     if answer.rc == NOT_FOUND and recording.rocm_smi.rc != NOT_FOUND:
         tool, answer = "rocm-smi", recording.rocm_smi
@@ -196,7 +196,7 @@ def _tools(recording: RocmRecording) -> Iterator[Finding]:
         return
     words = f"{answer.out}\n{answer.err}"
     known = [(what, action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words)]
-    # The others follow from the first.
+    # The other errors follow from the first.
     for what, action in known[:1]:
         yield Finding(f"{tool} fails: {what}", tool, action)
     if known:
@@ -210,7 +210,7 @@ def _tools(recording: RocmRecording) -> Iterator[Finding]:
 
 
 def _chips(recording: RocmRecording) -> Iterator[Finding]:
-    """Yield the unusable chips on PCI; nothing if no driver is loaded, which is a finding of its own."""
+    """Yield unusable chips on PCI; nothing without a loaded driver, which is a finding of its own."""
     if KIND.module not in recording.host.modules:
         return
     who, found = listed(recording)
@@ -231,7 +231,7 @@ def _chips(recording: RocmRecording) -> Iterator[Finding]:
 
 
 def _nodes(recording: RocmRecording) -> Iterator[Finding]:
-    """Yield device nodes that are missing, and those that the group render may not open."""
+    """Yield device nodes that are missing, or that the group render may not open."""
     if KIND.module not in recording.host.modules or not recording.kfd:
         return
     nodes = {node.path: node for node in recording.nodes}
@@ -253,7 +253,7 @@ def _nodes(recording: RocmRecording) -> Iterator[Finding]:
 
 
 def _log(text: str) -> Iterator[Finding]:
-    """Yield what the kernel says of chips that are of no use, of each kind the last."""
+    """Yield the kernel's messages about unusable chips, the last of each kind."""
     for pattern, what, action in LOG_ERRORS:
         lines = [line for line in text.splitlines() if re.search(pattern, line)]
         if lines:

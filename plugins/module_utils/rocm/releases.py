@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which releases of ROCm and of AMD's driver belong together, and which chips and systems each knows."""
+"""Releases of ROCm and of AMD's driver that belong together, and the chips and systems that each supports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import RHEL_LIKE, Host, StackError
 
-# How the repositories of user space are laid out.
+# The layouts of the user space repositories.
 CLASSIC = "classic"
 THEROCK = "therock"
 CORE = "core"
@@ -21,9 +21,9 @@ ARCHITECTURE = "x86_64"
 
 @dataclass(frozen=True)
 class System:
-    """An operating system in AMD's words: ``tag`` in the newer repositories, ``codename`` in those of Ubuntu's form.
+    """An operating system in AMD's names: ``tag`` in the newer repositories, ``codename`` in Ubuntu's form.
 
-    Debian takes the packages of the Ubuntu of its age. ``tag`` is that of the major version for RHEL.
+    Debian uses the packages of the Ubuntu of its time. For RHEL ``tag`` is that of the major version.
     """
 
     tag: str
@@ -51,7 +51,7 @@ TITLES = {
 _FIRST = ("debian12", "ubuntu2204", "ubuntu2404", "rhel9")
 _SECOND = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "rhel9", "rhel10")
 _ALL = tuple(TITLES)
-# Minor versions of RHEL that the driver's repository has a directory for, newest first. AMD's own pages name them.
+# Minor versions of RHEL with a directory in the driver's repository, newest first, by AMD's own pages.
 _EL_70 = ("9.6", "9.4")
 _EL_72 = ("10.1", "10", "9.7", "9.6", "9.4")
 _EL_714 = ("10.2", "10", "9.8", "9.6", "9.4")
@@ -59,11 +59,11 @@ _EL_714 = ("10.2", "10", "9.8", "9.6", "9.4")
 
 @dataclass(frozen=True)
 class Release:
-    """One release of ROCm with the driver of its day.
+    """One release of ROCm with the driver of its time.
 
-    ``driver`` is the driver's own release, which its repository is called after, ``module`` what the versions of its
-    kernel module begin with (empty where nobody knows), ``oldest`` the oldest module that this ROCm works with,
-    ``systems`` are tags, ``el`` the directories of RHEL in the driver's repository.
+    ``driver`` is the driver's own release, which names its repository; ``module`` is the prefix of its kernel module's
+    versions (empty where unknown); ``oldest`` is the oldest module that this ROCm supports; ``systems`` are tags;
+    ``el`` are the directories of RHEL in the driver's repository.
     """
 
     rocm: str
@@ -75,24 +75,24 @@ class Release:
 
     @property
     def layout(self) -> str:
-        """How the repository of its user space is laid out."""
+        """The layout of the user space repository."""
         version = numbers_of(self.rocm)
         return CORE if version >= (10,) else THEROCK if version >= (7, 13) else CLASSIC
 
     @property
     def short(self) -> str:
-        """ROCm's first two numbers, which the names of the newer packages have in them: 10.0 of 10.0.0."""
+        """The first two numbers of ROCm's version, as in the names of the newer packages: 10.0 for 10.0.0."""
         return ".".join(self.rocm.split(".")[:2])
 
     @property
     def code(self) -> str:
-        """What stands for the driver's release in the versions of its Debian packages: 31500000 for 31.50."""
+        """The driver's release in the versions of its Debian packages: 31500000 for 31.50."""
         return code_of(self.driver)
 
 
-# UNCONFIRMED: every `oldest`, by AMD's rule that driver and user space work together within a year of each other; and
-# the systems and directories of 10.0.0, taken from 7.14.0. The repository of driver 30.30.2 was announced with ROCm
-# 7.2.2 and never filled, so that has the next one. Modules of 31.20 to 31.40 were seen as 6.19.
+# UNCONFIRMED: every `oldest`, by AMD's rule that driver and user space within a year of each other work together; and
+# the systems and directories of 10.0.0, copied from 7.14.0. The repository of driver 30.30.2 was announced with ROCm
+# 7.2.2 and is empty, so 7.2.2 uses the next one. Modules of 31.20 to 31.40 were seen as 6.19.
 _KNOWN = (
     Release("6.4.0", "6.4", "6.12.12", "6.8.5", _FIRST, ("9.5", "9.4")),
     Release("6.4.1", "6.4.1", "6.12.12", "6.8.5", _FIRST, ("9.6", "9.5", "9.4")),
@@ -118,15 +118,16 @@ RELEASES = {release.rocm: release for release in _KNOWN}
 
 @dataclass(frozen=True)
 class Need:
-    """What a generation of chips needs at least: ROCm, the driver's module, a kernel whose own driver knows it."""
+    """The minimum for a generation of chips: ROCm, the driver's module, a kernel whose own driver supports it."""
 
     rocm: str
     module: str
     kernel: str
 
 
-# The first two columns of gfx950 and gfx115x are the vendor's (MI350 from ROCm 7.0, Ryzen AI from 7.0.2). UNCONFIRMED:
-# gfx120x, every kernel, and modules by the driver of ROCm's day. Chips that are not here are older than all of these.
+# The first two columns of gfx950 and gfx115x are the vendor's (MI350 from ROCm 7.0, Ryzen AI from 7.0.2).
+# UNCONFIRMED: gfx120x, every kernel, and modules (by the driver of ROCm's time). Chips that are not listed are older
+# than all of these.
 NEEDS = {
     "gfx950": Need("7.0.0", "6.14.14", "6.14"),
     "gfx1150": Need("7.0.2", "6.14.14", "6.11"),
@@ -137,10 +138,9 @@ NEEDS = {
 
 
 def release_of(rocm: str, driver: str = "") -> Release:
-    """Return what is known of a release of ROCm (10.0.0, or 7.2 for 7.2.0).
+    """Return the known release of ROCm (10.0.0, or 7.2 for 7.2.0).
 
-    ``driver`` is what the release file names for it and counts more than the table. Raises StackError for a release
-    that neither knows.
+    ``driver`` is the driver in the release file; it overrides the table. Raises StackError where both lack the release.
     """
     full = f"{rocm}.0" if re.fullmatch(r"\d+\.\d+", rocm) else rocm
     known = RELEASES.get(full)
@@ -158,16 +158,16 @@ def release_of(rocm: str, driver: str = "") -> Release:
 
 
 def code_of(driver: str) -> str:
-    """Return what stands for a driver's release in the versions of its Debian packages.
+    """Return a driver's release in the form of its Debian packages' versions.
 
-    Releases that share ROCm's number have five digits there (60404), the others eight (30200100).
+    Releases with ROCm's number have five digits (60404), the others eight (30200100).
     """
     numbers = [*numbers_of(driver), 0, 0, 0]
     return f"{numbers[0]}{numbers[1]:02d}{numbers[2]:02d}{'00' if numbers[0] >= 30 else ''}"
 
 
 def system_of(host: Host, release: Release) -> System:
-    """Return an operating system in AMD's words. Raises StackError where the release does not support it."""
+    """Return an operating system in AMD's names. Raises StackError where the release does not support it."""
     like = host.distribution in RHEL_LIKE
     system = SYSTEMS.get(("rhel", host.major) if like else (host.distribution, host.version))
     if system is None or system.tag not in release.systems:
@@ -182,9 +182,9 @@ def system_of(host: Host, release: Release) -> System:
 
 
 def el_directory(host: Host, release: Release) -> str:
-    """Return the driver's directory for a RHEL: of its version, else of the newest that is not newer than it.
+    """Return the driver's directory for a RHEL: of its version, else the newest that is not newer than it.
 
-    A system that names no minor version (CentOS Stream) has the newest. Of 10.0 the directory is called 10.
+    A system without a minor version (CentOS Stream) uses the newest one. The directory of 10.0 is named 10.
     """
     asked = "10" if host.version == "10.0" else host.version
     of_major = [name for name in release.el if name.split(".")[0] == host.major]

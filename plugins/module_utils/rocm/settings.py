@@ -23,16 +23,16 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 
 GRUB_FILE = "/etc/default/grub.d/baremetal-rocm.cfg"
 NUMA = ConfigFile("/etc/sysctl.d/90-baremetal-rocm.conf", "kernel.numa_balancing = 0\n")
-# AMD's tuning guides. UNCONFIRMED: that amd_iommu=on says anything to a kernel whose default it is.
+# From AMD's tuning guides. UNCONFIRMED: that amd_iommu=on has an effect on kernels where it is the default.
 IOMMU_WORDS = {"AuthenticAMD": ("amd_iommu=on", "iommu=pt"), "GenuineIntel": ("intel_iommu=on", "iommu=pt")}
 KEPT_OUT = re.compile(r"\s*(blacklist\s+amdgpu\s*(#.*)?$|install\s+amdgpu\s+(/usr)?(/s?bin/)?(true|false)\b)")
-# Of the kernel's command line; with nomodeset amdgpu gives up as soon as it is loaded.
+# On the kernel's command line; with nomodeset amdgpu exits as soon as it is loaded.
 KEPT_OUT_WORD = re.compile(r"((modprobe\.|module_)blacklist=([^\s]*,)?amdgpu(,|$)|nomodeset$)")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the site wants beside the driver; ``users`` are users of the host that shall open the chips."""
+    """The site's settings besides the driver; ``users`` are users of the host that get access to the chips."""
 
     blacklist_remove: bool = False
     iommu_pt: bool = False
@@ -42,7 +42,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Steps:
-    """The part of a plan that brings the settings about."""
+    """The part of a plan that applies the settings."""
 
     groups: tuple[Group, ...] = ()
     users: tuple[User, ...] = ()
@@ -53,7 +53,7 @@ class Steps:
 
 
 def steps(host: Host, shown: RocmHostState, settings: Settings) -> Steps:
-    """Return what is to be done for the settings. Raises StackError for what is in the way or cannot be had."""
+    """Return the steps for the settings. Raises StackError for conflicts and unavailable settings."""
     parts = [
         _accounts(host, settings.users),
         _blacklists(host, shown, settings.blacklist_remove),
@@ -71,7 +71,7 @@ def steps(host: Host, shown: RocmHostState, settings: Settings) -> Steps:
 
 
 def _accounts(host: Host, names: Sequence[str]) -> Steps:
-    """Return the groups that are not there, and users that are not in them."""
+    """Return the missing groups, and the users to add to groups."""
     for name in names:
         if name not in host.users:
             raise StackError(f"rocm_users names {name}, and the host has no such user in /etc/passwd; create it first")
@@ -87,9 +87,9 @@ def _is_in(host: Host, user: str, group: str) -> bool:
 
 
 def _blacklists(host: Host, shown: RocmHostState, may_remove: bool) -> Steps:
-    """Return the files that keep amdgpu out as they are without that. Raises StackError where they are to stay.
+    """Return the files that disable amdgpu, without those lines. Raises StackError where they must stay.
 
-    A file of the distribution's is left alone: one of the same name in /etc takes its place.
+    A file of the distribution is not changed: a file with the same name in /etc replaces it.
     """
     if not shown.blacklists:
         return Steps()
@@ -123,7 +123,7 @@ def _new_grub(host: Host) -> Command:
 
 
 def _iommu(host: Host, shown: RocmHostState) -> Steps:
-    """Return what puts the IOMMU into pass-through mode from the next boot on."""
+    """Return the steps that set the IOMMU to pass-through mode from the next boot on."""
     wanted = IOMMU_WORDS.get(shown.cpu_vendor)
     if wanted is None:
         raise StackError(

@@ -197,7 +197,7 @@ class Slots:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the slots: two runs would mix up good and previous. Raises SlotError where another run holds the lock."""
+        """Lock the slots: two runs would mix up good and previous. Raises SlotError where another run holds them."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
         try:
