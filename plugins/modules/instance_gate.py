@@ -312,8 +312,8 @@ def main() -> None:
         instance = Instance(module.params["instance"], module.params["config_dir"])
         module.no_log_values.update(instance.secrets)
         if module.check_mode and instance.client.request("GET", "/health", None, 5).status != 200:
-            told = f"Not asked: instance {instance.name} does not answer at {instance.url}."
-            module.exit_json(changed=False, skipped=True, passed=None, msg=told, **instance.facts())
+            reason = f"Not asked: instance {instance.name} does not answer at {instance.url}."
+            module.exit_json(changed=False, skipped=True, passed=None, msg=reason, **instance.facts())
         result = asked(instance, gates, module.params["request_timeout"])
     except NotInstalledError as exc:
         if module.check_mode:

@@ -226,8 +226,8 @@ def skopeo(module: AnsibleModule, words: list[str], trouble: str) -> bytes:
         raise OciError(f"{trouble}: skopeo is not installed here; install it (Debian: apt-get install skopeo)")
     rc, out, err = module.run_command([program, *words], encoding=None)
     if rc:
-        said = " ".join((err or out).decode("utf-8", "replace").split())[-600:]
-        raise OciError(f"{trouble}: {re.sub('://[^/@ ]+@', '://', said)}")
+        output = " ".join((err or out).decode("utf-8", "replace").split())[-600:]
+        raise OciError(f"{trouble}: {re.sub('://[^/@ ]+@', '://', output)}")
     return bytes(out)
 
 

@@ -191,11 +191,11 @@ def mismatch(installed: Installed) -> str:
     firmware = installed.firmware or installed.running_firmware
     if not installed.driver or not firmware:
         return ""
-    said = [
+    statements = [
         (installed.driver_firmwares, firmware, f"driver {installed.driver} takes firmware"),
         (installed.firmware_drivers, installed.driver, f"firmware {firmware} takes driver"),
     ]
-    ranges = [(text, version, words) for text, version, words in said if text]
+    ranges = [(text, version, words) for text, version, words in statements if text]
     if any(takes(text, version) for text, version, _words in ranges):
         return ""
     if ranges:

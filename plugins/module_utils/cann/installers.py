@@ -86,10 +86,10 @@ def _read(entry: Mapping[str, Any]) -> RunFile:
     for component, form in _FORMS.items():
         found = form.match(name)
         if found:
-            said = found.groupdict()
-            chip = said.get("chip") or said.get("atlas") or ""
-            arch = (said.get("arch") or "").lower().replace("-", "_")
-            return RunFile(name, url, sha256, component, chip, said["version"], arch)
+            fields = found.groupdict()
+            chip = fields.get("chip") or fields.get("atlas") or ""
+            arch = (fields.get("arch") or "").lower().replace("-", "_")
+            return RunFile(name, url, sha256, component, chip, fields["version"], arch)
     forms = ", ".join(form.format(chip="910b", version="26.0.rc1", arch="aarch64") for form in EXAMPLES.values())
     raise StackError(f"cann_run_files: {name!r} is not a name of one of Huawei's files; expected forms like {forms}")
 

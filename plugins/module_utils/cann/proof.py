@@ -173,8 +173,8 @@ def _tool(recording: CannRecording) -> Iterator[Finding]:
         action = "read 'dmesg | grep -i ascend' for a chip that hangs; a reboot may be needed"
         yield Finding("npu-smi does not come to an end", "npu-smi", action)
     elif answer.rc != 0 and not known:
-        said = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"npu-smi ends with {answer.rc} and says: {said}", "npu-smi", "see to what it says")
+        last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
+        yield Finding(f"npu-smi ends with {answer.rc} and says: {last_line}", "npu-smi", "see to what it says")
     for npu, text in sorted(recording.boards.items()):
         compatible = parse_board(text).get("Compatibility", "")
         if compatible and compatible.upper() not in WELL:

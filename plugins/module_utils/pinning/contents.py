@@ -121,8 +121,8 @@ def blob_id(content: bytes) -> str:
 def precision_of(config: bytes) -> str:
     """Return the number format of the weights that a model's config.json tells, empty for a plain one."""
     try:
-        said = json.loads(config).get("quantization_config") or {}
-        name = str(said.get("quant_algo") or said.get("quant_method") or "")
+        quantization = json.loads(config).get("quantization_config") or {}
+        name = str(quantization.get("quant_algo") or quantization.get("quant_method") or "")
     except (ValueError, AttributeError):
         return ""
     name = name.lower().replace("-", "_")

@@ -205,8 +205,8 @@ def _tools(recording: RocmRecording) -> Iterator[Finding]:
         action = "look for a chip in the kernel's log with 'dmesg | grep -i amdgpu'; a reboot may be needed"
         yield Finding(f"{tool} does not come to an end", tool, action)
     elif answer.rc != 0:
-        said = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"{tool} ends with {answer.rc} and says: {said}", tool, "see to what it says")
+        last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
+        yield Finding(f"{tool} ends with {answer.rc} and says: {last_line}", tool, "see to what it says")
 
 
 def _chips(recording: RocmRecording) -> Iterator[Finding]:

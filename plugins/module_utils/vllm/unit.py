@@ -176,12 +176,12 @@ def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
 
     Exceptions come before other error lines, and those that only report another one's death come last.
     """
-    said = [_said(line) for line in lines]
-    exceptions = [_with_detail(said, index) for index, (_level, text) in enumerate(said) if _EXCEPTION.match(text)]
+    parsed = [_split_level(line) for line in lines]
+    exceptions = [_with_detail(parsed, index) for index, (_level, text) in enumerate(parsed) if _EXCEPTION.match(text)]
     faults = [
-        text for _level, text in said if not text.startswith(" ") and (_FAULT.match(text) or _SYSTEMD.match(text))
+        text for _level, text in parsed if not text.startswith(" ") and (_FAULT.match(text) or _SYSTEMD.match(text))
     ]
-    errors = [text for level, text in said if level in ("ERROR", "CRITICAL") and not _is_no_reason(text)]
+    errors = [text for level, text in parsed if level in ("ERROR", "CRITICAL") and not _is_no_reason(text)]
     found = list(dict.fromkeys([*exceptions, *faults, *errors]))
     specific = [text for text in found if not _GENERIC.match(text)]
     return (specific or found)[:most]
@@ -193,7 +193,7 @@ def advice(lines: Sequence[str], issues: Sequence[Mapping[str, str]]) -> list[st
     return list(dict.fromkeys(issue["advice"] for issue in issues if issue["symptom"].lower() in text))
 
 
-def _said(line: str) -> tuple[str, str]:
+def _split_level(line: str) -> tuple[str, str]:
     """Return the level ("" without one) and the text of a log line; the text keeps its indentation."""
     clean = _ANSI.sub("", line)
     prefix = _PREFIX.match(clean)
@@ -202,10 +202,10 @@ def _said(line: str) -> tuple[str, str]:
     return prefix.group("level") or "", clean[prefix.end() :]
 
 
-def _with_detail(said: Sequence[tuple[str, str]], index: int) -> str:
+def _with_detail(parsed: Sequence[tuple[str, str]], index: int) -> str:
     """Return an exception's line, with the next one where that is its second (pydantic says the cause there)."""
-    text = said[index][1]
-    after = said[index + 1][1] if index + 1 < len(said) else ""
+    text = parsed[index][1]
+    after = parsed[index + 1][1] if index + 1 < len(parsed) else ""
     if text.endswith(("validation error", ":")) or re.search(r"\d+ validation errors? for ", text):
         return f"{text} {after.strip()}".strip()
     return text

@@ -134,8 +134,8 @@ def modelscope_data(answer: Any, where: str) -> Mapping[str, Any]:
     """Return the content of an answer of ModelScope, which says 200 to some errors. Raises WeightsError."""
     data = answer.get("Data") if isinstance(answer, Mapping) else None
     if not isinstance(data, Mapping) or answer.get("Success") is False:
-        said = answer.get("Message") if isinstance(answer, Mapping) else None
-        raise WeightsError(f"{where}: ModelScope answered {said or 'nothing that can be read'!r}, expected its data")
+        message = answer.get("Message") if isinstance(answer, Mapping) else None
+        raise WeightsError(f"{where}: ModelScope answered {message or 'nothing that can be read'!r}, expected its data")
     return data
 
 

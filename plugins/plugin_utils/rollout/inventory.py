@@ -221,8 +221,8 @@ def undone_by(rollout: str, directory: str) -> dict[str, dict[str, dict[str, str
     changes = [name for name, state in states.items() if state.changed() and state.begun.get("kind") != "rollback"]
     name = changes[-1] if rollout == "last" and changes else rollout
     if name not in states:
-        said = nearest(rollout, list(states)) if states else "there is none"
-        raise RolloutError(f"rollout_undo: no rollout {rollout!r} in {directory} on this controller; {said}")
+        hint = nearest(rollout, list(states)) if states else "there is none"
+        raise RolloutError(f"rollout_undo: no rollout {rollout!r} in {directory} on this controller; {hint}")
     found: dict[str, dict[str, dict[str, str]]] = {}
     for part in reversed(_chain(name, states)):
         for host in part.changed():

@@ -59,10 +59,10 @@ class _Host:
 
 def report(events: Iterable[Event], running: bool = False) -> dict[str, Any]:
     """Return the document of a journal's events; ``running``: whether its rollout still runs. Raises ReportError."""
-    told = [_finite(event) for event in events if _number(event.get("at")) is not None]
-    sessions = _sessions(told)
+    timed = [_finite(event) for event in events if _number(event.get("at")) is not None]
+    sessions = _sessions(timed)
     first, last = sessions[0], sessions[-1]
-    hosts = _hosts(told, sessions)
+    hosts = _hosts(timed, sessions)
     states = [host.state() for host in hosts]
     return {
         "schema": SCHEMA,
@@ -81,11 +81,11 @@ def report(events: Iterable[Event], running: bool = False) -> dict[str, Any]:
         "reason": last.stopped,
         "sessions": [_session_row(session) for session in sessions],
         "totals": {"hosts": len(hosts), **{state: states.count(state) for state in STATES}},
-        "waves": _waves(told),
+        "waves": _waves(timed),
         "steps": _durations(hosts),
         "changes": _changes(hosts),
-        "requests": _requests(told),
-        "gates": _gates(told),
+        "requests": _requests(timed),
+        "gates": _gates(timed),
         "hosts": [_host_row(host) for host in hosts],
     }
 
@@ -300,11 +300,11 @@ def _requests(events: Sequence[Event]) -> dict[str, Any]:
         gateway, started = str(event.get("gateway", "")), str(event.get("started", ""))
         now = {str(name): _counters(values) for name, values in _mapping(event.get("frontends")).items()}
         if gateway in before:
-            had_started, had = before[gateway]
-            again = had_started != started or _dropped(had, now)
+            earlier_started, earlier = before[gateway]
+            again = earlier_started != started or _dropped(earlier, now)
             restarts += again
             for service, counters in now.items():
-                old = {} if again else had.get(service, {})
+                old = {} if again else earlier.get(service, {})
                 for key, value in counters.items():
                     more = int(value - old.get(key, 0))
                     for sums, name in ((services, service), (gateways, gateway)):
@@ -316,8 +316,8 @@ def _requests(events: Sequence[Event]) -> dict[str, Any]:
     return {"total": total, "services": services, "gateways": gateways, "restarts": restarts}
 
 
-def _dropped(had: Mapping[str, Mapping[str, float]], now: Mapping[str, Mapping[str, float]]) -> bool:
-    return any(now[service][key] < value for service in had if service in now for key, value in had[service].items())
+def _dropped(old: Mapping[str, Mapping[str, float]], now: Mapping[str, Mapping[str, float]]) -> bool:
+    return any(now[service][key] < value for service in old if service in now for key, value in old[service].items())
 
 
 def _counters(values: Any) -> dict[str, float]:

@@ -51,9 +51,9 @@ def write_access_file(action: ActionBase, secret: str) -> str:
     """
     path = f"{_directory(action)}/access-{secrets.token_hex(8)}.json"
     command = f"umask 077 && mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {shlex.quote(path)}"
-    said = action._low_level_execute_command(command, in_data=secret.encode())
-    if said["rc"]:
-        raise WeightsError(f"{path}: cannot be written on the host: {said['stderr'].strip()}")
+    answer = action._low_level_execute_command(command, in_data=secret.encode())
+    if answer["rc"]:
+        raise WeightsError(f"{path}: cannot be written on the host: {answer['stderr'].strip()}")
     return path
 
 
@@ -90,7 +90,7 @@ def _follow(
     interval: float,
 ) -> dict[str, Any]:
     pause, now = FIRST, time.monotonic()
-    told, moved, reached, beat = now, now, now, -1
+    reported_at, moved, reached, beat = now, now, now, -1
     report: Progress | None = None
     while True:
         time.sleep(pause)
@@ -110,14 +110,14 @@ def _follow(
             moved, beat = now, found.beat
         elif now - moved > SILENCE:
             return {"failed": True, "msg": _lost_message(report, path)}
-        if found and interval and now - told >= interval:
-            told = now
+        if found and interval and now - reported_at >= interval:
+            reported_at = now
             tell(found)
 
 
 def _read_progress(action: ActionBase, path: str) -> Progress | None:
-    said = action._low_level_execute_command(f"cat {shlex.quote(path)}")
-    return parse_progress(said["stdout"]) if said["rc"] == 0 else None
+    answer = action._low_level_execute_command(f"cat {shlex.quote(path)}")
+    return parse_progress(answer["stdout"]) if answer["rc"] == 0 else None
 
 
 def _job_result(action: ActionBase, job: str, task_vars: dict[str, Any], mode: str = "status") -> dict[str, Any]:
@@ -137,8 +137,8 @@ def _finish_job(
     _job_result(action, job, task_vars, "cleanup")
     # Ansible's wrapper writes down which command it was that gave it nothing to read, or knows no such job.
     if result.get("failed") and ("cmd" in result or result.get("msg") == "could not find job"):
-        said = str(result.get("stderr") or "").strip()
-        return {"failed": True, "msg": f"{gone}{': ' if said else ''}{said}"}
+        trouble = str(result.get("stderr") or "").strip()
+        return {"failed": True, "msg": f"{gone}{': ' if trouble else ''}{trouble}"}
     for key in ("ansible_job_id", "finished", "started", "results_file"):
         result.pop(key, None)
     return result

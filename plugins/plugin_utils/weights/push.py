@@ -128,5 +128,5 @@ def run_rsync(words: Sequence[str], files: Sequence[str], where: str) -> None:
     if done.returncode == 127 or "rsync: command not found" in done.stderr:
         raise WeightsError(f"{where}: rsync is not installed on the host")
     if done.returncode:
-        said = "; ".join(done.stderr.strip().splitlines()[-3:])
-        raise WeightsError(f"{where}: rsync ended with {done.returncode}: {said}")
+        reason = "; ".join(done.stderr.strip().splitlines()[-3:])
+        raise WeightsError(f"{where}: rsync ended with {done.returncode}: {reason}")
