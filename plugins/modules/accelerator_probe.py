@@ -10,6 +10,7 @@ module: accelerator_probe
 short_description: Ask a host with one command which accelerators it has
 version_added: 0.3.0
 description:
+  - Internal to the playbook C(baremetal.inference.discover).
   - Runs a small script in the shell of the host. It reads the PCI tree, the processor, the memory and the versions of
     drivers from sysfs and procfs. The host needs a POSIX shell, C(sed) and C(uname), no Python and no tool of a vendor.
   - The script goes over the connection with the command that runs it, so a host costs one round trip. It runs as the

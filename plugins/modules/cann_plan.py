@@ -10,6 +10,7 @@ module: cann_plan
 short_description: Decide what a host needs for Huawei's driver, firmware and CANN
 version_added: 0.4.0
 description:
+  - Internal to the role P(baremetal.inference.cann#role).
   - Reads the host as M(baremetal.inference.cann_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
   - CANN, driver and firmware of one row of the vendor's matrix belong together; the release of vLLM names it. A driver

@@ -10,6 +10,7 @@ module: cann_state
 short_description: Inspect Huawei's driver and firmware on a host
 version_added: 0.4.0
 description:
+  - Internal to the role P(baremetal.inference.cann#role).
   - Reads the operating system, the kernels, the packages of Huawei's driver, what its installers have left, the modules
     that are loaded and those on disk, what C(npu-smi) lists, the devices and their user.
   - Returns findings, each with what to do. A host without faults has no findings.

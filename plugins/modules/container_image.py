@@ -10,6 +10,7 @@ module: container_image
 short_description: Pull or load a container image into a host's store
 version_added: 0.2.0
 description:
+  - Internal to the role P(baremetal.inference.vllm#role).
   - Pulls an image with docker or podman, or loads it from an archive, unless the store has it.
   - Uses the engine's own command and configuration. The engine's files in C(/etc/docker) or C(/etc/containers) define
     how a registry is reached (plain HTTP, the site's certificate authority, mirrors, proxies).

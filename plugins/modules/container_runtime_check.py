@@ -10,6 +10,7 @@ module: container_runtime_check
 short_description: Check that a container engine works and can reach the accelerators
 version_added: 0.3.0
 description:
+  - Internal to the role P(baremetal.inference.container_runtime#role).
   - Asks the engine for its version and checks that it can give the host's accelerators to containers.
   - Fails with advice where it cannot. Changes nothing and starts no container.
 extends_documentation_fragment:

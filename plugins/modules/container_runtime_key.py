@@ -10,6 +10,7 @@ module: container_runtime_key
 short_description: Install the key of a package repository
 version_added: 0.3.0
 description:
+  - Internal to the role P(baremetal.inference.container_runtime#role).
   - Downloads the OpenPGP key of a package repository and installs it as a keyring file, if its fingerprint is among the
     given ones. If the download holds any other key, nothing is written.
   - A keyring file that already holds the key stays unchanged, and nothing is downloaded.

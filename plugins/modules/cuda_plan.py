@@ -10,6 +10,7 @@ module: cuda_plan
 short_description: Decide what a host needs for NVIDIA's driver
 version_added: 0.3.0
 description:
+  - Internal to the role P(baremetal.inference.cuda#role).
   - Reads the host as M(baremetal.inference.cuda_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
   - The chips decide on open or proprietary kernel modules and on the fabric manager, the release of vLLM on the oldest

@@ -10,6 +10,7 @@ module: cuda_state
 short_description: Inspect NVIDIA's driver on a host
 version_added: 0.3.0
 description:
+  - Internal to the role P(baremetal.inference.cuda#role).
   - Reads the operating system, the kernels, the packages of NVIDIA's driver, the modules that are loaded and those on
     disk, what C(nvidia-smi) lists, the services and the kernel's log.
   - Returns findings, each with what to do. A host without faults has no findings.

@@ -10,6 +10,7 @@ module: discovery_cache
 short_description: Store the answers of hosts to M(baremetal.inference.accelerator_probe)
 version_added: 0.3.0
 description:
+  - Internal to the playbook C(baremetal.inference.discover).
   - Merges the answers of all hosts of the play into a file on the controller, from which the inventory plugin of this
     collection sorts hosts. It connects to no host and handles all of them at once, so use C(run_once).
   - A host that did not answer keeps its last answer, marked as stale with a time and the reason. Nothing is stored for

@@ -10,6 +10,7 @@ module: encodings_check
 short_description: Check that the Harmony library of each release loads the encodings of a host
 version_added: 0.5.0
 description:
+  - Internal to the role P(baremetal.inference.vllm#role).
   - Asks the library that vLLM will load, in its virtual environment or its image, to load C(HarmonyGptOss) from the
     directory that E(TIKTOKEN_ENCODINGS_BASE) will name. It is asked as the user that vLLM runs as, in an image without
     a network.

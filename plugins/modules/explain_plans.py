@@ -10,6 +10,7 @@ module: explain_plans
 short_description: Show where every setting of the instances of a play comes from
 version_added: 0.2.0
 description:
+  - Internal to the playbook C(baremetal.inference.explain).
   - Shows for each distinct plan every argument and variable with its value, the layer that it comes from, the reason
     and what it overrides. Hosts whose plans differ only in the host name are shown once.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).

@@ -10,6 +10,7 @@ module: fleet_overview
 short_description: Show a fleet at a glance, as a table and as a page
 version_added: 0.3.0
 description:
+  - Internal to the playbook C(baremetal.inference.fleet).
   - Shows for all hosts of the play which accelerators they have, how certain that is and which hosts need attention.
     The table has at most 60 lines, however many hosts there are; the page shows every host.
   - Runs on the controller for all hosts of the play at once and connects to no host, so use C(run_once). Its sources

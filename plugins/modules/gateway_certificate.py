@@ -10,6 +10,7 @@ module: gateway_certificate
 short_description: Check or issue the certificate of a gateway
 version_added: 0.5.0
 description:
+  - Internal to the role P(baremetal.inference.gateway#role).
   - Checks a certificate and a key of the site, or issues both from a small CA that the module creates for the site.
   - Fails with the dates for an expired certificate, and for a key that does not belong to the certificate.
   - The CA and its key stay in O(ca_dir); give C(ca.crt) to the clients. Certificates are renewed O(renew_days) before

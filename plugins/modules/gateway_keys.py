@@ -10,6 +10,7 @@ module: gateway_keys
 short_description: Set the keys and limits of a gateway's clients
 version_added: 0.5.0
 description:
+  - Internal to the role P(baremetal.inference.gateway#role).
   - Writes the maps where HAProxy looks up keys, rates and limits, each in one step.
   - Sends the changes to a running HAProxy over its admin socket, so that keys change without a reload and without
     aborting an answer.

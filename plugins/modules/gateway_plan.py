@@ -10,6 +10,7 @@ module: gateway_plan
 short_description: Decide what a gateway serves
 version_added: 0.5.0
 description:
+  - Internal to the role P(baremetal.inference.gateway#role).
   - Plans the instances of the hosts of a cluster as M(baremetal.inference.render_plans) does, and combines all
     instances and replicas of a name into one service.
   - Reads the key files of the clients on the controller, and returns only the sha256 of each key.

@@ -10,6 +10,7 @@ module: gateway_preflight
 short_description: Check a host before it becomes a gateway
 version_added: 0.5.0
 description:
+  - Internal to the role P(baremetal.inference.gateway#role).
   - Checks that the ports of the gateway are free or in use by the gateway itself.
   - Reports which programs are installed, and whether HAProxy has read the files on the disk.
   - Changes nothing.

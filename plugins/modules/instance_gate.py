@@ -10,6 +10,7 @@ module: instance_gate
 short_description: Ask a vLLM instance a fixed set of prompts and measure it
 version_added: 0.6.0
 description:
+  - Internal to the role P(baremetal.inference.rollout#role).
   - Warms an instance of the role P(baremetal.inference.vllm#role), asks it prompts whose answers are known, and
     measures tokens per second and the time to the first token of streamed chats. It fails where an answer is not the
     expected one, or where a figure is worse than a share of that of an earlier run.

@@ -10,6 +10,7 @@ module: mirror_bundle
 short_description: Record what a carried directory holds, and check that it has arrived
 version_added: 0.5.0
 description:
+  - Internal to the role P(baremetal.inference.mirror#role).
   - V(planned) lists the files that a directory lacks and fails where there is too little space for them.
   - V(present) writes C(ROOT/bundle.json), which names every file with its size and sha256, by one rename. Every file
     must exist with its size. Items of an earlier fill stay named as long as their files exist.

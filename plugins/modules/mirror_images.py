@@ -10,6 +10,7 @@ module: mirror_images
 short_description: Copy container images into layouts that can be carried
 version_added: 0.5.0
 description:
+  - Internal to the playbook C(baremetal.inference.mirror).
   - Copies each image, every platform of it and byte for byte, into the OCI layout C(ROOT/images/REPOSITORY), from where
     the module M(baremetal.inference.registry_images) pushes it on the mirror.
   - A layout that has the image under its tag with the digest of its registry, with all blobs, is left alone. Existing

@@ -10,6 +10,7 @@ module: mirror_needs
 short_description: Determine what a mirror has to hold
 version_added: 0.5.0
 description:
+  - Internal to the playbook C(baremetal.inference.mirror).
   - Plans every instance of hosts as M(baremetal.inference.render_plans) does, and returns which weights, encodings,
     locks of wheels and container images these plans need. Images are named as they are published, whatever registry the
     hosts take them from.

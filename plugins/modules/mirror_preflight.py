@@ -10,6 +10,7 @@ module: mirror_preflight
 short_description: Check a host before it becomes a mirror
 version_added: 0.1.0
 description:
+  - Internal to the role P(baremetal.inference.mirror#role).
   - Checks that the mirror's disk is mounted and that its ports are free or its own.
   - Returns whether nginx and the registry are installed.
   - Changes nothing.

@@ -10,6 +10,7 @@ module: mirror_wheels
 short_description: Fetch exactly the wheels of a lock into a directory that can be carried
 version_added: 0.5.0
 description:
+  - Internal to the playbook C(baremetal.inference.mirror).
   - Downloads with pip the wheels of a lock that C(ROOT/wheels) lacks, for the lock's Python and machine. pip uses its
     own configuration (index, find-links, CA, proxy).
   - Every file is checked against the lock before it gets its name. The next run continues an interrupted

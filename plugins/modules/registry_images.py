@@ -10,6 +10,7 @@ module: registry_images
 short_description: Push container images from layouts into a registry
 version_added: 0.2.0
 description:
+  - Internal to the role P(baremetal.inference.mirror#role).
   - Finds the OCI image layouts below O(root), as C(skopeo copy ... oci:ROOT/REPOSITORY:TAG) writes them, and pushes
     each into the registry as C(REPOSITORY:TAG). Hidden directories are ignored.
   - Skips an image whose digest the registry already has under that tag. Digests never change on the way.

@@ -10,6 +10,7 @@ module: release_drift
 short_description: Show what appears, changes or vanishes between two releases of vLLM
 version_added: 0.2.0
 description:
+  - Internal to the playbook C(baremetal.inference.drift).
   - Looks up what a recipe, the shell text of a guide or a C(--config) file sets in the option tables of two releases
     (C(catalog/options/)), and reports how each of them treats it, which settings do nothing in the newer one, and what
     replaced them. Without any of the three it compares the tables themselves.

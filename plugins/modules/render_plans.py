@@ -10,6 +10,7 @@ module: render_plans
 short_description: Write the plans and files of all hosts of a play
 version_added: 0.2.0
 description:
+  - Internal to the playbook C(baremetal.inference.render).
   - Writes for every instance of every host of the play C(DEST/HOST/INSTANCE/plan.json) and below
     C(DEST/HOST/INSTANCE/files/) the files that the role P(baremetal.inference.vllm#role) would install, under
     their paths. Secrets are not written.

@@ -10,6 +10,7 @@ module: rocm_plan
 short_description: Decide what a host needs for AMD's driver
 version_added: 0.4.0
 description:
+  - Internal to the role P(baremetal.inference.rocm#role).
   - Reads the host as M(baremetal.inference.rocm_state) does and returns the missing steps. A host that needs no
     change gets a plan of empty lists.
   - The release of vLLM decides on ROCm and with it on the driver, the chips and the release on the oldest supported

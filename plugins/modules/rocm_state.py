@@ -10,6 +10,7 @@ module: rocm_state
 short_description: Inspect AMD's driver on a host
 version_added: 0.4.0
 description:
+  - Internal to the role P(baremetal.inference.rocm#role).
   - Reads the operating system, the kernels, the packages of AMD's driver, the module that is loaded and those on disk,
     which chips C(amd-smi), C(rocm-smi) or the kernel itself lists, the device nodes, what keeps C(amdgpu) from loading,
     and the kernel's log.

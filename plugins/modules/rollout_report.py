@@ -10,6 +10,7 @@ module: rollout_report
 short_description: Write the report of a rollout as JSON and as a page
 version_added: 0.6.0
 description:
+  - Internal to the role P(baremetal.inference.rollout#role).
   - Reads the journal of a rollout (role P(baremetal.inference.rollout#role)), finished, interrupted or running, and
     reports what changed where, how long each step of each host took, what the gates measured before and after, and how
     many requests the gateways served and failed meanwhile.

@@ -10,6 +10,7 @@ module: serve_plan
 short_description: Decide what every vLLM instance of a host is started with
 version_added: 0.1.0
 description:
+  - Internal to the role P(baremetal.inference.vllm#role).
   - Combines recipe, release, accelerator and the requested instances into one plan for each instance.
   - Every argument and every C(VLLM_*) variable is checked against what the release accepts (C(catalog/options/)). One
     that it does not know is an error; another variable that no library is known to read is a warning.

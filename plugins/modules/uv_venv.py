@@ -10,6 +10,7 @@ module: uv_venv
 short_description: Make a virtual environment from a hash-locked list of wheels
 version_added: 0.1.0
 description:
+  - Internal to the role P(baremetal.inference.vllm#role).
   - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
     content, so an existing environment is correct and left alone; another lock gets another directory beside it.
     The bytecode of an environment from before version 0.7.0 is added.

@@ -10,6 +10,7 @@ module: weights_manifest
 short_description: Pin a model and write the manifest of its weights
 version_added: 0.5.0
 description:
+  - Internal to the playbook C(baremetal.inference.pin_weights).
   - Writes C(DEST/ORGANISATION/NAME.yml), which pins one revision of a model with the size and the sha256 of every file
     that vLLM needs. M(baremetal.inference.weights) and the plans take the weights from there.
   - A branch or a tag becomes the commit that it is at now. Run again, a branch that has moved shows as the difference

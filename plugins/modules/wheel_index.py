@@ -10,6 +10,7 @@ module: wheel_index
 short_description: Make a directory of wheels an index that pip and uv read
 version_added: 0.1.0
 description:
+  - Internal to the role P(baremetal.inference.mirror#role).
   - Writes the pages of a simple index (PEP 503) into C(simple/) for the wheels that lie flat in C(wheels/) of the same
     directory, so that any web server that serves that directory is a package index.
   - Puts C(FILE.whl.metadata) beside each wheel (PEP 658), so that a client resolves without fetching wheels.
