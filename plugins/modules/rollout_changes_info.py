@@ -152,7 +152,7 @@ states:
   type: dict
   returned: success
 undone:
-  description: What the rollout to undo changed: the states C(before) and C(after), by host and instance.
+  description: What the rollout to undo changed, namely the states C(before) and C(after), by host and instance.
   type: dict
   returned: with O(kind=journals)
 returned:
