@@ -27,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan i
 class ModelState:
     """A model on the host: its directory, the files that are right and those that are not, whether its stamp is.
 
-    ``seen`` is what stat said of the files at that moment.
+    ``seen`` is what stat reported for the files at that moment.
     """
 
     manifest: Manifest
