@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run `ansible-test sanity` on the files that git knows or would take, laid out as ansible-test wants them.
+# Run `ansible-test sanity` on the files that git knows or would take, laid out as ansible-test wants them. It takes what is
+# in bin/ for Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" LC_ALL=C.UTF-8
@@ -14,7 +15,7 @@ fi
 tree=.cache/sanity/ansible_collections/baremetal/inference
 rm -rf "$tree"
 mkdir -p "$tree"
-git ls-files -co --exclude-standard -- . ':!.collections' ':!.config' | rsync -a --ignore-missing-args --files-from=- ./ "$tree/"
+git ls-files -co --exclude-standard -- . ':!.collections' ':!.config' ':!bin' | rsync -a --ignore-missing-args --files-from=- ./ "$tree/"
 cd "$tree"
 git init --quiet && git add --all  # ansible-test takes the files that git lists
 ansible-test sanity --python "$(python -c 'import sys; print("%d.%d" % sys.version_info[:2])')" --requirements --color no "$@"

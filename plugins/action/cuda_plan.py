@@ -35,7 +35,8 @@ class ActionModule(StackAction):
         if not minimum:
             name = options["release"]
             raise PlanError(
-                f"release {name!r} names no minimum_driver for cuda; set cuda_version or another cuda_release"
+                f"vLLM release {name!r} does not say which NVIDIA driver it needs; set cuda_version to a driver branch "
+                'such as "580", or set vllm_release (cuda_release) to another release'
             )
         return CudaRequest(
             options["release"],

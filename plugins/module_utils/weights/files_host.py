@@ -27,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan i
 class ModelState:
     """A model on the host: its directory, the files that are right and those that are not, whether its stamp is.
 
-    ``seen`` holds the stat results of the files at that moment.
+    ``seen`` is what stat reported for the files at that moment.
     """
 
     manifest: Manifest
@@ -72,7 +72,11 @@ def remove_unlisted_files(state: ModelState) -> None:
 
 
 def publish_model(state: ModelState) -> None:
-    """Put the partial directory in the place of the published one, which nothing uses."""
+    """Put the partial directory in the place of the published one, which nothing uses.
+
+    A new revision is one rename. A repair of a published one is two: REVISION to .REVISION.old, then .REVISION.partial
+    to REVISION. Between the two the name is missing, and the complete partial directory is there for the next run.
+    """
     parent, revision = os.path.split(state.directory)
     old = os.path.join(parent, f".{revision}.old")
     shutil.rmtree(old, ignore_errors=True)

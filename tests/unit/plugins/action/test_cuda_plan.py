@@ -278,7 +278,11 @@ def test_switches_bring_the_fabric_manager_of_the_loaded_driver(fleet):
             "left_behind",
             f"left_behind: driver {VERSION} is to be replaced, and process 4242 (VLLM::EngineCor of docker-",
         ),
-        ("cpu_release", "cpu_release: release '0.32.0' names no minimum_driver for cuda; set cuda_version or"),
+        (
+            "cpu_release",
+            "cpu_release: vLLM release '0.32.0' does not say which NVIDIA driver it needs; set cuda_version to a "
+            'driver branch such as "580", or set vllm_release (cuda_release) to another release',
+        ),
     ],
 )
 def test_what_cannot_be_had_is_an_error_of_the_host(fleet, name, sentence):

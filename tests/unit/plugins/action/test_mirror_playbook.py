@@ -89,7 +89,7 @@ def test_a_disk_is_filled_verified_and_repaired(site):
         ({"bundle_models": []}, "nothing to fetch: no host of bundle_hosts has vllm_instances"),
         ({"bundle_models": "acme/tinny"}, "no manifest of weights 'acme/tinny'"),
         ({"bundle_releases": "0.99"}, "no release '0.99'"),
-        ({"bundle_verify": True}, "is the disk mounted"),
+        ({"bundle_verify": True}, "check that the disk is mounted"),
     ],
 )
 def test_one_clear_error(site, variables, words):

@@ -146,5 +146,5 @@ def test_a_server_that_is_no_open_registry_is_named(tmp_path, registry, calls):
     registry.status = 401
     message = run_module("registry_images", root=str(tmp_path / "images"), registry=registry.address)["msg"]
     assert message == (
-        f"http://{registry.address}/v2/: HTTP status 401 (Unauthorized); is that a registry without a login?"
+        f"http://{registry.address}/v2/: HTTP status 401 (Unauthorized); expected a registry without a login"
     )

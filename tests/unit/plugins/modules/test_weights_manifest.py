@@ -83,7 +83,7 @@ def test_what_is_known_of_modelscope_stays_with_the_same_files(pin, hubs, tmp_pa
     hubs.hub["org/name"].branches["main"] = NEWER
     moved = pin()
     assert "modelscope" not in moved["diff"]["after"]
-    assert "no longer does" in str(moved["warnings"])
+    assert "the name on ModelScope was removed" in str(moved["warnings"])
 
 
 def test_a_token_is_nowhere(pin, hubs, tmp_path, monkeypatch):
