@@ -79,4 +79,4 @@ def wait_active(host, seconds: int = 400, unit: str = "vllm@chat") -> None:
 
 def journal(host, unit: str = "vllm@chat") -> str:
     """Return the last lines of an instance."""
-    return host.run("journalctl -u %s --no-pager -n 60", unit).stdout
+    return host.run("journalctl -u %s --no-pager -n 300", unit).stdout
