@@ -41,9 +41,12 @@ class OwnersFile:
                 f"{self.gateway}: {self.path}: cannot be read: {exc.strerror}; run as root (become)"
             ) from exc
         except RecordsError as exc:
-            problem = str(exc)
+            return self._distrust(str(exc))
         except ValueError as exc:
-            problem = f"is not JSON ({exc})"
+            return self._distrust(f"is not JSON ({exc})")
+
+    def _distrust(self, problem: str) -> Records:
+        """Return no records for a damaged file, and warn of it once."""
         text = (
             f"{self.gateway}: {self.path}: {problem}; every drained server counts as drained by hand until it is made "
             "ready with force, and the next change rewrites the file"

@@ -42,7 +42,7 @@ def reason_against(page, link):
     """Return why a link of a page leads nowhere, None where it is good or leads to another server."""
     if re.match(r"[a-z]+:", link):
         return None
-    path, _, anchor = link.partition("#")
+    path, _hash, anchor = link.partition("#")
     target = page.parent / unquote(path) if path else page
     if not target.exists():
         return "leads to no file"
