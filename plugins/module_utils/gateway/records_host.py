@@ -45,7 +45,7 @@ class OwnersFile:
         except ValueError as exc:
             return self._distrust(f"is not JSON ({exc})")
 
-    def _distrust(self, problem: str) -> Records:
+    def _distrust(self, problem: str) -> dict[str, dict[str, str]]:
         """Return no records for a damaged file, and warn of it once."""
         text = (
             f"{self.gateway}: {self.path}: {problem}; every drained server counts as drained by hand until it is made "
