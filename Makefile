@@ -18,7 +18,7 @@ demo-down:  ## Take the demo's lab down without a trace
 # The first three keep one processor busy each. Integration is last: pytest's closing line is the end of the output.
 test: ready  ## Everything that CI runs
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types sanity
-	@$(MAKE) --no-print-directory molecule unit parity integration
+	@set -e; for part in molecule unit parity integration; do echo "=== $$(date +%T) $$part"; $(MAKE) --no-print-directory $$part; done
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh

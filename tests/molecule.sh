@@ -40,6 +40,8 @@ one() {
 recap() {
   local scenario
   cat "$logs/recap"
+  # What takes long, for whoever looks for what to leave to `make long`.
+  sed -nE 's/^([0-9.]+s (call|setup|teardown) .*)/\1/p' "$logs"/*.log | sort -rn | head -n 12 | cut -c 1-160
   awk '$6 != 0 { print $3 }' "$logs/recap" | while read -r scenario; do
     sed -nE '/^(fatal|failed):|\[ERROR\]|^ERROR|CRITICAL|^E  |^FAILED /p' "$logs/$scenario.log" | tail -n 8 | cut -c 1-600 |
       sed "s/^/$scenario: /"

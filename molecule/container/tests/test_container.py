@@ -157,6 +157,8 @@ def test_containers_that_are_killed_come_back_by_themselves(serving):
         assert instance.chat() == ANSWER
 
 
+# The same as in the scenario `default`, through the engines' own units: two minutes.
+@pytest.mark.long
 def test_stop_lets_a_running_request_finish_and_a_reboot_starts_it_again(serving):
     instances = serving[:2]
     streams = [instance.stream_and_stop() for instance in instances]
