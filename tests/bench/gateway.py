@@ -27,7 +27,6 @@ os.environ.setdefault("LAB_NAME", "rollout")
 os.environ.setdefault("LAB_SUBNET_PREFIX", "10.87.203")
 os.environ.setdefault("LAB_HOME", str(TOP / ".lab"))
 
-from tests.bench.rollout import bring_up
 from tests.rollout.site import HOSTS, MODEL, OCTETS, Site
 
 ADDED_MS, LOST_PERCENT = 2.0, 2.0
@@ -144,7 +143,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=6, help="seconds of a round (default 6)")
     options = parser.parse_args()
     site = Site()
-    bring_up(site)
+    site.bring_up()
     for host in HOSTS[1:]:
         site.tell(f"set server chat/{host}--chat state drain")
     try:
