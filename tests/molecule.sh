@@ -41,7 +41,8 @@ recap() {
   local scenario
   cat "$logs/recap"
   # What takes long, for whoever looks for what to leave to `make long`.
-  sed -nE 's/^([0-9.]+s (call|setup|teardown) .*)/\1/p' "$logs"/*.log | sort -rn | head -n 12 | cut -c 1-160
+  # (awk reads to the end: where head closes the pipe early, sort dies of it, and with it the whole run.)
+  sed -nE 's/^([0-9.]+s (call|setup|teardown) .*)/\1/p' "$logs"/*.log | sort -rn | awk 'NR <= 20' | cut -c 1-160
   awk '$6 != 0 { print $3 }' "$logs/recap" | while read -r scenario; do
     sed -nE '/^(fatal|failed):|\[ERROR\]|^ERROR|CRITICAL|^E  |^FAILED /p' "$logs/$scenario.log" | tail -n 8 | cut -c 1-600 |
       sed "s/^/$scenario: /"
