@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm import files as _files
@@ -25,8 +26,22 @@ def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any
     return sorted(found.values(), key=lambda entry: entry["shared"])
 
 
+def instance_entries(
+    plans: Mapping[str, PlanDocument], settings: Mapping[str, Any], secret: bool
+) -> list[dict[str, Any]]:
+    """Return what M(host_files) puts in place: the files with secrets, or all others with directories and links."""
+    files = instance_files(plans, settings)
+    if secret:
+        return [_files.directory(_files.CONFIG_DIR), *(entry for entry in files if entry["secret"])]
+    units = dict.fromkeys(os.path.dirname(entry["path"]) for entry in files if entry["unit"])
+    found = [_files.directory(path) for path in (_files.CONFIG_DIR, *units)]
+    for name, plan in plans.items():
+        found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
+    return [*found, _files.PROBE, *(entry for entry in files if not entry["secret"])]
+
+
 class FilterModule:
     """Filters of an instance's files."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"instance_files": instance_files}
+        return {"instance_files": instance_files, "instance_entries": instance_entries}

@@ -12,18 +12,16 @@ Result = Mapping[str, Any]
 def instance_restarts(
     plans: Mapping[str, Mapping[str, Any]],
     files: Iterable[Result] = (),
-    links: Result | None = None,
     images: Result | None = None,
     stale: Iterable[str] = (),
 ) -> list[str]:
     """Return the instances that run with something else than what is installed now, each once.
 
-    ``files`` are the results of looped tasks that wrote files of ``instance_files``; ``links`` is the result of the
-    task that linked the weights by instance, ``images`` that of the task that pulled images. ``stale`` names instances
-    that ran with older files before this run; those without a plan are left out.
+    ``files`` are the results of tasks that put entries of ``instance_entries`` in place, ``images`` is that of the task
+    that pulled images. ``stale`` names instances that ran with older files before this run; those without a plan are
+    left out.
     """
     found = [name for task in files for item in _changed_items(task) for name in item["restarts"]]
-    found += [item["key"] for item in _changed_items(links)]
     pulled = _changed_items(images)
     found += [plan["instance"] for plan in plans.values() if plan.get("container") and plan.get("image") in pulled]
     found += [name for name in stale if name in plans]

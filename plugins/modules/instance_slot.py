@@ -129,6 +129,10 @@ stale:
       one that its name stands for now. A run that ended between writing and restarting leaves this.
   type: bool
   returned: with O(instance)
+needs_reload:
+  description: Whether systemd has not read the unit of the installed instance as it is on disk now.
+  type: bool
+  returned: with O(instance)
 differences:
   description: Files in which the installed state and the requested slot differ.
   type: list
@@ -192,6 +196,7 @@ class Work:
             "slots": list(kept.values()),
             "up": self.service.is_up,
             "running_since": "" if started is None else utc(started),
+            "needs_reload": installed and self.service.needs_reload,
             "stale": installed and stale(self.host, self.slots, state, self.service, self.engine),
         }
 

@@ -108,7 +108,7 @@ def test_the_old_revision_comes_back_without_a_download(host, mirror_is_off):
     assert chat() == "The fleet is ready.", journal(host)
     assert model(host) != new
     names = changed(output)
-    assert any("Point each instance to its weights" in name for name in names), output
+    assert any("start script and unit of each instance" in name for name in names), output
     assert not [name for name in names if re.search(r"\.(weights|encodings) : ", name)], output
     # The new one stays too, for the way forward.
     assert host.file(f"/srv/models/baremetal/gpt-oss-smoke/{new}/config.json").exists

@@ -41,7 +41,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan i
 # Exit status, output and error output of a command.
 CommandResult = Tuple[int, str, str]
 
-_PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ExecMainStartTimestamp"
+_PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ExecMainStartTimestamp,NeedDaemonReload"
 
 
 class Engine:
@@ -99,6 +99,11 @@ class Service:
     def is_up(self) -> bool:
         """Return whether the unit runs or is starting."""
         return self._seen.get("ActiveState") in ("active", "activating", "reloading") and not self._between()
+
+    @property
+    def needs_reload(self) -> bool:
+        """Return whether systemd has not read the unit as it is on disk now."""
+        return self._seen.get("LoadState") != "loaded" or self._seen.get("NeedDaemonReload") == "yes"
 
     @property
     def description(self) -> str:

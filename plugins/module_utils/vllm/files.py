@@ -17,6 +17,15 @@ STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
 
+# Waits in the unit until vLLM answers; the same for all instances, and without effect on one that runs.
+PROBE = {
+    "path": "/usr/local/lib/vllm-wait-ready.py",
+    "src": "vllm-wait-ready.py",
+    "mode": "0644",
+    "unit": False,
+    "restarts": (),
+}
+
 # How systemd learns of an instance: by the unit that all venv instances share, by a unit of its own that runs the
 # engine's command, or by a quadlet, from which podman makes the unit.
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
@@ -59,6 +68,17 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
         _file(serve, "serve.j2", "root", "0755"),
         _file(f"{UNIT_DIR}/vllm@.service", "vllm@.service.j2", "root", "0644", unit=True, shared=True),
     ]
+
+
+def directory(path: str) -> dict[str, Any]:
+    """Return the entry of a directory that everybody may read."""
+    return {"path": path, "state": "directory", "mode": "0755", "unit": False, "restarts": ()}
+
+
+def weights_link(name: str, weights: str) -> dict[str, Any]:
+    """Return the entry of the link by which an instance finds its weights; they may not be there yet in check mode."""
+    path = f"{STATE_DIR}/{name}/model"
+    return {"path": path, "state": "link", "target": weights, "unit": False, "restarts": (name,)}
 
 
 def unit_path(name: str) -> str:

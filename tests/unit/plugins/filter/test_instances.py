@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.baremetal.inference.plugins.filter.instance_files import instance_entries
 from ansible_collections.baremetal.inference.plugins.filter.instance_restarts import instance_restarts
 from ansible_collections.baremetal.inference.plugins.filter.instance_restores import instance_restores
 from ansible_collections.baremetal.inference.plugins.filter.servers_without_slot import servers_without_slot
@@ -21,14 +22,14 @@ def loop(*entries):
 
 
 def test_nothing_is_restarted_where_nothing_ran_and_nothing_changed():
-    assert instance_restarts(PLANS, [{}, {}], {}, {}) == []
+    assert instance_restarts(PLANS, [{}, {}], {}) == []
     assert instance_restarts(PLANS, [loop(({"restarts": ["chat", "code"]}, False))]) == []
     assert instance_restarts(PLANS, [{"results": [{"item": {"restarts": ["chat"]}, "skipped": True}]}]) == []
 
 
 def test_a_changed_file_restarts_the_instances_that_it_starts_each_once():
     files = [loop(({"restarts": ["chat"]}, True)), loop(({"restarts": ["chat", "code"]}, True))]
-    assert instance_restarts(PLANS, files, loop(({"key": "chat"}, True))) == ["chat", "code"]
+    assert instance_restarts(PLANS, files) == ["chat", "code"]
 
 
 def test_a_new_image_restarts_what_runs_in_it():
@@ -54,3 +55,20 @@ def test_servers_of_instances_that_were_never_kept():
     servers = ["h--chat", "h--new", "h--unknown"]
     assert servers_without_slot(servers, SLOTS, "h") == ["h--new"]
     assert servers_without_slot(servers, SLOTS, "g") == []
+
+
+def test_entries_with_secrets_are_apart_and_every_directory_comes_before_what_lies_in_it():
+    plan = {"instance": "chat", "runtime": "venv", "container": None, "weights": "/srv/models/a@1"}
+    plain = instance_entries({"chat": plan}, {"user": "vllm"}, secret=False)
+    secret = instance_entries({"chat": plan}, {"user": "vllm"}, secret=True)
+    assert [entry["path"] for entry in secret] == ["/etc/vllm", "/etc/vllm/chat.secrets"]
+    paths = [entry["path"] for entry in plain]
+    assert "/etc/vllm/chat.secrets" not in paths
+    directories = [entry["path"] for entry in plain if entry.get("state") == "directory"]
+    assert directories == ["/etc/vllm", "/etc/systemd/system", "/var/lib/vllm/chat"]
+    for directory in directories:
+        assert all(paths.index(directory) < paths.index(path) for path in paths if path.startswith(f"{directory}/"))
+    # The weights concern the instance; the probe is no reason to restart one.
+    restarts = {entry["path"]: list(entry["restarts"]) for entry in plain}
+    assert restarts["/var/lib/vllm/chat/model"] == ["chat"]
+    assert restarts["/usr/local/lib/vllm-wait-ready.py"] == []

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
+from ansible.release import __version__
+from ansible_collections.baremetal.inference.plugins.modules.host_files import ENTRY_OPTIONS
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
+
+SOURCES = ("template", "src", "content")
+
+
+class ActionModule(ActionBase):
+    """Render the templates, read the files of the role, and have the module put them all in place."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        # The entries as they were given are returned: a role keeps keys of its own in them.
+        given: list[dict[str, Any]] = [dict(entry) for entry in self._task.args.get("files") or []]
+        entries = [self._complete(entry, variables) for entry in given]
+        found = self._execute_module(module_args={"files": entries}, task_vars=variables)
+        changed = found.pop("written", [])
+        found["results"] = [{"item": entry, "changed": each} for entry, each in zip(given, changed)]
+        return {**result, **found}
+
+    def _complete(self, entry: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of the module for one entry, its content in place of a template or a source."""
+        named = [key for key in SOURCES if entry.get(key) is not None]
+        is_file = entry.get("state", "file") == "file"
+        if len(named) != is_file:
+            expected = f"exactly one of {', '.join(SOURCES)}" if is_file else f"none of {', '.join(SOURCES)}"
+            raise AnsibleActionFail(f"{entry.get('path')}: found {', '.join(named) or 'none'}; expected {expected}")
+        options = {key: entry[key] for key in ENTRY_OPTIONS if key in entry and key not in ("template", "src")}
+        if "template" in named:
+            options["content"] = self._rendered(str(entry["template"]), entry, variables)
+        elif "src" in named:
+            with open(self._find_needle("files", str(entry["src"])), encoding="utf-8") as file:
+                options["content"] = file.read()
+        return options
+
+    def _rendered(self, name: str, entry: Mapping[str, Any], variables: dict[str, Any]) -> str:
+        """Return the text that the template makes, rendered as the module ansible.builtin.template does."""
+        lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=self._templar)
+        # Older releases make data of a text that looks like JSON; newer ones deprecate the option.
+        options = {"convert_data": False} if satisfies(__version__, "<2.19.0b1") else {}
+        text: str = lookup.run([name], variables, template_vars={"item": dict(entry)}, **options)[0]
+        return text

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files, directories and links of a role, compared with what the host has and put in place one after the other."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import stat
+from typing import Any, Mapping, NamedTuple
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, publish_link
+
+FILE, DIRECTORY, LINK = "file", "directory", "link"
+_TYPES = {stat.S_IFREG: FILE, stat.S_IFDIR: DIRECTORY, stat.S_IFLNK: LINK}
+
+
+class FileSetError(Exception):
+    """An entry cannot be put in place; the text names its path."""
+
+
+class Entry(NamedTuple):
+    """One path and what is requested there; the owner is the user of the process, root in every role."""
+
+    path: str
+    state: str
+    mode: int | None = None  # of files and directories
+    group: str | None = None  # of files and directories
+    content: bytes = b""  # of files
+    target: str = ""  # of links
+
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> Entry:
+        """Return the entry of a module's option. Raises FileSetError."""
+        try:
+            mode = None if entry["mode"] is None else int(entry["mode"], 8)
+        except ValueError:
+            raise FileSetError(f"{entry['path']}: mode {entry['mode']!r} is not octal; expected one like 0644") from None
+        if entry["state"] != LINK and mode is None:
+            raise FileSetError(f"{entry['path']}: a {entry['state']} needs a mode")
+        if not os.path.isabs(entry["path"]):
+            raise FileSetError(f"{entry['path']}: expected an absolute path")
+        content = (entry["content"] or "").encode()
+        return cls(entry["path"], entry["state"], mode, entry["group"], content, entry["target"] or "")
+
+
+class Found(NamedTuple):
+    """What is at a path; type is empty where nothing is."""
+
+    type: str = ""
+    mode: int | None = None
+    uid: int = -1
+    gid: int = -1
+    content: bytes = b""
+    target: str = ""
+
+
+def inspect(entry: Entry) -> Found:
+    """Return what is at the entry's path. Raises FileSetError where it can be neither kept nor replaced."""
+    try:
+        status = os.lstat(entry.path)
+    except FileNotFoundError:
+        return Found()
+    except NotADirectoryError:
+        raise FileSetError(f"{entry.path}: a directory above it is a file") from None
+    kind = _TYPES.get(stat.S_IFMT(status.st_mode), "special file")
+    # A link is replaced by a file or another link. A link to a directory is a directory of the site's own.
+    if entry.state == DIRECTORY and kind == LINK and os.path.isdir(entry.path):
+        status, kind = os.stat(entry.path), DIRECTORY
+    replaceable = kind == entry.state or (kind in (FILE, LINK) and entry.state in (FILE, LINK))
+    if not replaceable:
+        raise FileSetError(f"{entry.path} is a {kind}; expected a {entry.state}: move it away and run again")
+    content = b""
+    if kind == FILE and entry.state == FILE:
+        with open(entry.path, "rb") as file:
+            content = file.read()
+    target = os.readlink(entry.path) if kind == LINK else ""
+    return Found(kind, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, content, target)
+
+
+def differs(entry: Entry, found: Found, gid: int | None) -> bool:
+    """Return whether the entry has to be put in place. ``gid`` is None where its group does not exist yet."""
+    if found.type != entry.state:
+        return True
+    if entry.state == LINK:
+        return found.target != entry.target
+    owned = found.uid == os.geteuid() and found.gid == gid
+    return found.mode != entry.mode or not owned or (entry.state == FILE and found.content != entry.content)
+
+
+def group_id(entry: Entry) -> int | None:
+    """Return the number of the entry's group, the process's own where it names none; None for an unknown group."""
+    if entry.group is None:
+        return os.getegid()
+    try:
+        return grp.getgrnam(entry.group).gr_gid
+    except KeyError:
+        return None
+
+
+def put_in_place(entry: Entry, found: Found) -> None:
+    """Make the path what the entry requests. Raises FileSetError."""
+    gid = group_id(entry)
+    if gid is None:
+        raise FileSetError(f"{entry.path}: the group {entry.group!r} does not exist on this host")
+    try:
+        if entry.state == LINK:
+            publish_link(entry.target, entry.path)
+        elif entry.state == DIRECTORY:
+            if not found.type:
+                os.makedirs(entry.path, exist_ok=True)
+            _set_attributes(entry, gid)
+        elif found.type == FILE and found.content == entry.content:
+            _set_attributes(entry, gid)
+        else:
+            publish(entry.path, entry.content, entry.mode or 0, entry.group)
+    except OSError as exc:
+        raise FileSetError(f"{entry.path}: {exc.strerror or errno.errorcode.get(exc.errno or 0, exc)}") from exc
+
+
+def _set_attributes(entry: Entry, gid: int) -> None:
+    os.chown(entry.path, os.geteuid(), gid)
+    os.chmod(entry.path, entry.mode or 0)

@@ -1,0 +1,174 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_files
+short_description: Write the files, directories and links of a role in one step
+version_added: 0.7.0
+description:
+  - Internal to the roles of this collection.
+  - Does for a list what M(ansible.builtin.template), M(ansible.builtin.copy) and M(ansible.builtin.file) do for one path
+    each. A task that loops over ten files connects to the host some twenty times; this one connects once, so that a run
+    with nothing to do is short.
+  - Templates are rendered on the controller by the action plugin of the same name.
+  - A file is replaced in one durable step. Everything belongs to the user that the module runs as.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  files:
+    description:
+      - What to put in place, in this order.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Absolute path on the host.
+        type: str
+        required: true
+      state:
+        description: What the path is to be. A directory's missing parents are made too.
+        type: str
+        choices: [file, directory, link]
+        default: file
+      template:
+        description:
+          - For a file, the template of the role that makes its content; it finds this entry as the variable C(item).
+        type: str
+      src:
+        description: For a file, the file of the role or of the controller with its content.
+        type: str
+      content:
+        description: For a file, its content.
+        type: str
+      target:
+        description: For a link, what it points to.
+        type: str
+      mode:
+        description: Mode of a file or directory, as four octal digits in quotes.
+        type: str
+      group:
+        description: Group of a file or directory; that of the user by default.
+        type: str
+      validate:
+        description:
+          - For a file, a command that accepts the new content; C(%s) is the path of a temporary file that holds it.
+          - Nothing is changed when a command refuses.
+        type: str
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Write the files of the scrub
+  baremetal.inference.host_files:
+    files:
+      - {path: /usr/local/lib/weights-scrub.py, src: weights-scrub.py, mode: "0644"}
+      - {path: /etc/systemd/system/weights-scrub.service, template: weights-scrub.service.j2, mode: "0644"}
+  become: true
+"""
+
+RETURN = r"""
+results:
+  description: For each entry of O(files), in the same order, the entry as C(item) and whether it C(changed).
+  returned: success
+  type: list
+  elements: dict
+"""
+
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.file_set_host import (
+    FILE,
+    LINK,
+    Entry,
+    FileSetError,
+    Found,
+    differs,
+    group_id,
+    inspect,
+    put_in_place,
+)
+
+ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
+    "path": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": ["file", "directory", "link"], "default": "file"},
+    "template": {"type": "str"},
+    "src": {"type": "str"},
+    "content": {"type": "str"},
+    "target": {"type": "str"},
+    "mode": {"type": "str"},
+    "group": {"type": "str"},
+    "validate": {"type": "str"},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_OPTIONS},
+        },
+        supports_check_mode=True,
+        # Contents of files are no lines for the host's log.
+        no_log=True,
+    )
+    diffs: list[dict[str, str]] = []
+    done = False
+    try:
+        entries = [Entry.from_dict(entry) for entry in module.params["files"]]
+        # A path that cannot be replaced is reported before any other is changed.
+        before = [inspect(entry) for entry in entries]
+        changes = [differs(entry, found, group_id(entry)) for entry, found in zip(entries, before)]
+        for entry, options, change in zip(entries, module.params["files"], changes):
+            if change and options["validate"]:
+                validate(module, entry, options["validate"])
+        for entry, found, change in zip(entries, before, changes):
+            if not change:
+                continue
+            diffs.append(describe(entry, found))
+            if not module.check_mode:
+                put_in_place(entry, found)
+                done = True
+    except (FileSetError, OSError) as exc:
+        module.fail_json(msg=str(exc), changed=done)
+    module.exit_json(changed=any(changes), written=changes, **({"diff": diffs} if module._diff else {}))
+
+
+def validate(module: AnsibleModule, entry: Entry, command: str) -> None:
+    """Raise FileSetError if the command refuses the entry's new content."""
+    with tempfile.NamedTemporaryFile(dir=module.tmpdir) as file:
+        file.write(entry.content)
+        file.flush()
+        rc, out, err = module.run_command(command.replace("%s", file.name))
+    if rc:
+        text = (err.strip() or out.strip()).replace(file.name, entry.path)
+        raise FileSetError(f"{entry.path}: the new content was refused, and nothing was changed: {text}")
+
+
+def describe(entry: Entry, found: Found) -> dict[str, str]:
+    """Return the difference as Ansible shows it: of contents or targets, and of mode, owner and group."""
+    if entry.state == FILE and found.content != entry.content:
+        before, after = found.content.decode(errors="replace"), entry.content.decode(errors="replace")
+    elif entry.state == LINK:
+        before, after = f"{found.target}\n" if found.target else "", f"{entry.target}\n"
+    else:
+        before = f"{found.type} {found.mode:04o} {found.uid}:{found.gid}\n" if found.mode is not None else ""
+        group = group_id(entry)
+        owner = f"{found.uid if found.uid >= 0 else 0}:{entry.group if group is None else group}"
+        after = f"{entry.state} {entry.mode or 0:04o} {owner}\n"
+    return {"before_header": entry.path, "after_header": entry.path, "before": before, "after": after}
+
+
+if __name__ == "__main__":
+    main()

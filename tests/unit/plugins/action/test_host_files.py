@@ -1,0 +1,110 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The action host_files in a real play on this machine, beside Ansible's own template and copy."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[4]
+TEMPLATE = """{{ ansible_managed | comment }}
+{% for word in item.words %}
+{{ word }}
+{% endfor %}
+{"looks": "like JSON", "path": "{{ item.path }}"}
+
+"""
+JSON_TEMPLATE = '{"a": [1, 2], "name": "{{ item.key }}"}\n'
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> Path:
+    """Return the directory of a play with its templates and files."""
+    for name in ("templates", "files", "there"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "templates/unit.j2").write_text(TEMPLATE)
+    (tmp_path / "templates/data.json.j2").write_text(JSON_TEMPLATE)
+    (tmp_path / "files/program.py").write_text("print('{{ not a template }}')\n")
+    return tmp_path
+
+
+def play(role: Path, entries: list[dict[str, Any]], *options: str, before: tuple[dict[str, Any], ...] = ()) -> list[Any]:
+    """Put entries in place twice on this machine, after other tasks; return the results of the two."""
+    task = {"baremetal.inference.host_files": {"files": entries}, "ignore_errors": True}
+    results = {"dest": f"{role}/results.json", "content": "{{ [first, second] | to_json }}"}
+    tasks = [*before, {**task, "register": "first"}, {**task, "register": "second"}]
+    tasks.append({"ansible.builtin.copy": results, "check_mode": False, "diff": False})
+    book = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
+    (role / "play.yml").write_text(json.dumps(book))
+    subprocess.run(
+        [TOP / ".venv/bin/ansible-playbook", "-i", "localhost,", role / "play.yml", *options],
+        capture_output=True,
+        check=True,
+        cwd=TOP,
+    )
+    found: list[Any] = json.loads((role / "results.json").read_text())
+    return found
+
+
+def entry(role: Path, name: str, **options: Any) -> dict[str, Any]:
+    return {"path": str(role / "there" / name), "mode": "0640", **options}
+
+
+def test_files_are_the_same_bytes_as_those_of_template_and_copy(role):
+    entries = [
+        entry(role, "unit", template="unit.j2", words=["one", "two"]),
+        entry(role, "data.json", template="data.json.j2", key="chat"),
+        entry(role, "program.py", src="program.py"),
+        entry(role, "deep/down", state="directory", mode="0750"),
+        {"path": str(role / "there/link"), "state": "link", "target": "/nowhere"},
+    ]
+    template = "ansible.builtin.template"
+    theirs = (
+        {template: {"src": "unit.j2", "dest": f"{role}/files/unit"}, "vars": {"item": entries[0]}},
+        {template: {"src": "data.json.j2", "dest": f"{role}/files/data.json"}, "vars": {"item": entries[1]}},
+    )
+    first, second = play(role, entries, before=theirs)
+    for name in ("unit", "data.json", "program.py"):
+        assert (role / "there" / name).read_bytes() == (role / "files" / name).read_bytes()
+    assert stat.S_IMODE((role / "there/deep/down").stat().st_mode) == 0o750
+    assert os.readlink(role / "there/link") == "/nowhere"
+    assert first["changed"] and [each["changed"] for each in first["results"]] == [True] * 5
+    assert first["results"][1]["item"]["key"] == "chat"
+    assert not second["changed"]
+
+
+def test_check_mode_shows_the_difference_and_writes_nothing(role):
+    (role / "there/data.json").write_text("old\n")
+    entries = [entry(role, "data.json", template="data.json.j2", key="chat"), entry(role, "new", content="new\n")]
+    result, again = play(role, entries, "-CD")
+    assert result["changed"] and again["changed"]
+    old, new = result["diff"]
+    assert (old["before"], old["after"]) == ("old\n", '{"a": [1, 2], "name": "chat"}\n')
+    assert (new["before"], new["after"]) == ("", "new\n")
+    assert (role / "there/data.json").read_text() == "old\n"
+    assert not (role / "there/new").exists()
+
+
+def test_content_that_its_command_refuses_leaves_every_file_as_it_was(role):
+    entries = [
+        entry(role, "first", content="fine\n"),
+        entry(role, "second", content="bad\n", validate="grep -q good %s"),
+    ]
+    result, _again = play(role, entries)
+    assert result["failed"] and not result["changed"]
+    assert f"{role}/there/second: the new content was refused, and nothing was changed" in result["msg"]
+    assert list((role / "there").iterdir()) == []
+
+
+def test_an_entry_without_one_source_is_refused(role):
+    entries = [entry(role, "first", content="fine\n", src="program.py")]
+    result, _again = play(role, entries)
+    assert "found src, content; expected exactly one of template, src, content" in result["msg"]

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Entries of a role, compared with what is there and put in place."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common import file_set_host
+from ansible_collections.baremetal.inference.plugins.module_utils.common.file_set_host import Entry, FileSetError
+
+DEFAULTS = {"state": "file", "mode": "0640", "group": None, "content": "text\n", "target": None}
+
+
+def entry(path: Path, **options: Any) -> Entry:
+    return Entry.from_dict({**DEFAULTS, "path": str(path), **options})
+
+
+def put(requested: Entry) -> bool:
+    """Put an entry in place where it differs; return whether it did."""
+    found = file_set_host.inspect(requested)
+    if not file_set_host.differs(requested, found, file_set_host.group_id(requested)):
+        return False
+    file_set_host.put_in_place(requested, found)
+    return True
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"state": "directory", "mode": "0750"}, {"state": "link", "target": "/nowhere", "mode": None}],
+    ids=["file", "directory", "link"],
+)
+def test_an_entry_is_put_in_place_once(tmp_path, options):
+    requested = entry(tmp_path / "name", **options)
+    assert put(requested)
+    assert not put(requested)
+
+
+def test_a_changed_mode_keeps_the_file_and_is_a_change(tmp_path):
+    put(entry(tmp_path / "name"))
+    before = (tmp_path / "name").stat()
+    assert put(entry(tmp_path / "name", mode="0600"))
+    after = (tmp_path / "name").stat()
+    assert (after.st_ino, stat.S_IMODE(after.st_mode)) == (before.st_ino, 0o600)
+
+
+def test_a_link_is_replaced_by_a_file_and_what_it_points_to_stays(tmp_path):
+    (tmp_path / "target").write_text("precious")
+    (tmp_path / "name").symlink_to(tmp_path / "target")
+    assert put(entry(tmp_path / "name"))
+    assert (tmp_path / "name").read_text() == "text\n" and not (tmp_path / "name").is_symlink()
+    assert (tmp_path / "target").read_text() == "precious"
+
+
+def test_a_link_to_a_directory_serves_as_that_directory(tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    (tmp_path / "name").symlink_to(tmp_path / "elsewhere")
+    assert not put(entry(tmp_path / "name", state="directory", mode="0755"))
+    assert os.readlink(tmp_path / "name") == str(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("made", "state", "expected"),
+    [
+        ("directory", "file", "is a directory; expected a file"),
+        ("file", "directory", "is a file; expected a directory"),
+        ("fifo", "file", "is a special file; expected a file"),
+    ],
+)
+def test_what_cannot_be_replaced_is_refused(tmp_path, made, state, expected):
+    path = tmp_path / "name"
+    {"directory": path.mkdir, "file": path.touch, "fifo": lambda: os.mkfifo(path)}[made]()
+    with pytest.raises(FileSetError, match=expected):
+        file_set_host.inspect(entry(path, state=state))
+
+
+def test_a_group_that_does_not_exist_differs_and_is_named_when_it_is_needed(tmp_path):
+    requested = entry(tmp_path / "name", group="no-such-group")
+    found = file_set_host.inspect(requested)
+    assert file_set_host.differs(requested, found, file_set_host.group_id(requested))
+    with pytest.raises(FileSetError, match="the group 'no-such-group' does not exist"):
+        file_set_host.put_in_place(requested, found)
+    assert not (tmp_path / "name").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"mode": "rw-r--r--"}, "mode 'rw-r--r--' is not octal; expected one like 0644"),
+        ({"mode": None}, "a file needs a mode"),
+        ({"path": "etc/x"}, "expected an absolute path"),
+    ],
+)
+def test_bad_options_are_named(tmp_path, options, expected):
+    with pytest.raises(FileSetError, match=expected):
+        Entry.from_dict({**DEFAULTS, "path": str(tmp_path / "name"), **options})
