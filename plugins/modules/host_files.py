@@ -11,8 +11,8 @@ short_description: Write the files, directories and links of a role in one step
 version_added: 0.7.0
 description:
   - Internal to the roles of this collection.
-  - Does for a list what M(ansible.builtin.template), M(ansible.builtin.copy) and M(ansible.builtin.file) do for one path
-    each. A task that loops over ten files connects to the host some twenty times; this one connects once, so that a run
+  - Does for a list what M(ansible.builtin.template), M(ansible.builtin.copy) and M(ansible.builtin.file) do for one
+    path each. A task that loops over ten files runs some twenty modules on the host; this one runs one, so that a run
     with nothing to do is short.
   - Templates are rendered on the controller by the action plugin of the same name.
   - A file is replaced in one durable step. Everything belongs to the user that the module runs as.

@@ -135,6 +135,9 @@ TIMEOUT = 30  # seconds without a byte from the index
 ROOT_PAGE_LIMIT = 4 << 20
 # The page of a project, and a wheel of uv, are far smaller.
 DOWNLOAD_LIMIT = 256 << 20
+# 7,700 of the 20,700 files of vLLM 0.32.0's environment and half the time: tests, and packages of which a start imports
+# nothing or one model's few files. What is imported all the same is compiled in memory.
+NOT_COMPILED = "/(tests?|testing|transformers/models/[^_][^/]*|anthropic|numba)/"
 
 
 def main() -> None:
@@ -187,9 +190,20 @@ def compiled_now(module: AnsibleModule, path: str) -> bool:
         return False
     if not module.check_mode:
         os.umask(0o022)
-        # Files that no Python can compile (templates, tests) are part of many packages: its exit status says nothing.
-        module.run_command([f"{path}/bin/python", "-I", "-m", "compileall", "-q", "-j", "0", *packages])
+        compile_bytecode(module, path)
     return True
+
+
+def compile_bytecode(module: AnsibleModule, path: str) -> None:
+    """Compile what vLLM may import.
+
+    The service's user writes nothing here: each process would compile 5,000 files at each start, and spend 20.8 s of
+    CPU time in place of 9.2 s on what vLLM 0.32.0 imports. Here it is done once for all instances, and before a rollout
+    takes the host out of service.
+    """
+    packages = glob.glob(os.path.join(glob.escape(path), "lib", "python3*", "site-packages"))
+    # Files that no Python can compile (templates, tests) are part of many packages: its exit status says nothing.
+    module.run_command([f"{path}/bin/python", "-I", "-m", "compileall", "-q", "-j", "0", "-x", NOT_COMPILED, *packages])
 
 
 def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
@@ -287,15 +301,12 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
             "--require-hashes",
             "--only-binary",
             ":all:",
-            # The service's user writes nothing here: each process would compile 5,000 files at each start, and spend
-            # 20.8 s of CPU time in place of 9.2 s on what vLLM 0.32.0 imports. Here it is done once for all instances,
-            # and before a rollout takes the host out of service.
-            "--compile-bytecode",
             "--python",
             f"{partial}/bin/python",
             locked,
         ]
         run(module, sync, index.url, root)
+        compile_bytecode(module, partial)
         # Tens of thousands of files: one sync of the disk, so that a power cut after the rename finds them whole.
         os.sync()
         os.rename(partial, path)

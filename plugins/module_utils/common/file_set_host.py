@@ -37,7 +37,9 @@ class Entry(NamedTuple):
         try:
             mode = None if entry["mode"] is None else int(entry["mode"], 8)
         except ValueError:
-            raise FileSetError(f"{entry['path']}: mode {entry['mode']!r} is not octal; expected one like 0644") from None
+            raise FileSetError(
+                f"{entry['path']}: mode {entry['mode']!r} is not octal; expected one like 0644"
+            ) from None
         if entry["state"] != LINK and mode is None:
             raise FileSetError(f"{entry['path']}: a {entry['state']} needs a mode")
         if not os.path.isabs(entry["path"]):

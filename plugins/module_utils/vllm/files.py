@@ -75,10 +75,10 @@ def directory(path: str) -> dict[str, Any]:
     return {"path": path, "state": "directory", "mode": "0755", "unit": False, "restarts": ()}
 
 
-def weights_link(name: str, weights: str) -> dict[str, Any]:
+def weights_link(name: str, weights: str | None) -> dict[str, Any]:
     """Return the entry of the link by which an instance finds its weights; they may not be there yet in check mode."""
     path = f"{STATE_DIR}/{name}/model"
-    return {"path": path, "state": "link", "target": weights, "unit": False, "restarts": (name,)}
+    return {"path": path, "state": "link", "target": weights or "", "unit": False, "restarts": (name,)}
 
 
 def unit_path(name: str) -> str:

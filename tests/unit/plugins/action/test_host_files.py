@@ -36,7 +36,9 @@ def role(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def play(role: Path, entries: list[dict[str, Any]], *options: str, before: tuple[dict[str, Any], ...] = ()) -> list[Any]:
+def play(
+    role: Path, entries: list[dict[str, Any]], *options: str, before: tuple[dict[str, Any], ...] = ()
+) -> list[Any]:
     """Put entries in place twice on this machine, after other tasks; return the results of the two."""
     task = {"baremetal.inference.host_files": {"files": entries}, "ignore_errors": True}
     results = {"dest": f"{role}/results.json", "content": "{{ [first, second] | to_json }}"}

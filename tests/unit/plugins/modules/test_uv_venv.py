@@ -24,7 +24,7 @@ REAL_UV = shutil.which("uv", path=f"{Path(sys.executable).parent}:/usr/local/bin
 STAND_IN = b"""#!/bin/sh
 for last; do :; done
 case "$1" in
-  venv) mkdir -p "$last/bin"; env > "$last/environment" ;;
+  venv) mkdir -p "$last/bin"; env > "$last/environment"; ln -s "$4" "$last/bin/python" ;;
   pip) mkdir -p "$UV_CACHE_DIR"; echo "$@" > "${last%/*}/command" ;;
 esac
 """
