@@ -102,6 +102,7 @@ def test_key_is_wanted(chat_instance):
     assert chat_instance.host.check_output("curl -s -o /dev/null -w '%%{http_code}' %s", address) == "401"
 
 
+@pytest.mark.long
 def test_check_mode_announces_nothing_on_finished_hosts(serving, playbook):
     done = playbook("site.yml", "--check", "--diff")
     assert done.returncode == 0, done.stdout + done.stderr

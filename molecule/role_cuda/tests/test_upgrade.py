@@ -25,6 +25,7 @@ def serving(fleet, cleaned):
     fleet.serve()
 
 
+@pytest.mark.long
 def test_what_comes_is_fetched_ahead_and_nothing_changes(fleet, cleaned, serving):
     # Of a repository that is a directory nothing is fetched.
     fleet.run("systemd-run --unit=mirror-http python3 -m http.server --directory /srv/nvidia --bind 127.0.0.1 8099")

@@ -132,6 +132,7 @@ def test_nothing_is_installed_where_the_policy_is_to_halt(fleet):
     assert fleet.run(DRIVER) == before
 
 
+@pytest.mark.long
 def test_nothing_is_replaced_under_a_program_that_is_nobodys(fleet, cleaned):
     cleaned.append("systemctl stop trainer")
     fleet.run("systemctl start trainer")
@@ -182,6 +183,7 @@ def without_user_space(said):
     return {host: [line for line in text.splitlines() if "amdrocm" not in line] for host, text in said.items()}
 
 
+@pytest.mark.long
 def test_an_upgrade_stops_what_uses_the_chips_and_starts_it_again(fleet, serving):
     done = fleet.play(**UPGRADE)
     assert done.rc == 0, done.output
