@@ -24,9 +24,9 @@ attributes:
   diff_mode:
     support: full
 options:
-  items:
+  entries:
     description:
-      - The RV(baremetal.inference.removal_plan#module:items) of the plan.
+      - The RV(baremetal.inference.removal_plan#module:entries) of the plan.
     type: list
     elements: dict
     required: true
@@ -48,7 +48,7 @@ author:
 EXAMPLES = r"""
 - name: Remove what the plan lists
   baremetal.inference.removal:
-    items: "{{ plan['items'] }}"
+    entries: "{{ plan.entries }}"
   become: true
 """
 
@@ -104,14 +104,14 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **SITE_ARGUMENTS,
-            "items": {"type": "list", "elements": "dict", "required": True, "options": ITEM},
+            "entries": {"type": "list", "elements": "dict", "required": True, "options": ITEM},
             "everything": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     module.run_command_environ_update = {"LC_ALL": "C"}
     params = module.params
-    items = [Item(**entry) for entry in params["items"]]
+    items = [Item(**entry) for entry in params["entries"]]
     if module.check_mode:
         module.exit_json(changed=bool(items), **result_of(items, []))
     removal = Removal(Inspection(params["root"], site_of(params), Engines(module.run_command)), module.run_command)

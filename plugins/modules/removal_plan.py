@@ -87,7 +87,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-items:
+entries:
   description: What goes, in this order, each with C(kind), C(name), C(target), C(size) in bytes and C(detail).
   type: list
   elements: dict
@@ -172,7 +172,7 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
     size = sum(item.size for item in found.items)
     return {
         "changed": False,
-        "items": [item.as_dict() for item in found.items],
+        "entries": [item.as_dict() for item in found.items],
         "instances": [item.name for item in found.items if item.kind == INSTANCE],
         "lines": [*map(describe, found.items), f"together {format_bytes(size)}"] if found.items else ["nothing"],
         "kept": [*found.kept, *found.absent],

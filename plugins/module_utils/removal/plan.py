@@ -235,7 +235,7 @@ def _users(uses: Iterable[Use]) -> str:
 def _absent(kind: str, name: str, known: Iterable[str]) -> str:
     """Return a sentence about a name that the host does not have. Raises RemovalError for a slip of the pen."""
     names = sorted(known)
-    close = misspelt(name, names)
+    close = misspelt(name, names) or next((each for each in names if sorted(each) == sorted(name)), None)
     said = nearest(name, names) if names else "the host has none"
     if close and not _are_siblings(name, close):
         raise RemovalError(f"{kind} {name!r} is not on this host; {said}. Nothing was removed")
