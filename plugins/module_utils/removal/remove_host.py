@@ -180,7 +180,7 @@ class Removal:
             return False
         if rc not in (0, 6, 12):
             raise RemovalError(f"userdel {item.target}: {(err or out).strip()}")
-        # userdel takes the group along only where /etc/login.defs says so; groupdel refuses one that somebody needs.
+        # userdel takes the group along only where /etc/login.defs sets USERGROUPS_ENAB; groupdel refuses one that somebody needs.
         self._run(["groupdel", item.target])
         return rc != 6
 

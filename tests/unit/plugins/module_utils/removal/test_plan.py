@@ -173,7 +173,7 @@ def test_everything_takes_all_but_what_others_use():
 
 def test_everything_is_refused_while_the_inventory_declares_something():
     with pytest.raises(
-        RemovalError, match="chat: vllm_instances still declares it for this host.*remove_instance=chat"
+        RemovalError, match=r"chat: vllm_instances still declares it for this host.*remove_instance=chat"
     ):
         decide(ask("everything", declared=("chat",)), FULL)
     with pytest.raises(RemovalError, match="chat-2: vllm_instances still declares it"):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 
@@ -27,7 +28,8 @@ def full(there):
     """Put everything of a serving host below its root, and a file of somebody else."""
     there.template("chat", venv=VENV)
     there.unit("docker", "mirror:5000/lab/vllm:1", "code")
-    for path in (*SCRUB, "/usr/local/lib/vllm-wait-ready.py", "/srv/encodings/o200k_base.tiktoken", "/opt/vllm/uv-0.9.0/uv",
+    for path in (*SCRUB, "/usr/local/lib/vllm-wait-ready.py", "/srv/encodings/o200k_base.tiktoken",
+                 "/opt/vllm/uv-0.9.0/uv",
                  "/var/cache/vllm/chat/kernel", "/etc/systemd/system/vllm@chat.service.d/mine.conf", "/etc/hosts",
                  "/srv/models/example/tiny/.lock"):  # fmt: skip
         there.write(path, "x")
@@ -123,10 +125,8 @@ def test_a_removal_that_is_killed_is_finished_by_the_next_run(there, monkeypatch
 
     for module, name in ((os, "unlink"), (os, "rename"), (os, "rmdir"), (shutil, "rmtree")):
         monkeypatch.setattr(module, name, killed(getattr(module, name)))
-    try:
+    with contextlib.suppress(Killed):
         there.remove("everything")
-    except Killed:
-        pass
     monkeypatch.undo()
     there.remove("everything")
     assert there.files() == ["/etc/hosts"]

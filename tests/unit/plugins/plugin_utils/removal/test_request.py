@@ -28,14 +28,14 @@ def test_exactly_one_thing_is_requested(options, found):
 
 
 def test_a_misspelt_variable_is_an_error_with_the_nearest_one():
-    with pytest.raises(RemovalRequestError, match="remove_instances is no variable .*nearest: 'remove_instance'"):
+    with pytest.raises(RemovalRequestError, match=r"remove_instances is no variable .*nearest: 'remove_instance'"):
         parse_request({}, ["remove_instances", "vllm_instances"])
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("instance", "../etc"), ("instance", ""), ("model", "gpt-oss-20b"), ("model", "a/b@main"), ("environment", "latest"),
-     ("environment", "0.32.0/.."), ("image", "vllm/vllm-openai"), ("image", "a b:1")],
+    [("instance", "../etc"), ("instance", ""), ("model", "gpt-oss-20b"), ("model", "a/b@main"),
+     ("environment", "latest"), ("environment", "0.32.0/.."), ("image", "vllm/vllm-openai"), ("image", "a b:1")],
 )  # fmt: skip
 def test_a_name_of_another_form_is_an_error(kind, name):
     with pytest.raises(RemovalRequestError, match=f"remove_{kind}: found .*, expected a name such as"):
