@@ -23,9 +23,11 @@ class Engines:
     def __init__(self, run: Callable[..., CommandResult]) -> None:
         # Without this option Ansible ends the module where the command is missing.
         self._run = partial(run, handle_exceptions=False)
+        # Engines that are installed and did not answer, each as a clause with its reason.
+        self.trouble: dict[str, str] = {}
 
     def images(self) -> list[StoredImage]:
-        """Return the images of all engines. Raises RemovalError where an engine is installed and does not answer."""
+        """Return the images of all engines that answer; ``trouble`` has the others."""
         return [image for engine in ENGINES for image in self._images_of(engine)]
 
     def containers(self) -> dict[str, str]:
@@ -52,9 +54,7 @@ class Engines:
         ids = self._lines(engine, "image", "ls", "--quiet", "--no-trunc")
         if not ids:
             return []
-        rc, out, err = self._call(engine, "image", "inspect", *dict.fromkeys(ids))
-        if rc:
-            raise RemovalError(f"{engine} image inspect: {(err or out).strip()[-300:]}")
+        out = "\n".join(self._lines(engine, "image", "inspect", *dict.fromkeys(ids)) or ["[]"])
         return [self._image(engine, entry) for entry in json.loads(out)]
 
     def _image(self, engine: str, entry: Mapping[str, Any]) -> StoredImage:
@@ -64,13 +64,13 @@ class Engines:
         return StoredImage(engine, identity, tuple(tags), int(entry.get("Size") or 0), tuple(users or ()))
 
     def _lines(self, engine: str, *words: str) -> list[str] | None:
-        """Return the lines of an answer, None where the engine is missing or does not know the thing."""
+        """Return the lines of an answer, None where the engine is missing, does not answer or does not know it."""
         rc, out, err = self._call(engine, *words)
         if rc == 0:
             return [line.strip() for line in out.splitlines() if line.strip()]
-        if rc == _MISSING or any(text in err.lower() for text in _GONE):
-            return None
-        raise RemovalError(f"{engine} {' '.join(words[:2])}: {(err or out).strip()[-300:]}")
+        if rc != _MISSING and not any(text in err.lower() for text in _GONE):
+            self.trouble[engine] = f"{engine} {' '.join(words[:2])}: {(err or out).strip()[-300:]}"
+        return None
 
     def _remove(self, engine: str, *words: str) -> None:
         rc, out, err = self._call(engine, *words)

@@ -87,6 +87,7 @@ class Inspection:
             self._sizes(self.base_paths() if everything else ()),
             tuple(self.users() if everything else ()),
             rollout,
+            tuple(self.engines.trouble.values()),
         )
 
     def models(self) -> list[Model]:

@@ -106,7 +106,10 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a host has of the collection; ``instances`` are all names with a trace, with their bytes."""
+    """What a host has of the collection; ``instances`` are all names with a trace, with their bytes.
+
+    ``rollout`` is a sentence about a rollout that is at work, ``trouble`` clauses about engines that do not answer.
+    """
 
     instances: Mapping[str, int] = field(default_factory=dict)
     uses: tuple[Use, ...] = ()
@@ -118,6 +121,7 @@ class Contents:
     base: Mapping[str, int] = field(default_factory=dict)
     users: tuple[str, ...] = ()
     rollout: str = ""
+    trouble: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

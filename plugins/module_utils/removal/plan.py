@@ -109,6 +109,8 @@ def _environments(request: Request, contents: Contents) -> Plan:
 def _images(request: Request, contents: Contents) -> Plan:
     items: list[Item] = []
     absent: list[str] = []
+    if contents.trouble:
+        raise RemovalError(f"{'; '.join(contents.trouble)}; start the engine first, so that its images are known")
     for name in request.names:
         found = [image for image in contents.images if _is_called(image, name)]
         if not found:
@@ -128,7 +130,7 @@ def _everything(request: Request, contents: Contents) -> Plan:
     _refuse_declared(request, contents)
     items = [Item(INSTANCE, name, f"vllm@{name}.service", size) for name, size in sorted(contents.instances.items())]
     items += [Item(SERVICE, role, role) for role in contents.services]
-    kept: list[str] = []
+    kept = [f"images stay where an engine does not answer: {each}" for each in contents.trouble]
     others = [use for use in contents.uses if use.instance not in contents.instances]
     for model in contents.models:
         if _is_shared(model, request):

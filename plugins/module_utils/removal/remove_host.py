@@ -180,7 +180,8 @@ class Removal:
             return False
         if rc not in (0, 6, 12):
             raise RemovalError(f"userdel {item.target}: {(err or out).strip()}")
-        # userdel takes the group along only where /etc/login.defs sets USERGROUPS_ENAB; groupdel refuses one that somebody needs.
+        # userdel takes the group along only with USERGROUPS_ENAB in /etc/login.defs. groupdel refuses a group that is
+        # another user's own.
         self._run(["groupdel", item.target])
         return rc != 6
 

@@ -40,9 +40,10 @@ def test_a_host_without_engines_has_no_images():
     assert engines({}).images() == []
 
 
-def test_an_engine_that_does_not_answer_is_an_error_and_not_an_empty_store():
-    with pytest.raises(RemovalError, match="docker image ls: Cannot connect"):
-        engines({"image ls": (1, "", "Cannot connect to the Docker daemon")}).images()
+def test_an_engine_that_does_not_answer_is_remembered_and_is_no_empty_store():
+    found = engines({"image ls": (1, "", "Cannot connect to the Docker daemon")})
+    assert found.images() == []
+    assert found.trouble == {"docker": "docker image ls: Cannot connect to the Docker daemon"}
 
 
 def test_the_containers_of_instances_are_known_by_their_ids():

@@ -182,6 +182,14 @@ def test_everything_is_refused_while_the_inventory_declares_something():
         decide(ask("everything", groups=("gateways",)), Contents(services=("gateway",)))
 
 
+def test_a_store_that_cannot_be_asked_ends_the_removal_of_an_image_and_no_other():
+    contents = Contents(trouble=("docker image ls: Cannot connect",))
+    with pytest.raises(RemovalError, match="Cannot connect; start the engine first"):
+        decide(ask("image", "a:1"), contents)
+    kept = decide(ask("everything"), contents).kept
+    assert kept == ("images stay where an engine does not answer: docker image ls: Cannot connect",)
+
+
 def test_nothing_goes_while_a_rollout_is_at_work():
     with pytest.raises(RemovalError, match="a rollout is updating this host; wait"):
         decide(ask("instance", "chat"), Contents({"chat": 0}, rollout="a rollout is updating this host"))
