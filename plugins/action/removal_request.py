@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.removal.request import (
     EVERYTHING,
     FORMS,
+    SWITCHES,
     RemovalRequestError,
     parse_request,
 )
@@ -20,7 +21,7 @@ class ActionModule(ControllerAction):
 
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         **{kind: {"type": "raw", "default": ""} for kind in FORMS},
-        EVERYTHING: {"type": "bool", "default": False},
+        **{name: {"type": "bool", "default": False} for name in (EVERYTHING, *SWITCHES)},
     }
     ERRORS = (RemovalRequestError,)
 

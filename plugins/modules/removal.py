@@ -77,7 +77,6 @@ import platform
 from typing import Any, Iterable
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import Engines
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import Inspection
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
     SITE_ARGUMENTS,
@@ -114,7 +113,7 @@ def main() -> None:
     items = [Item(**entry) for entry in params["entries"]]
     if module.check_mode:
         module.exit_json(changed=bool(items), **result_of(items, []))
-    removal = Removal(Inspection(params["root"], site_of(params), Engines(module.run_command)), module.run_command)
+    removal = Removal(Inspection(params["root"], site_of(params), module.run_command), module.run_command)
     try:
         removal.remove(items)
         if params["everything"]:

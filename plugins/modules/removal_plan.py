@@ -66,6 +66,14 @@ options:
     type: list
     elements: str
     default: []
+  also:
+    description:
+      - What goes with V(everything) only where it is asked for, the packages and settings of the driver or of the
+        container engine.
+    type: list
+    elements: str
+    choices: [driver, container_engine]
+    default: []
   shared:
     description:
       - Whether other hosts use O(weights_root) too, as the option C(weights_shared) of the role
@@ -117,12 +125,12 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import Engines
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import Inspection
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
     INSTANCE,
     KINDS,
     SITE_ARGUMENTS,
+    SWITCHES,
     RemovalError,
     Request,
     Use,
@@ -144,6 +152,7 @@ def main() -> None:
             **SITE_ARGUMENTS,
             "kind": {"type": "str", "choices": list(KINDS), "required": True},
             **dict.fromkeys(("names", "declared", "groups", "models", "environments", "images"), NAMES),
+            "also": {"type": "list", "elements": "str", "choices": list(SWITCHES), "default": []},
             "shared": {"type": "str", "choices": list(SHARED), "default": "auto"},
         },
         supports_check_mode=True,
@@ -159,7 +168,7 @@ def main() -> None:
 def plan(module: AnsibleModule) -> dict[str, Any]:
     """Return the module's result. Raises RemovalError."""
     params = module.params
-    contents = Inspection(params["root"], site_of(params), Engines(module.run_command)).read(params["kind"])
+    contents = Inspection(params["root"], site_of(params), module.run_command).read(params["kind"], params["also"])
     request = Request(
         params["kind"],
         tuple(params["names"]),
@@ -167,6 +176,7 @@ def plan(module: AnsibleModule) -> dict[str, Any]:
         planned_uses(params),
         tuple(params["groups"]),
         SHARED[params["shared"]],
+        tuple(params["also"]),
     )
     found = decide(request, contents)
     size = sum(item.size for item in found.items)

@@ -46,6 +46,16 @@ options:
       - Everything that the collection put on the host.
     type: bool
     default: false
+  driver:
+    description:
+      - With O(everything), the packages and settings of the vendor's driver too.
+    type: bool
+    default: false
+  container_engine:
+    description:
+      - With O(everything), the packages and settings of docker and podman too.
+    type: bool
+    default: false
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -65,6 +75,11 @@ kind:
   returned: success
 names:
   description: The names; an empty list for everything.
+  type: list
+  elements: str
+  returned: success
+also:
+  description: What else goes with everything.
   type: list
   elements: str
   returned: success

@@ -40,6 +40,14 @@ class Engines:
                     found[identity] = name[len("vllm-") :]
         return found
 
+    def other_containers(self) -> list[str]:
+        """Return the containers that are no instance's."""
+        found = []
+        for engine in ENGINES:
+            names = self._lines(engine, "ps", "--all", "--format", "{{.Names}}") or []
+            found += [f"the container {name} of {engine}" for name in names if not name.startswith("vllm-")]
+        return found
+
     def remove_image(self, engine: str, name: str) -> None:
         """Remove a name of an image, and the image with its last name. Raises RemovalError."""
         self._remove(engine, "image", "rm", name)

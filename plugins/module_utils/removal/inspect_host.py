@@ -5,15 +5,22 @@
 
 from __future__ import annotations
 
+import functools
 import glob
 import os
 import pwd
 import re
-from typing import Iterable
+from typing import Callable, Iterable
 
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import Engines
+from ansible_collections.baremetal.inference.plugins.module_utils.removal import places
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import (
+    CommandResult,
+    Engines,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
+    CONTAINER_ENGINE,
+    DRIVER,
     ENVIRONMENT,
     EVERYTHING,
     IMAGE,
@@ -25,7 +32,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.model 
     Site,
     Use,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import SERVICES, fixed_paths
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages import packages_of
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages_host import Packages, chip_users
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import (
+    SERVICES,
+    fixed_paths,
+    settings_of,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.processes_host import (
     UsingProcess,
     read_processes,
@@ -45,6 +58,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.retent
 
 CACHE_DIR = "/var/cache/vllm"
 LOCKS_DIR = "/var/lib/baremetal-rollout"
+SETTINGS = {DRIVER: places.DRIVER, CONTAINER_ENGINE: places.ENGINE}
 COMPLETE, ABANDONED, FOREIGN = "complete", "abandoned", "foreign"
 
 _REVISION = re.compile(r"[0-9a-f]{40}", re.ASCII)
@@ -62,18 +76,20 @@ _TRACES = (
 class Inspection:
     """The host below ``root``, as a request of one kind needs it."""
 
-    def __init__(self, root: str, site: Site, engines: Engines, proc: str = "/proc") -> None:
-        self.root, self.site, self.engines, self.proc = root.rstrip("/"), site, engines, proc
+    def __init__(self, root: str, site: Site, run: Callable[..., CommandResult], proc: str = "/proc") -> None:
+        self.root, self.site, self.proc = root.rstrip("/"), site, proc
+        self.engines, self._run = Engines(run), run
         self.host = Host(root, lambda _engine, _ref: "")
 
-    def read(self, kind: str) -> Contents:
-        """Return the contents of the host, as far as a request of this kind is about them."""
+    def read(self, kind: str, also: Iterable[str] = ()) -> Contents:
+        """Return the contents of the host, as far as a request of this kind, and with these switches, is about them."""
         names = instance_names(self.host)
         sizes = {name: sum(disk_usage(self.host.at(path)) for path in instance_paths(name)) for name in names}
         rollout = self.rollout()
         if kind == INSTANCE:
             return Contents(sizes, rollout=rollout)
         everything = kind == EVERYTHING
+        switches = list(also) if everything else []
         models = self.models() if kind in (MODEL, EVERYTHING) else []
         environments = self.environments() if kind in (ENVIRONMENT, EVERYTHING) else []
         return Contents(
@@ -88,7 +104,15 @@ class Inspection:
             tuple(self.users() if everything else ()),
             rollout,
             tuple(self.engines.trouble.values()),
+            {switch: packages_of(switch, self.packages.installed) for switch in switches},
+            {switch: tuple(self.settings(switch)) for switch in switches},
+            {switch: tuple(self.users_of(switch, names)) for switch in switches},
         )
+
+    @functools.cached_property
+    def packages(self) -> Packages:
+        """The packages of the host."""
+        return Packages(self._run)
 
     def models(self) -> list[Model]:
         """Return the models below the root of the weights; a symlink is somebody else's and is left out."""
@@ -121,6 +145,17 @@ class Inspection:
             state = ABANDONED if match["left"] else COMPLETE
             found.append(Directory(match["name"], self._named(path), disk_usage(path), state))
         return found
+
+    def settings(self, switch: str) -> list[str]:
+        """Return the files of a driver or an engine that the collection wrote."""
+        return [path for path in settings_of(SETTINGS[switch]) if os.path.lexists(self.at(path))]
+
+    def users_of(self, switch: str, instances: Iterable[str]) -> list[str]:
+        """Return who uses a driver or an engine beside these instances, also packages that need them."""
+        found = chip_users(instances, self.proc) if switch == DRIVER else self.engines.other_containers()
+        names = packages_of(switch, self.packages.installed)
+        refusal = self.packages.refusal(names) if names else ""
+        return [*found, refusal] if refusal else found
 
     def services(self) -> list[str]:
         """Return the roles with units of their own on this host."""

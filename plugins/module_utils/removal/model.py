@@ -11,7 +11,10 @@ from typing import Any, Mapping
 INSTANCE, MODEL, ENVIRONMENT, IMAGE, EVERYTHING = "instance", "model", "environment", "image", "everything"
 KINDS = (INSTANCE, MODEL, ENVIRONMENT, IMAGE, EVERYTHING)
 # Kinds of items besides these.
-SERVICE, ENCODINGS, BASE, USER = "service", "encodings", "shared files", "user"
+SERVICE, ENCODINGS, BASE, USER, PACKAGES = "service", "encodings", "shared files", "user", "packages"
+# What goes with everything only where the user asks for it too.
+DRIVER, CONTAINER_ENGINE = "driver", "container_engine"
+SWITCHES = (DRIVER, CONTAINER_ENGINE)
 
 
 class RemovalError(ValueError):
@@ -48,7 +51,7 @@ class Request:
     """What to remove: the kind and its names, none of them for everything.
 
     ``declared`` are the instances of the inventory, ``planned`` what their plans need. ``shared`` is whether
-    other hosts use the directory of the models (None: the file system decides).
+    other hosts use the directory of the models (None: the file system decides). ``also`` are SWITCHES.
     """
 
     kind: str
@@ -57,6 +60,7 @@ class Request:
     planned: tuple[Use, ...] = ()
     groups: tuple[str, ...] = ()
     shared: bool | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class Contents:
     """What a host has of the collection; ``instances`` are all names with a trace, with their bytes.
 
     ``rollout`` is a sentence about a rollout that is at work, ``trouble`` clauses about engines that do not answer.
+    By switch: ``packages`` that are installed, ``settings`` (files), and who is ``busy`` with what they provide.
     """
 
     instances: Mapping[str, int] = field(default_factory=dict)
@@ -122,6 +127,9 @@ class Contents:
     users: tuple[str, ...] = ()
     rollout: str = ""
     trouble: tuple[str, ...] = ()
+    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    busy: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 # What removes a place: an option of playbooks/remove.yml, or nothing of the collection.
 INSTANCE, MODEL, ENVIRONMENT = "remove_instance", "remove_model", "remove_environment"
-EVERYTHING, NOTHING = "remove_everything", "by hand"
+EVERYTHING, DRIVER, ENGINE, NOTHING = "remove_everything", "remove_driver", "remove_container_engine", "by hand"
 
 
 @dataclass(frozen=True)
@@ -107,13 +107,13 @@ HOST = (
     ),
     Place("/srv/mirror/", "the carried disk and its index of wheels (`mirror_root`)", "mirror, you", NOTHING),
     Place("/var/lib/docker-registry/", "the images of the registry (`mirror_registry_storage`)", "mirror", NOTHING),
-    Place("/var/lib/baremetal-STACK/", "the mark of a reboot, the vendor's installers", "cuda, rocm, cann", NOTHING),
-    Place("/etc/modprobe.d/baremetal-nouveau.conf", "keeps nouveau unloaded", "cuda", NOTHING),
-    Place("/etc/modules-load.d/baremetal-nvlink5.conf", "modules for NVLink 5", "cuda", NOTHING),
-    Place("/etc/systemd/system/nvidia-persistenced.service.d/baremetal.conf", "a drop-in", "cuda", NOTHING),
-    Place("/etc/default/grub.d/baremetal-rocm.cfg", "arguments of the kernel", "rocm", NOTHING),
-    Place("/etc/sysctl.d/90-baremetal-rocm.conf", "settings of the kernel", "rocm", NOTHING),
-    Place("/etc/apt/preferences.d/baremetal-rocm", "prefers AMD's packages", "rocm", NOTHING),
+    Place("/var/lib/baremetal-STACK/", "the mark of a reboot, the vendor's installers", "cuda, rocm, cann", DRIVER),
+    Place("/etc/modprobe.d/baremetal-nouveau.conf", "keeps nouveau unloaded", "cuda", DRIVER),
+    Place("/etc/modules-load.d/baremetal-nvlink5.conf", "modules for NVLink 5", "cuda", DRIVER),
+    Place("/etc/systemd/system/nvidia-persistenced.service.d/baremetal.conf", "a drop-in", "cuda", DRIVER),
+    Place("/etc/default/grub.d/baremetal-rocm.cfg", "arguments of the kernel", "rocm", DRIVER),
+    Place("/etc/sysctl.d/90-baremetal-rocm.conf", "settings of the kernel", "rocm", DRIVER),
+    Place("/etc/apt/preferences.d/baremetal-rocm", "prefers AMD's packages", "rocm", DRIVER),
     Place("/etc/modprobe.d/", "copies of module options with a setting of AMD's driver taken out", "rocm", NOTHING),
     Place("/usr/local/Ascend/", "driver, firmware and toolkit", "cann", NOTHING),
     Place("/etc/ascend_install.info", "who owns the driver", "cann", NOTHING),
@@ -127,14 +127,14 @@ HOST = (
         "/etc/containers/registries.conf.d/50-container-runtime.conf",
         "registries of podman",
         "container_runtime",
-        NOTHING,
+        ENGINE,
     ),
     Place("/etc/containers/storage.conf", "where podman stores images", "container_runtime", NOTHING),
-    Place("/etc/udev/rules.d/71-nvidia-dev-char.rules", "links of NVIDIA's device nodes", "container_runtime", NOTHING),
-    Place("/etc/cdi/amd.json", "AMD's devices for containers", "container_runtime", NOTHING),
-    Place("/etc/cdi/nvidia.yaml", "NVIDIA's devices for containers", "container_runtime", NOTHING),
+    Place("/etc/udev/rules.d/71-nvidia-dev-char.rules", "links of NVIDIA's device nodes", "container_runtime", ENGINE),
+    Place("/etc/cdi/amd.json", "AMD's devices for containers", "container_runtime", ENGINE),
+    Place("/etc/cdi/nvidia.yaml", "NVIDIA's devices for containers", "container_runtime", ENGINE),
     Place("/usr/local/Ascend/Ascend-Docker-Runtime/", "Huawei's runtime for docker", "container_runtime", NOTHING),
-    Place("/var/cache/ascend-docker-runtime/", "its installer", "container_runtime", NOTHING),
+    Place("/var/cache/ascend-docker-runtime/", "its installer", "container_runtime", ENGINE),
 )
 
 CONTROLLER = (
@@ -184,6 +184,12 @@ def covers(place: Place, path: str) -> bool:
     )
     below = "(/.*)?" if place.path.endswith("/") else ""
     return re.fullmatch(pattern.rstrip("/") + below, path.rstrip("/")) is not None
+
+
+def settings_of(removed_by: str) -> list[str]:
+    """Return the paths that go with a driver or an engine."""
+    paths = [place.path.rstrip("/") for place in HOST if place.removed_by == removed_by]
+    return list(dict.fromkeys(path.replace("STACK", stack) for path in paths for stack in ("cuda", "rocm", "cann")))
 
 
 def fixed_paths(role: str) -> list[str]:

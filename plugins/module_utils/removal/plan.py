@@ -11,12 +11,14 @@ from typing import Callable, Iterable, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
     BASE,
+    DRIVER,
     ENCODINGS,
     ENVIRONMENT,
     EVERYTHING,
     IMAGE,
     INSTANCE,
     MODEL,
+    PACKAGES,
     SERVICE,
     USER,
     Contents,
@@ -152,8 +154,24 @@ def _everything(request: Request, contents: Contents) -> Plan:
     items += _serving_images(contents, kept)
     items += [Item(ENCODINGS, path, path, size) for path, size in contents.encodings.items()]
     items += [Item(BASE, path, path, size) for path, size in contents.base.items()]
+    items += _packages(request, contents, kept)
     items += [Item(USER, name, name) for name in contents.users]
     return Plan(tuple(items), tuple(kept))
+
+
+def _packages(request: Request, contents: Contents, kept: list[str]) -> list[Item]:
+    """Return a driver or an engine that is asked for and not used by others."""
+    items = []
+    for switch in request.also:
+        name, users = switch.replace("_", " "), contents.busy.get(switch, ())
+        packages, settings = contents.packages.get(switch, ()), contents.settings.get(switch, ())
+        if users:
+            kept.append(f"the {name} stays: {', '.join(users)}")
+        elif packages or settings:
+            items.append(Item(PACKAGES, switch, " ".join(packages) or "(files only)", 0, ", ".join(settings)))
+            if switch == DRIVER and packages:
+                kept.append("the driver's loaded modules stay until the next boot")
+    return items
 
 
 def _serving_images(contents: Contents, kept: list[str]) -> list[Item]:

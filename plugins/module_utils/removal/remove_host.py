@@ -30,11 +30,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.model 
     IMAGE,
     INSTANCE,
     MODEL,
+    PACKAGES,
     SERVICE,
     USER,
     Item,
     RemovalError,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages import afterwards, packages_of
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import SERVICES, fixed_paths
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Service
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
@@ -64,6 +66,7 @@ class Removal:
             IMAGE: self._image,
             ENCODINGS: self._path,
             BASE: self._path,
+            PACKAGES: self._packages,
             USER: self._user,
         }
 
@@ -167,6 +170,24 @@ class Removal:
 
     def _image(self, item: Item) -> bool:
         self.inspection.engines.remove_image(item.detail, item.target)
+        return True
+
+    def _packages(self, item: Item) -> bool:
+        switch, host = item.name, self.inspection
+        users = host.users_of(switch, ())
+        if users:
+            self.kept.append(f"the {switch.replace('_', ' ')} stays: {', '.join(users)}")
+            return False
+        names = packages_of(switch, host.packages.installed)
+        if names:
+            host.packages.remove(names)
+        paths = [path for path in host.settings(switch) if self._remove_path(path)]
+        for path in paths:
+            if os.path.dirname(path).endswith(".service.d"):
+                self._remove_empty(os.path.dirname(path))
+        self._systemctl("daemon-reload")
+        for words in afterwards(host.packages.manager, paths):
+            host.packages.call(words)
         return True
 
     def _path(self, item: Item) -> bool:

@@ -24,6 +24,8 @@ EVERYTHING = "everything"
 PREFIX = "remove_"
 # Variables of the playbook that do not say what goes.
 OTHERS = ("remove_hosts",)
+# What goes with everything only where it is asked for too.
+SWITCHES = ("driver", "container_engine")
 
 
 class RemovalRequestError(ValueError):
@@ -31,14 +33,16 @@ class RemovalRequestError(ValueError):
 
 
 def parse_request(options: Mapping[str, Any], variables: Iterable[str]) -> dict[str, Any]:
-    """Return ``kind`` and ``names`` of a request; ``variables`` are the names of all variables of the play.
+    """Return ``kind``, ``names`` and ``also`` of a request; ``variables`` are the names of all variables of the play.
 
     Raises RemovalRequestError unless exactly one thing is requested, with valid names.
     """
     known = [f"{PREFIX}{kind}" for kind in (*FORMS, EVERYTHING)]
+    switches = [f"{PREFIX}{switch}" for switch in SWITCHES]
     for name in sorted(variables):
-        if name.startswith(PREFIX) and name not in (*known, *OTHERS):
-            raise RemovalRequestError(f"{name} is no variable of remove.yml; {nearest(name, (*known, *OTHERS))}")
+        if name.startswith(PREFIX) and name not in (*known, *OTHERS, *switches):
+            valid = (*known, *OTHERS, *switches)
+            raise RemovalRequestError(f"{name} is no variable of remove.yml; {nearest(name, valid)}")
     requested = {kind: options[kind] for kind in (*FORMS, EVERYTHING) if options.get(kind)}
     if len(requested) != 1:
         found = " and ".join(f"{PREFIX}{kind}" for kind in requested) or "none"
@@ -46,7 +50,12 @@ def parse_request(options: Mapping[str, Any], variables: Iterable[str]) -> dict[
             f"found {found}, expected exactly one of {', '.join(known)}, such as -e remove_instance=chat"
         )
     (kind, value) = next(iter(requested.items()))
-    return {"kind": kind, "names": [] if kind == EVERYTHING else _names(kind, value)}
+    also = [switch for switch in SWITCHES if options.get(switch)]
+    if also and kind != EVERYTHING:
+        raise RemovalRequestError(
+            f"found {PREFIX}{also[0]} with {PREFIX}{kind}, expected it with -e {PREFIX}{EVERYTHING}=true only"
+        )
+    return {"kind": kind, "names": [] if kind == EVERYTHING else _names(kind, value), "also": also}
 
 
 def _names(kind: str, value: Any) -> list[str]:

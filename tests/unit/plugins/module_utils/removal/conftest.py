@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import Engines
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import Inspection
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import Request, Site
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.plan import decide
@@ -24,8 +23,14 @@ class FakeHost(FakeInstances):
         (self.proc / "self").mkdir(parents=True)
         (self.proc / "self/mountinfo").write_text("1 1 0:1 / / rw - ext4 disk rw\n")
         self.users = []
+        # Answers of other commands by their names, and how they were called.
+        self.commands = {}
+        self.asked = []
 
     def run(self, words, **_options):
+        if words[0] in self.commands:
+            self.asked.append(" ".join(words))
+            return self.commands[words[0]]
         if words[0] == "userdel":
             self.users.append(words[1])
             return 0, "", ""
@@ -36,10 +41,10 @@ class FakeHost(FakeInstances):
     def inspection(self):
         # The test's own machine may have a user of this name.
         site = Site(user="nobody-has-this-name")
-        return Inspection(str(self.root), site, Engines(self.run), str(self.proc))
+        return Inspection(str(self.root), site, self.run, str(self.proc))
 
     def plan(self, kind, *names, **options):
-        return decide(Request(kind, names, **options), self.inspection().read(kind))
+        return decide(Request(kind, names, **options), self.inspection().read(kind, options.get("also", ())))
 
     def removal(self):
         return Removal(self.inspection(), self.run)

@@ -204,3 +204,19 @@ def test_the_images_of_every_release_count_as_serving(pytestconfig):
     }
     assert len(images) > 10
     assert [image for image in images if not SERVING.search(image)] == []
+
+
+def test_driver_and_engine_go_when_they_are_asked_for_and_nobody_uses_them():
+    contents = Contents(
+        packages={"driver": ("nvidia-kernel-dkms",), "container_engine": ("docker.io",)},
+        settings={"driver": ("/etc/modprobe.d/baremetal-nouveau.conf",)},
+        busy={"container_engine": ("the container db of docker",)},
+    )
+    plan = decide(ask("everything", also=("driver", "container_engine")), contents)
+    assert gone(plan) == [("packages", "nvidia-kernel-dkms")]
+    assert plan.items[0].detail == "/etc/modprobe.d/baremetal-nouveau.conf"
+    assert plan.kept == (
+        "the driver's loaded modules stay until the next boot",
+        "the container engine stays: the container db of docker",
+    )
+    assert decide(ask("everything"), contents).items == ()

@@ -156,3 +156,31 @@ def test_a_keepalived_of_the_site_stays(there):
     there.remove("everything")
     assert "/etc/keepalived/keepalived.conf" in there.files()
     assert "disable keepalived.service" not in there.systemd.asked()
+
+
+INSTALLED = "installed nvidia-kernel-dkms\ninstalled bash\nconfig-files nvidia-smi\ninstalled docker.io\n"
+DRIVER = ("/etc/modprobe.d/baremetal-nouveau.conf", "/var/lib/baremetal-cuda/rebooted")
+
+
+def test_a_driver_goes_with_its_settings_when_it_is_asked_for(there):
+    for path in (*DRIVER, "/etc/cdi/nvidia.yaml"):
+        there.write(path, "x")
+    there.commands = {"dpkg-query": (0, INSTALLED, ""), "dpkg": (0, "", ""), "update-initramfs": (0, "", "")}
+    there.remove("everything")
+    assert len(there.files()) == 3
+    there.asked.clear()
+    there.remove("everything", also=("driver",))
+    assert there.files() == ["/etc/cdi/nvidia.yaml"]
+    assert [each for each in there.asked if "dpkg-query" not in each and "--no-act" not in each] == [
+        "dpkg --force-hold --purge nvidia-kernel-dkms",
+        "update-initramfs -u -k all",
+    ]
+
+
+def test_a_driver_that_another_package_needs_stays(there):
+    there.write(DRIVER[0], "x")
+    there.commands = {"dpkg-query": (0, INSTALLED, ""), "dpkg": (1, "", "cuda-toolkit depends on nvidia-kernel-dkms")}
+    removal = there.remove("everything", also=("driver",))
+    assert removal.removed == []
+    assert "cuda-toolkit depends" in there.plan("everything", also=("driver",)).kept[0]
+    assert there.files() == [DRIVER[0]]

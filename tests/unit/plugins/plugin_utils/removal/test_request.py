@@ -13,9 +13,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.removal.reques
 
 
 def test_names_are_a_text_with_commas_or_a_list():
-    assert parse_request({"instance": "chat, code,chat"}, []) == {"kind": "instance", "names": ["chat", "code"]}
-    assert parse_request({"model": ["a/b"]}, ["remove_model"]) == {"kind": "model", "names": ["a/b"]}
-    assert parse_request({"everything": True}, []) == {"kind": "everything", "names": []}
+    assert parse_request({"instance": "chat, code,chat"}, []) == {
+        "kind": "instance",
+        "names": ["chat", "code"],
+        "also": [],
+    }
+    assert parse_request({"model": ["a/b"]}, ["remove_model"]) == {"kind": "model", "names": ["a/b"], "also": []}
+    assert parse_request({"everything": True}, []) == {"kind": "everything", "names": [], "also": []}
 
 
 @pytest.mark.parametrize(
@@ -45,3 +49,9 @@ def test_a_name_of_another_form_is_an_error(kind, name):
 @pytest.mark.parametrize("name", ["mirror:5000/vllm/vllm-openai:v0.33.0", "vllm:1", f"quay.io/a/b@sha256:{'0' * 64}"])
 def test_references_of_images_are_accepted(name):
     assert parse_request({"image": name}, [])["names"] == [name]
+
+
+def test_drivers_and_engines_go_with_everything_only():
+    assert parse_request({"everything": True, "driver": True}, ["remove_driver"])["also"] == ["driver"]
+    with pytest.raises(RemovalRequestError, match="found remove_driver with remove_instance, expected it with"):
+        parse_request({"instance": "chat", "driver": True}, [])
