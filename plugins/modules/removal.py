@@ -7,10 +7,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: removal
-short_description: Remove from a host what M(baremetal.inference.removal_plan) lists
+short_description: Remove from a host what a plan lists
 version_added: 0.8.0
 description:
-  - Internal to the playbook C(remove.yml).
+  - Internal to the playbook C(remove.yml). M(baremetal.inference.removal_plan) makes the plan.
   - Stops the units of instances, then removes their files, with those last by which a later run recognises them. If a
     run is killed, the next one finishes.
   - Weights and environments lose their names before their files go, so nothing starts from a part of them. What a

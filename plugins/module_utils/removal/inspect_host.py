@@ -69,7 +69,7 @@ _TRACES = (
     (CONFIG_DIR, re.compile(r"(?P<name>.+)\.(env|secrets|yaml)")),
     (UNIT_DIR, re.compile(r"vllm@(?P<name>.+)\.service(\.d)?")),
     (f"{UNIT_DIR}/multi-user.target.wants", re.compile(r"vllm@(?P<name>.+)\.service")),
-    (QUADLET_DIR, re.compile(r"vllm@(?P<name>.+)\.container")),
+    (QUADLET_DIR, re.compile(r"vllm@(?P<name>.+)\.container(\.d)?")),
 )
 
 
@@ -278,6 +278,7 @@ def instance_paths(name: str) -> list[str]:
         f"{unit_path(name)}.d",
         f"{UNIT_DIR}/multi-user.target.wants/vllm@{name}.service",
         quadlet_path(name),
+        f"{quadlet_path(name)}.d",
         f"{CACHE_DIR}/{name}",
         f"{STATE_DIR}/{name}",
         f"{CONFIG_DIR}/{name}.env",

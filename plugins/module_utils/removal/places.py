@@ -52,6 +52,7 @@ HOST = (
     Place("/etc/systemd/system/multi-user.target.wants/vllm@NAME.service", "its start at boot", "vllm", INSTANCE),
     Place("/etc/systemd/system/vllm@NAME.service.d/", "drop-ins of an instance, if you made any", "you", INSTANCE),
     Place("/etc/containers/systemd/vllm@NAME.container", "the quadlet of an instance in podman", "vllm", INSTANCE),
+    Place("/etc/containers/systemd/vllm@NAME.container.d/", "drop-ins of a quadlet, if you made any", "you", INSTANCE),
     Place("/etc/vllm/NAME.env", "the environment of an instance", "vllm", INSTANCE),
     Place("/etc/vllm/NAME.secrets", "the secrets of an instance, for root only", "vllm", INSTANCE),
     Place("/etc/vllm/NAME.yaml", "the arguments of an instance", "vllm", INSTANCE),

@@ -40,7 +40,10 @@ _GROUPS = {"gateway": "gateways", "mirror": "mirrors"}
 def decide(request: Request, contents: Contents) -> Plan:
     """Return what goes. Raises RemovalError where a named thing is in use or misspelt; nothing may go then."""
     if contents.rollout:
-        raise RemovalError(f"{contents.rollout}; wait until it has ended, or continue it with rollout.yml")
+        raise RemovalError(
+            f"{contents.rollout}; wait until it has ended, or continue it with rollout.yml. If nobody "
+            "will, delete that file"
+        )
     return _DECIDERS[request.kind](request, contents)
 
 
@@ -235,10 +238,12 @@ def _image_users(image: StoredImage, uses: Iterable[Use]) -> list[Use]:
 
 
 def _users_of(chosen: Iterable[Directory], uses: Iterable[Use], kind: str) -> list[Use]:
-    """Return who uses one of these directories, by the path or by the revision that ends it."""
-    paths = {each.path for each in chosen if each.state == "complete"}
-    names = {path.rpartition("/")[2] for path in paths} if kind == "model" else set()
-    return [use for use in uses if getattr(use, kind) in paths | names]
+    """Return who uses one of these directories.
+
+    Their last name decides, which is a hash of the content: another path may lead to the same directory.
+    """
+    names = {each.path.rpartition("/")[2] for each in chosen if each.state == "complete"}
+    return [use for use in uses if getattr(use, kind).rpartition("/")[2] in names]
 
 
 def _refuse(kind: str, name: str, uses: Sequence[Use], advice: str = "") -> None:

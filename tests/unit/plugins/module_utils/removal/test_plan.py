@@ -74,6 +74,7 @@ def test_a_second_run_names_what_has_gone_and_removes_nothing(name):
         Use("instance chat", "chat", model=f"{TOP}/{A}"),
         Use("the kept state 0123 of chat", "chat", model=f"{TOP}/{B}"),
         Use("process 71 (python3)", model=f"{TOP}/{A}"),
+        Use("an instance by another path", model=f"/data/models/openai/gpt-oss-20b/{A}"),
     ],
 )
 def test_a_model_that_somebody_uses_stays(use):
