@@ -54,6 +54,12 @@ options:
     type: list
     elements: str
     default: []
+  revisions:
+    description:
+      - Revisions of models that it still needs.
+    type: list
+    elements: str
+    default: []
   environments:
     description:
       - Paths of the environments that it still needs.
@@ -151,7 +157,7 @@ def main() -> None:
         argument_spec={
             **SITE_ARGUMENTS,
             "kind": {"type": "str", "choices": list(KINDS), "required": True},
-            **dict.fromkeys(("names", "declared", "groups", "models", "environments", "images"), NAMES),
+            **dict.fromkeys(("names", "declared", "groups", "models", "revisions", "environments", "images"), NAMES),
             "also": {"type": "list", "elements": "str", "choices": list(SWITCHES), "default": []},
             "shared": {"type": "str", "choices": list(SHARED), "default": "auto"},
         },
@@ -194,7 +200,7 @@ def planned_uses(params: dict[str, Any]) -> tuple[Use, ...]:
     """Return what the inventory still needs."""
     by = "the inventory (vllm_instances or weights_models)"
     return (
-        *(Use(by, model=name) for name in params["models"]),
+        *(Use(by, model=name) for name in (*params["models"], *params["revisions"])),
         *(Use(by, venv=path) for path in params["environments"]),
         *(Use(by, image=name) for name in params["images"]),
     )

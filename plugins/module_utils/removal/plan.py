@@ -85,12 +85,14 @@ def _models(request: Request, contents: Contents) -> Plan:
         chosen = [each for each in model.revisions if not revision or each.name == revision]
         if revision and not chosen:
             absent.append(_absent(f"revision of {name}", revision, [each.name for each in model.revisions]))
-        planned = [use for use in request.planned if use.model == name]
-        _refuse("model", name, [*planned, *_users_of(chosen, contents.uses, "model")])
+        # The inventory names a model, or a revision where it has a plan.
+        planned = [use for use in request.planned if use.model == name and not revision]
+        uses = [*planned, *_users_of(chosen, (*request.planned, *contents.uses), "model")]
+        _refuse("model", asked, uses)
         if _is_shared(model, request):
             raise RemovalError(
                 f"model {name}: other hosts may use {model.path}, which is on a shared file system; remove it "
-                "there when no host serves it, or set weights_shared: false where this host alone uses it"
+                'there when no host serves it, or set weights_shared to "no" where this host alone uses it'
             )
         items += [_model_item(model, each) for each in chosen if each.state != "foreign"]
         kept += _foreign(chosen)

@@ -99,6 +99,14 @@ def test_a_model_that_the_inventory_needs_or_that_other_hosts_may_use_stays():
     assert len(decide(ask("model", "openai/gpt-oss-20b", shared=False), shared).items) == 2
 
 
+def test_the_revision_that_the_inventory_needs_stays_and_an_older_one_goes():
+    planned = (Use("the inventory", model="openai/gpt-oss-20b"), Use("the inventory", model=A))
+    contents = Contents(models=(MODEL,))
+    with pytest.raises(RemovalError, match="the inventory uses it"):
+        decide(ask("model", f"openai/gpt-oss-20b@{A}", planned=planned), contents)
+    assert gone(decide(ask("model", f"openai/gpt-oss-20b@{B}", planned=planned), contents)) == [("model", f"{TOP}/{B}")]
+
+
 def test_weights_that_the_role_did_not_publish_stay():
     own = Model("me/mine", "/srv/models/me/mine", (Directory(A, f"/srv/models/me/mine/{A}", 1, "foreign"),))
     plan = decide(ask("model", "me/mine"), Contents(models=(own,)))
