@@ -83,7 +83,7 @@ class Inspection:
 
     def read(self, kind: str, also: Iterable[str] = ()) -> Contents:
         """Return the contents of the host, as far as a request of this kind, and with these switches, is about them."""
-        names = instance_names(self.host)
+        names = [name for name in instance_names(self.host) if not any(map(self.holds_data, instance_paths(name)))]
         sizes = {name: sum(disk_usage(self.host.at(path)) for path in instance_paths(name)) for name in names}
         rollout = self.rollout()
         if kind == INSTANCE:
@@ -171,7 +171,12 @@ class Inspection:
         ]
         # The home of the user, and the marks of a rollout in it, go last.
         own = [*tools, *paths, *fixed_paths("rollout"), CACHE_DIR, CONFIG_DIR, STATE_DIR]
-        return [path for path in dict.fromkeys(own) if os.path.lexists(self.at(path))]
+        return [path for path in dict.fromkeys(own) if os.path.lexists(self.at(path)) and not self.holds_data(path)]
+
+    def holds_data(self, path: str) -> bool:
+        """Return whether the site keeps models, environments or encodings at a path or below it."""
+        roots = (self.site.weights_root, self.site.venv_root, self.site.encodings_dir)
+        return any((root.rstrip("/") + "/").startswith(path.rstrip("/") + "/") for root in roots)
 
     def users(self) -> list[str]:
         """Return the user of vLLM if the role made it: a system user whose home is that of the role."""

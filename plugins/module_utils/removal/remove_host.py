@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import CommandResult
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import (
+    CACHE_DIR,
     Inspection,
     instance_paths,
     listed,
@@ -39,6 +40,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.model 
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages import afterwards, packages_of
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import SERVICES, fixed_paths
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Service
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import STATE_DIR
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
     ABANDONED,
     REVISION,
@@ -79,7 +81,7 @@ class Removal:
     def tidy(self) -> None:
         """Remove the directories of the roles in which nothing is left."""
         site = self.inspection.site
-        for directory in (site.weights_root, site.venv_root, site.encodings_dir):
+        for directory in (site.weights_root, site.venv_root, site.encodings_dir, CACHE_DIR, STATE_DIR):
             if self._remove_empty(directory):
                 self.removed.append(Item(BASE, directory, directory))
 

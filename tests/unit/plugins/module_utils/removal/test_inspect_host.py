@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import Site
 
 A, B = "a" * 40, "b" * 40
 VENV = "0.32.0-cpu-0123456789ab"
@@ -21,6 +22,16 @@ def test_an_instance_is_found_by_any_trace(there):
     found = there.inspection().read("instance").instances
     assert sorted(found) == ["cached", "chat", "drop", "left", "pod", "unit"]
     assert found["cached"] >= 4096
+
+
+def test_models_in_the_directory_of_instances_are_no_instance(there):
+    there.template("chat")
+    there.write("/var/lib/vllm/models/example/tiny/config.json", "{}")
+    inspection = there.inspection()
+    inspection.site = Site(weights_root="/var/lib/vllm/models", user="nobody-has-this-name")
+    found = inspection.read("everything")
+    assert list(found.instances) == ["chat"]
+    assert "/var/lib/vllm" not in found.base
 
 
 def test_revisions_are_told_apart(there):
