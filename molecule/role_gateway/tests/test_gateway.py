@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from serving_host import playbook
 
 from tests import lab_host
 
@@ -260,3 +261,19 @@ def test_the_shared_address_moves_only_where_it_has_to(gateways, directory, keys
     for name in ("cpu-12--chat", "cpu-13--chat"):
         tell(gateways[second], f"set server chat/{name} state ready")
     assert "failed" not in gateways[second].run("systemctl is-failed haproxy gateway-agent keepalived").stdout
+
+
+@pytest.mark.long
+def test_an_instance_is_drained_at_every_gateway_before_it_is_removed():
+    served = lab_host.connect("cpu-12")
+    # All that remove.yml needs to find an instance; its unit has another name here and goes on.
+    served.check_output("mkdir -p /etc/vllm && touch /etc/vllm/chat.yaml")
+    words = ("-l", "cpu-12", "-e", json.dumps({"remove_instance": "chat"}))
+    done = playbook("playbooks/remove.yml", *words, inventories=("-i", str(INVENTORY)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not served.file("/etc/vllm/chat.yaml").exists
+    gateways = [lab_host.connect(name) for name in ("mirror", "cpu-13")]
+    records = [json.loads(each.file("/var/lib/haproxy/drained.json").content_string) for each in gateways]
+    assert all("cpu-12--chat" in json.dumps(record) for record in records)
+    back = playbook("playbooks/undrain.yml", "-l", "cpu-12", inventories=("-i", str(INVENTORY)))
+    assert back.returncode == 0, back.stdout + back.stderr

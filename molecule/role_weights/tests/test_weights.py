@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from serving_host import TOP, playbook
 
+INVENTORIES = ("-i", str(TOP / ".config/molecule/inventory/role"))
 REVISION = "0d7a1e6f4f5f0b1f6a3d0f6c5f0c8a1be2a1c0de"
 MODEL = f"/srv/models/example/tiny/{REVISION}"
 
@@ -79,3 +81,38 @@ def test_scrub_has_found_the_lost_byte_and_then_none(host):
     assert (report["damaged"], report["skipped"]) == ({}, {})
     assert f"{MODEL}/model.safetensors" in report["checked"]
     assert host.check_output("systemctl show weights-scrub.service -p Result") == "Result=success"
+
+
+def remove(through_ansible, **variables):
+    """Run remove.yml on one host, without the instances that the lab's inventory declares; return status and output."""
+    host = through_ansible.backend.host
+    given = json.dumps({"vllm_instances": {}, **variables})
+    done = playbook("playbooks/remove.yml", "-l", host, "-e", given, inventories=INVENTORIES)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_model_goes_unless_an_instance_uses_it(host, through_ansible):
+    rc, said = remove(through_ansible, remove_model="example/kept")
+    assert rc != 0 and "model example/kept: instance kept uses it" in said
+    rc, said = remove(through_ansible, remove_model="example/carried")
+    assert rc == 0 and "removed: model example/carried" in said, said
+    assert not host.file("/srv/models/example/carried").exists
+    rc, said = remove(through_ansible, remove_model="example/carried")
+    assert rc == 0 and "changed=0" in said, said
+
+
+@pytest.mark.long
+def test_everything_goes_but_what_the_collection_did_not_publish(host, through_ansible):
+    rc, said = remove(through_ansible, remove_instance="held,kept")
+    assert rc == 0, said
+    assert not host.service("vllm@held").is_running
+    rc, said = remove(through_ansible, remove_everything=True)
+    assert rc == 0, said
+    left = "/etc/vllm /var/lib/vllm /var/cache/vllm /etc/systemd/system/vllm@.service /var/lib/baremetal-inference"
+    scrub = "/etc/systemd/system/weights-scrub.timer /usr/local/lib/weights-scrub.py /srv/models/example/tiny"
+    assert host.run(f"ls -d {left} {scrub}").stdout == ""
+    assert host.run("systemctl is-enabled weights-scrub.timer").rc != 0
+    assert host.file(f"/srv/models/example/held/{REVISION}/config.json").exists
+    assert host.file(f"/srv/models/example/kept/{'e' * 40}").exists
+    rc, said = remove(through_ansible, remove_everything=True)
+    assert rc == 0 and "changed=0" in said, said

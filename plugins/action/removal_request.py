@@ -1,0 +1,29 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.removal.request import (
+    EVERYTHING,
+    FORMS,
+    SWITCHES,
+    RemovalRequestError,
+    parse_request,
+)
+
+
+class ActionModule(ControllerAction):
+    """Check what the variables of remove.yml ask for."""
+
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        **{kind: {"type": "raw", "default": ""} for kind in FORMS},
+        **{name: {"type": "bool", "default": False} for name in (EVERYTHING, *SWITCHES)},
+    }
+    ERRORS = (RemovalRequestError,)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        return parse_request(options, variables)

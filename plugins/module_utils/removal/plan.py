@@ -1,0 +1,290 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide what goes from a host, and refuse what somebody still uses."""
+
+from __future__ import annotations
+
+import re
+from typing import Callable, Iterable, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
+    BASE,
+    DRIVER,
+    ENCODINGS,
+    ENVIRONMENT,
+    EVERYTHING,
+    IMAGE,
+    INSTANCE,
+    MODEL,
+    PACKAGES,
+    SERVICE,
+    USER,
+    Contents,
+    Directory,
+    Item,
+    Model,
+    Plan,
+    RemovalError,
+    Request,
+    StoredImage,
+    Use,
+)
+
+# Repositories of the images that serve vLLM: any release's, on any registry.
+SERVING = re.compile(r"(^|/)(vllm/vllm-openai(-\w+)?|ascend/vllm-ascend|rocm/vllm-dev)[:@]")
+_GROUPS = {"gateway": "gateways", "mirror": "mirrors"}
+
+
+def decide(request: Request, contents: Contents) -> Plan:
+    """Return what goes. Raises RemovalError where a named thing is in use or misspelt; nothing may go then."""
+    if contents.rollout:
+        raise RemovalError(
+            f"{contents.rollout}; wait until it has ended, or continue it with rollout.yml. If nobody "
+            "will, delete that file"
+        )
+    return _DECIDERS[request.kind](request, contents)
+
+
+def _instances(request: Request, contents: Contents) -> Plan:
+    known = contents.instances
+    items, kept, absent = [], [], []
+    for name in request.names:
+        copies = _copies(name, request.declared, known)
+        found = [each for each in (name, *copies) if each in known]
+        if not found:
+            absent.append(_absent("instance", name, known))
+        items += [Item(INSTANCE, each, f"vllm@{each}.service", known[each]) for each in found]
+        if name in request.declared:
+            kept.append(f"vllm_instances still declares {name}: the next run of site.yml installs it again")
+        others = sorted(each for each in known if re.fullmatch(rf"{re.escape(name)}-\d+", each) and each not in found)
+        if others and name not in request.declared:
+            kept.append(f"{', '.join(others)} stay; if they are copies of {name}, name them too")
+    return Plan(tuple(dict.fromkeys(items)), tuple(kept), tuple(absent))
+
+
+def _copies(name: str, declared: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the copies that an instance with replicas has: NAME-2 and so on, unless declared themselves."""
+    if name not in declared:
+        return []
+    return sorted(each for each in known if re.fullmatch(rf"{re.escape(name)}-\d+", each) and each not in declared)
+
+
+def _models(request: Request, contents: Contents) -> Plan:
+    known = {model.name: model for model in contents.models}
+    items: list[Item] = []
+    kept: list[str] = []
+    absent: list[str] = []
+    for asked in request.names:
+        name, _at, revision = asked.partition("@")
+        model = known.get(name)
+        if model is None:
+            absent.append(_absent("model", name, known))
+            continue
+        chosen = [each for each in model.revisions if not revision or each.name == revision]
+        if revision and not chosen:
+            absent.append(_absent(f"revision of {name}", revision, [each.name for each in model.revisions]))
+        # The inventory names a model, or a revision where it has a plan.
+        planned = [use for use in request.planned if use.model == name and not revision]
+        uses = [*planned, *_users_of(chosen, (*request.planned, *contents.uses), "model")]
+        _refuse("model", asked, uses)
+        if _is_shared(model, request):
+            raise RemovalError(
+                f"model {name}: other hosts may use {model.path}, which is on a shared file system; remove it "
+                'there when no host serves it, or set weights_shared to "no" where this host alone uses it'
+            )
+        items += [_model_item(model, each) for each in chosen if each.state != "foreign"]
+        kept += _foreign(chosen)
+    return Plan(tuple(items), tuple(kept), tuple(absent))
+
+
+def _environments(request: Request, contents: Contents) -> Plan:
+    items: list[Item] = []
+    absent: list[str] = []
+    for name in request.names:
+        chosen = [each for each in contents.environments if each.name == name or each.name.startswith(f"{name}-")]
+        if not chosen:
+            known = {_release_of(each.name) for each in contents.environments}
+            absent.append(_absent("environment", name, known))
+        uses = [*_users_of(chosen, request.planned, "venv"), *_users_of(chosen, contents.uses, "venv")]
+        _refuse("environment", name, uses, "; name one of them to remove it alone" if len(chosen) > 1 else "")
+        items += [Item(ENVIRONMENT, each.name, each.path, each.size) for each in chosen]
+    return Plan(tuple(items), (), tuple(absent))
+
+
+def _images(request: Request, contents: Contents) -> Plan:
+    items: list[Item] = []
+    absent: list[str] = []
+    if contents.trouble:
+        raise RemovalError(f"{'; '.join(contents.trouble)}; start the engine first, so that its images are known")
+    for name in request.names:
+        found = [image for image in contents.images if _is_called(image, name)]
+        if not found:
+            absent.append(_absent("image", name, {each for image in contents.images for each in image.names}))
+        for image in found:
+            planned = [use for use in request.planned if use.image and _is_called(image, use.image)]
+            _refuse("image", name, [*planned, *_image_users(image, contents.uses)])
+            if image.containers:
+                raise RemovalError(
+                    f"image {name}: {', '.join(image.containers)} of {image.engine} uses it; remove the container first"
+                )
+            items.append(Item(IMAGE, name, name, image.size, image.engine))
+    return Plan(tuple(items), (), tuple(absent))
+
+
+def _everything(request: Request, contents: Contents) -> Plan:
+    _refuse_declared(request, contents)
+    items = [Item(INSTANCE, name, f"vllm@{name}.service", size) for name, size in sorted(contents.instances.items())]
+    items += [Item(SERVICE, role, role) for role in contents.services]
+    kept = [f"images stay where an engine does not answer: {each}" for each in contents.trouble]
+    others = [use for use in contents.uses if use.instance not in contents.instances]
+    for model in contents.models:
+        if _is_shared(model, request):
+            kept.append(f"{model.path} stays: other hosts may use its file system (weights_shared)")
+            continue
+        kept += _foreign(model.revisions)
+        for each in model.revisions:
+            used = _users_of([each], others, "model")
+            if used:
+                kept.append(f"{each.path} stays: {_users(used)} uses it")
+            elif each.state != "foreign":
+                items.append(_model_item(model, each))
+    for each in contents.environments:
+        used = _users_of([each], others, "venv")
+        if used:
+            kept.append(f"{each.path} stays: {_users(used)} uses it")
+        else:
+            items.append(Item(ENVIRONMENT, each.name, each.path, each.size))
+    items += _serving_images(contents, kept)
+    items += [Item(ENCODINGS, path, path, size) for path, size in contents.encodings.items()]
+    items += [Item(BASE, path, path, size) for path, size in contents.base.items()]
+    items += _packages(request, contents, kept)
+    items += [Item(USER, name, name) for name in contents.users]
+    return Plan(tuple(items), tuple(kept))
+
+
+def _packages(request: Request, contents: Contents, kept: list[str]) -> list[Item]:
+    """Return a driver or an engine that is asked for and not used by others."""
+    items = []
+    for switch in request.also:
+        name, users = switch.replace("_", " "), contents.busy.get(switch, ())
+        packages, settings = contents.packages.get(switch, ()), contents.settings.get(switch, ())
+        if users:
+            kept.append(f"the {name} stays: {', '.join(users)}")
+        elif packages or settings:
+            items.append(Item(PACKAGES, switch, " ".join(packages) or "(files only)", 0, ", ".join(settings)))
+            if switch == DRIVER and packages:
+                kept.append("the driver's loaded modules stay until the next boot")
+    return items
+
+
+def _serving_images(contents: Contents, kept: list[str]) -> list[Item]:
+    """Return the images of vLLM that nothing but the host's own instances uses; the others are added to ``kept``."""
+    items = []
+    own = {f"vllm-{name}" for name in contents.instances}
+    for image in contents.images:
+        needed = [name for name in image.names if SERVING.search(name)]
+        needed = needed or (list(image.names) if _image_users(image, contents.uses) else [])
+        others = [name for name in image.containers if name not in own]
+        if needed and others:
+            kept.append(f"image {needed[0]} stays: the container {', '.join(others)} uses it")
+            continue
+        items += [
+            Item(IMAGE, name, name, image.size if index == 0 else 0, image.engine) for index, name in enumerate(needed)
+        ]
+    return items
+
+
+def _refuse_declared(request: Request, contents: Contents) -> None:
+    """Raise RemovalError for what the inventory still wants on this host."""
+    declared = [
+        name
+        for name in contents.instances
+        if name in request.declared or re.sub(r"-\d+$", "", name) in request.declared
+    ]
+    if declared:
+        them = "it" if len(declared) == 1 else "them"
+        raise RemovalError(
+            f"{', '.join(sorted(declared))}: vllm_instances still declares {them} for this host; take the host out "
+            f"of the inventory first, or remove {them} by name with -e remove_instance={','.join(sorted(declared))}"
+        )
+    for role in contents.services:
+        if _GROUPS.get(role) in request.groups:
+            raise RemovalError(f"the host is still in the group {_GROUPS[role]}; take it out of the group first")
+
+
+def _model_item(model: Model, each: Directory) -> Item:
+    return Item(
+        MODEL, model.name, each.path, each.size, "left by a run that was killed" if each.state == "abandoned" else ""
+    )
+
+
+def _foreign(chosen: Iterable[Directory]) -> list[str]:
+    return [f"{each.path} stays: the role weights did not publish it" for each in chosen if each.state == "foreign"]
+
+
+def _is_shared(model: Model, request: Request) -> bool:
+    return model.shared if request.shared is None else request.shared
+
+
+def _is_called(image: StoredImage, name: str) -> bool:
+    """Return whether a name means this image; docker leaves out its own registry."""
+    short = re.sub(r"^docker\.io/(library/)?", "", name)
+    return bool({name, short, f"docker.io/{short}", f"docker.io/library/{short}"} & set(image.names))
+
+
+def _image_users(image: StoredImage, uses: Iterable[Use]) -> list[Use]:
+    bare = image.id.rpartition(":")[2]
+    return [use for use in uses if use.image and (_is_called(image, use.image) or use.image.rpartition(":")[2] == bare)]
+
+
+def _users_of(chosen: Iterable[Directory], uses: Iterable[Use], kind: str) -> list[Use]:
+    """Return who uses one of these directories.
+
+    Their last name decides, which is a hash of the content: another path may lead to the same directory.
+    """
+    names = {each.path.rpartition("/")[2] for each in chosen if each.state == "complete"}
+    return [use for use in uses if getattr(use, kind).rpartition("/")[2] in names]
+
+
+def _refuse(kind: str, name: str, uses: Sequence[Use], advice: str = "") -> None:
+    """Raise RemovalError where somebody uses it."""
+    if uses:
+        verb = "uses" if len({use.by for use in uses}) == 1 else "use"
+        raise RemovalError(f"{kind} {name}: {_users(uses)} {verb} it; remove or change that first{advice}")
+
+
+def _users(uses: Iterable[Use]) -> str:
+    return ", ".join(dict.fromkeys(use.by for use in uses))
+
+
+def _absent(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return a sentence about a name that the host does not have. Raises RemovalError for a slip of the pen."""
+    names = sorted(known)
+    close = misspelt(name, names) or next((each for each in names if sorted(each) == sorted(name)), None)
+    said = nearest(name, names) if names else "the host has none"
+    if close and not _are_siblings(name, close):
+        raise RemovalError(f"{kind} {name!r} is not on this host; {said}. Nothing was removed")
+    return f"{kind} {name!r} is not on this host; {said}"
+
+
+def _are_siblings(name: str, other: str) -> bool:
+    """Return whether two names differ in numbers only, or by something added: a second run names what has gone."""
+    if name.startswith(other) or other.startswith(name):
+        return True
+    return re.sub(r"\d+", "", name) == re.sub(r"\d+", "", other)
+
+
+def _release_of(environment: str) -> str:
+    """Return the release of an environment, which is called RELEASE-STACK-HASH."""
+    return environment.partition("-")[0]
+
+
+_DECIDERS: dict[str, Callable[[Request, Contents], Plan]] = {
+    INSTANCE: _instances,
+    MODEL: _models,
+    ENVIRONMENT: _environments,
+    IMAGE: _images,
+    EVERYTHING: _everything,
+}

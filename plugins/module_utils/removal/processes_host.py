@@ -1,0 +1,94 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which processes of this host use a directory, and which instance each belongs to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+from typing import Iterable, Iterator, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import unit_of
+
+_REVISION = rb"[0-9a-f]{40}"
+_UNIT = re.compile(r"vllm@(.+)\.service\Z")
+
+
+@dataclass(frozen=True)
+class UsingProcess:
+    """A process: its number and name, its instance (empty for others), the paths and revisions that it names."""
+
+    pid: int
+    command: str
+    instance: str
+    named: frozenset[str]
+
+    @property
+    def description(self) -> str:
+        """Return the process for a message."""
+        return f"process {self.pid} ({self.command})"
+
+    def uses(self, path: str) -> bool:
+        """Return whether it names a path, something below it, or the revision at its end."""
+        return os.path.basename(path) in self.named or any(
+            name == path or name.startswith(path + "/") for name in self.named
+        )
+
+
+def read_processes(
+    tops: Iterable[str], containers: Mapping[str, str] | None = None, proc: str = "/proc"
+) -> list[UsingProcess]:
+    """Return the processes that name a path below one of ``tops``, or a revision.
+
+    They name it in the command line, as a directory, or as an open or mapped file. ``containers`` has the instance of
+    each container's id; without it a process in a container counts as somebody else's.
+    """
+    places = b"|".join(re.escape(os.fsencode(top.rstrip("/"))) + rb"/[^\0\s]+" for top in sorted(set(tops)))
+    wanted = re.compile(_REVISION + (b"|" + places if places else b""))
+    found = []
+    for name in _names(proc):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        named: set[bytes] = set()
+        for text in _texts(f"{proc}/{name}"):
+            named.update(wanted.findall(text))
+            named.update(re.findall(_REVISION, text))
+        if named:
+            command = _read(f"{proc}/{name}/comm").decode(errors="replace").strip()
+            instance = _instance_of(_read(f"{proc}/{name}/cgroup").decode(errors="replace"), containers or {})
+            found.append(UsingProcess(int(name), command, instance, frozenset(map(os.fsdecode, named))))
+    return sorted(found, key=lambda process: process.pid)
+
+
+def _instance_of(cgroup: str, containers: Mapping[str, str]) -> str:
+    unit = _UNIT.match(unit_of(cgroup) or "")
+    if unit:
+        return unit[1]
+    return next((instance for identity, instance in containers.items() if identity in cgroup), "")
+
+
+def _texts(directory: str) -> Iterator[bytes]:
+    for name in ("cmdline", "maps"):
+        yield _read(f"{directory}/{name}")
+    for link in ["cwd", "exe", *(f"fd/{name}" for name in _names(f"{directory}/fd"))]:
+        # A process may end meanwhile.
+        with contextlib.suppress(OSError):
+            yield os.fsencode(os.readlink(f"{directory}/{link}"))
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,251 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Remove what a plan lists. A run that is killed leaves what the next run finds and finishes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from functools import partial
+from typing import Callable, Iterable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+    LockedError,
+    locked,
+    sync_directory,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import CommandResult
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import (
+    CACHE_DIR,
+    Inspection,
+    instance_paths,
+    listed,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
+    BASE,
+    ENCODINGS,
+    ENVIRONMENT,
+    IMAGE,
+    INSTANCE,
+    MODEL,
+    PACKAGES,
+    SERVICE,
+    USER,
+    Item,
+    RemovalError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.packages import afterwards, packages_of
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.places import SERVICES, fixed_paths
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import Service
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import STATE_DIR
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.retention_host import (
+    ABANDONED,
+    REVISION,
+    OldDirectory,
+    remove_old,
+)
+
+KEEPALIVED = "/etc/keepalived/keepalived.conf"
+# The first line of the role gateway's keepalived.conf has this; one without it is the site's own.
+KEEPALIVED_MARK = "role baremetal.inference.gateway"
+
+
+class Removal:
+    """Removes items of a plan from the host of an inspection; ``kept`` are sentences about what had to stay."""
+
+    def __init__(self, inspection: Inspection, run: Callable[..., CommandResult]) -> None:
+        self.inspection, self.at, self._run = inspection, inspection.at, partial(run, handle_exceptions=False)
+        self.removed: list[Item] = []
+        self.kept: list[str] = []
+        self._do: Mapping[str, Callable[[Item], bool]] = {
+            INSTANCE: self._instance,
+            SERVICE: self._service,
+            MODEL: self._model,
+            ENVIRONMENT: self._environment,
+            IMAGE: self._image,
+            ENCODINGS: self._path,
+            BASE: self._path,
+            PACKAGES: self._packages,
+            USER: self._user,
+        }
+
+    def remove(self, items: Iterable[Item]) -> None:
+        """Remove the items in their order, and note those that have gone. Raises RemovalError, SlotError, OSError."""
+        for item in items:
+            if self._do[item.kind](item):
+                self.removed.append(item)
+
+    def tidy(self) -> None:
+        """Remove the directories of the roles in which nothing is left."""
+        site = self.inspection.site
+        for directory in (site.weights_root, site.venv_root, site.encodings_dir, CACHE_DIR, STATE_DIR):
+            if self._remove_empty(directory):
+                self.removed.append(Item(BASE, directory, directory))
+
+    def _instance(self, item: Item) -> bool:
+        service = Service(item.name, self._run)
+        service.stop()
+        service.disable()
+        if Service(item.name, self._run).is_up:
+            raise RemovalError(f"{service.unit} runs though it was stopped; stop it by hand and run this again")
+        self.inspection.engines.remove_container(f"vllm-{item.name}")
+        paths = instance_paths(item.name)
+        units = [path for path in paths if path.startswith(("/etc/systemd/", "/etc/containers/"))]
+        gone = [self._remove_path(path) for path in units]
+        if any(gone):
+            service.reload()
+        # A unit that has failed stays in systemd's memory.
+        self._systemctl("reset-failed", service.unit)
+        for path in paths[len(units) :]:
+            self._remove_path(path)
+        return True
+
+    def _service(self, item: Item) -> bool:
+        found = next(service for service in SERVICES if service.role == item.target)
+        paths = [path for path in fixed_paths(found.role) if path != found.marker]
+        stopped = list(found.stopped)
+        if found.role == "gateway" and not self._is_ours(KEEPALIVED):
+            paths.remove(KEEPALIVED)
+            stopped.remove("keepalived.service")
+        for unit in stopped:
+            # A unit that an earlier run has removed, or that was never installed.
+            if self._systemctl("cat", unit) == 0 and self._systemctl("disable", "--now", unit):
+                raise RemovalError(f"systemctl disable --now {unit} failed; see systemctl status {unit}")
+        for path in paths:
+            self._remove_path(path)
+        self._systemctl("daemon-reload")
+        for unit in found.restarted:
+            self._systemctl("try-restart", unit)
+        self._remove_path(found.marker)
+        for directory in {os.path.dirname(path) for path in (*paths, found.marker)}:
+            if directory.endswith((".service.d", "/haproxy/certs")):
+                self._remove_empty(directory)
+        self._systemctl("daemon-reload")
+        return True
+
+    def _model(self, item: Item) -> bool:
+        directory, name = os.path.split(self.at(item.target))
+        if listed(self.at(item.target)) == [".lock"]:
+            self._tidy_model(self.at(item.target))
+            return True
+        used = self._users(item.target)
+        if used:
+            self.kept.append(f"{item.target} stays: {', '.join(used)} uses it")
+            return False
+        kind = ABANDONED if name.startswith(".") else REVISION
+        gone = remove_old(OldDirectory(self.at(item.target), kind, item.size))
+        if not gone and os.path.lexists(self.at(item.target)):
+            self.kept.append(f"{item.target} stays: another run is at work in {os.path.dirname(item.target)}")
+            return False
+        self._tidy_model(directory)
+        return gone
+
+    def _tidy_model(self, directory: str) -> None:
+        """Remove the lock and the directories of a model that has nothing else left."""
+        if set(listed(directory)) - {".lock"}:
+            return
+        with contextlib.suppress(LockedError, OSError):
+            with locked(os.path.join(directory, ".lock"), wait=0):
+                os.unlink(os.path.join(directory, ".lock"))
+            os.rmdir(directory)
+            os.rmdir(os.path.dirname(directory))
+
+    def _environment(self, item: Item) -> bool:
+        path = self.at(item.target)
+        used = self._users(item.target)
+        if used:
+            self.kept.append(f"{item.target} stays: {', '.join(used)} uses it")
+            return False
+        top, name = os.path.split(path)
+        doomed = path
+        if not name.startswith("."):
+            # From the first moment on it has no name that a unit could start.
+            doomed = os.path.join(top, f".{name}.removed")
+            shutil.rmtree(doomed, ignore_errors=True)
+            os.rename(path, doomed)
+            sync_directory(top)
+        shutil.rmtree(doomed)
+        return True
+
+    def _image(self, item: Item) -> bool:
+        self.inspection.engines.remove_image(item.detail, item.target)
+        return True
+
+    def _packages(self, item: Item) -> bool:
+        switch, host = item.name, self.inspection
+        users = host.users_of(switch, ())
+        if users:
+            self.kept.append(f"the {switch.replace('_', ' ')} stays: {', '.join(users)}")
+            return False
+        names = packages_of(switch, host.packages.installed)
+        if names:
+            host.packages.remove(names)
+        paths = [path for path in host.settings(switch) if self._remove_path(path)]
+        for path in paths:
+            if os.path.dirname(path).endswith(".service.d"):
+                self._remove_empty(os.path.dirname(path))
+        self._systemctl("daemon-reload")
+        for words in afterwards(host.packages.manager, paths):
+            host.packages.call(words)
+        return True
+
+    def _path(self, item: Item) -> bool:
+        return self._remove_path(item.target)
+
+    def _user(self, item: Item) -> bool:
+        rc, out, err = self._run(["userdel", item.target])
+        # 6: no such user; 8: processes of it run; 12: no mailbox to remove.
+        if rc == 8:
+            self.kept.append(f"the user {item.target} stays: processes of it still run")
+            return False
+        if rc not in (0, 6, 12):
+            raise RemovalError(f"userdel {item.target}: {(err or out).strip()}")
+        # userdel takes the group along only with USERGROUPS_ENAB in /etc/login.defs. groupdel refuses a group that is
+        # another user's own.
+        self._run(["groupdel", item.target])
+        return rc != 6
+
+    def _users(self, path: str) -> list[str]:
+        """Return the processes that use a directory now."""
+        return [each.description for each in self.inspection.processes() if each.uses(self.at(path))]
+
+    def _remove_path(self, path: str) -> bool:
+        """Remove a file, a link or a directory; return whether there was one."""
+        real = self.at(path)
+        if not os.path.lexists(real):
+            return False
+        try:
+            if os.path.isdir(real) and not os.path.islink(real):
+                shutil.rmtree(real)
+            else:
+                os.unlink(real)
+        except OSError as exc:
+            if exc.errno != errno.EBUSY:
+                raise
+            self.kept.append(f"{path} stays: something is mounted there")
+            return False
+        sync_directory(os.path.dirname(real))
+        return True
+
+    def _remove_empty(self, directory: str) -> bool:
+        try:
+            os.rmdir(self.at(directory))
+        except OSError:
+            return False
+        return True
+
+    def _is_ours(self, path: str) -> bool:
+        try:
+            with open(self.at(path), encoding="utf-8", errors="replace") as file:
+                return KEEPALIVED_MARK in file.read()
+        except OSError:
+            return False
+
+    def _systemctl(self, *words: str) -> int:
+        try:
+            return self._run(["systemctl", *words])[0]
+        except OSError:
+            return 0

@@ -1,0 +1,141 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: removal
+short_description: Remove from a host what a plan lists
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(remove.yml). M(baremetal.inference.removal_plan) makes the plan.
+  - Stops the units of instances, then removes their files, with those last by which a later run recognises them. If a
+    run is killed, the next one finishes.
+  - Weights and environments lose their names before their files go, so nothing starts from a part of them. What a
+    process has begun to use since the plan stays.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+  - baremetal.inference.removal
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  entries:
+    description:
+      - The RV(baremetal.inference.removal_plan#module:entries) of the plan.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      kind: {description: What it is., type: str, required: true}
+      name: {description: Its name., type: str, required: true}
+      target: {description: 'Its path, unit or reference.', type: str, required: true}
+      size: {description: Its bytes., type: int, default: 0}
+      detail: {description: More about it., type: str, default: ''}
+  everything:
+    description:
+      - Also remove the directories of models, environments and encodings in which nothing is left.
+    type: bool
+    default: false
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Remove what the plan lists
+  baremetal.inference.removal:
+    entries: "{{ plan.entries }}"
+  become: true
+"""
+
+RETURN = r"""
+removed:
+  description: What has gone, or would go in check mode, a line for each.
+  type: list
+  elements: str
+  returned: always
+kept:
+  description: What had to stay, and why.
+  type: list
+  elements: str
+  returned: always
+bytes:
+  description: Bytes that were freed.
+  type: int
+  returned: always
+freed:
+  description: The same for people.
+  type: str
+  returned: always
+"""
+
+import platform
+from typing import Any, Iterable
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspect_host import Inspection
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
+    SITE_ARGUMENTS,
+    Item,
+    RemovalError,
+    describe,
+    format_bytes,
+    site_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.remove_host import Removal
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
+
+ITEM = {
+    "kind": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "target": {"type": "str", "required": True},
+    "size": {"type": "int", "default": 0},
+    "detail": {"type": "str", "default": ""},
+}
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            **SITE_ARGUMENTS,
+            "entries": {"type": "list", "elements": "dict", "required": True, "options": ITEM},
+            "everything": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    module.run_command_environ_update = {"LC_ALL": "C"}
+    params = module.params
+    items = [Item(**entry) for entry in params["entries"]]
+    if module.check_mode:
+        module.exit_json(changed=bool(items), **result_of(items, []))
+    removal = Removal(Inspection(params["root"], site_of(params), module.run_command), module.run_command)
+    try:
+        removal.remove(items)
+        if params["everything"]:
+            removal.tidy()
+    except (RemovalError, SlotError, OSError) as exc:
+        done = f"; removed before: {', '.join(map(describe, removal.removed)) or 'nothing'}. Run this again afterwards"
+        module.fail_json(msg=f"{platform.node()}: {exc}{done}", **result_of(removal.removed, removal.kept))
+    module.exit_json(changed=bool(removal.removed), **result_of(removal.removed, removal.kept))
+
+
+def result_of(items: Iterable[Item], kept: list[str]) -> dict[str, Any]:
+    """Return the values that the module returns."""
+    lines = [describe(item) for item in items]
+    size = sum(item.size for item in items)
+    return {
+        "removed": lines,
+        "kept": kept,
+        "bytes": size,
+        "freed": format_bytes(size),
+        "diff": {"before": "".join(f"{line}\n" for line in lines), "after": ""},
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: removal_request
+short_description: Check what the variables of remove.yml ask for
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(remove.yml).
+  - Fails unless exactly one thing is requested, and for a variable C(remove_...) that the playbook does not have.
+  - Runs on the controller and connects to no host, so use C(run_once).
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  instance:
+    description:
+      - Names of instances, a list or a text with commas.
+    type: raw
+    default: ""
+  model:
+    description:
+      - Names of models, C(ORGANISATION/NAME) or C(ORGANISATION/NAME@REVISION).
+    type: raw
+    default: ""
+  environment:
+    description:
+      - Releases or names of virtual environments.
+    type: raw
+    default: ""
+  image:
+    description:
+      - References of images, C(name:tag) or C(name@sha256:...).
+    type: raw
+    default: ""
+  everything:
+    description:
+      - Everything that the collection put on the host.
+    type: bool
+    default: false
+  driver:
+    description:
+      - With O(everything), the packages and settings of the vendor's driver too.
+    type: bool
+    default: false
+  container_engine:
+    description:
+      - With O(everything), the packages and settings of docker and podman too.
+    type: bool
+    default: false
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Check the request
+  baremetal.inference.removal_request:
+    instance: chat, code
+  run_once: true
+  register: request
+"""
+
+RETURN = r"""
+kind:
+  description: What to remove, V(instance), V(model), V(environment), V(image) or V(everything).
+  type: str
+  returned: success
+names:
+  description: The names; an empty list for everything.
+  type: list
+  elements: str
+  returned: success
+also:
+  description: What else goes with everything.
+  type: list
+  elements: str
+  returned: success
+"""

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""playbooks/remove.yml as a whole, over a tree of files in place of a host."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.systemd import FakeInstances, FakeSystemd
+
+TOP = Path(__file__).resolve().parents[4]
+VENV = "0.32.0-cpu-0123456789ab"
+
+
+@pytest.fixture
+def there(tmp_path):
+    """A host with an instance, its weights and its environment."""
+    FakeSystemd(tmp_path / "systemd.json").install(tmp_path / "bin")
+    there = FakeInstances(tmp_path / "root")
+    there.template("chat", venv=VENV)
+    return there
+
+
+@pytest.fixture
+def remove(tmp_path, there):
+    """Run the playbook; return its exit status, what it says, and how many tasks changed something."""
+    hosts = {
+        "inference": {"hosts": {"here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}}
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": hosts}}))
+
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+
+    def remove(*options, **variables):
+        given = {
+            "__remove_root": str(there.root),
+            "vllm_user": "nobody-has-this-name",
+            "ansible_become": False,
+            **variables,
+        }
+        words = [
+            sys.executable,
+            "-m",
+            "ansible",
+            "playbook",
+            "playbooks/remove.yml",
+            "-i",
+            str(tmp_path / "hosts.json"),
+        ]
+        done = subprocess.run(
+            [*words, "-l", "here", "-e", json.dumps(given), *options],
+            cwd=TOP, check=False, capture_output=True, text=True,
+            env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp"),
+                 "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "PATH": path},
+        )  # fmt: skip
+        said = " ".join((done.stdout + done.stderr).split())
+        found = re.search(r"changed=(\d+)", said)
+        return done.returncode, said, int(found[1]) if found else None
+
+    return remove
+
+
+def test_check_mode_lists_a_run_removes_and_a_second_run_changes_nothing(there, remove):
+    before = there.picture()
+    rc, said, changed = remove("--check", remove_instance="chat")
+    assert (rc, changed) == (0, 1), said
+    assert "would remove: instance chat vllm@chat.service (" in said
+    assert there.picture() == before
+    rc, said, changed = remove(remove_instance="chat")
+    assert (rc, changed) == (0, 1), said
+    assert "removed: instance chat vllm@chat.service (" in said and "freed: " in said
+    assert list(there.picture()) == ["etc/systemd/system/vllm@.service"]
+    rc, said, changed = remove(remove_instance="chat")
+    assert (rc, changed) == (0, 0), said
+    assert "instance 'chat' is not on this host; the host has none" in said
+
+
+def test_what_is_in_use_ends_the_run_before_anything_changes(there, remove):
+    before = there.picture()
+    rc, said, _changed = remove(remove_environment="0.32.0")
+    assert rc and "environment 0.32.0: instance chat uses it; remove or change that first" in said
+    rc, said, _changed = remove(remove_everything=True, vllm_instances={"chat": {}})
+    assert rc and "chat: vllm_instances still declares it for this host" in said
+    assert there.picture() == before

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which processes use a directory, from a /proc of a test's own."""
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.processes_host import read_processes
+
+REVISION = "a" * 40
+IDENTITY = "c" * 64
+
+
+def process(proc, pid, cmdline="", maps="", cgroup="0::/\n", cwd="/"):
+    directory = proc / str(pid)
+    (directory / "fd").mkdir(parents=True)
+    for name, text in {"cmdline": cmdline, "maps": maps, "cgroup": cgroup, "comm": "python3\n"}.items():
+        (directory / name).write_text(text)
+    (directory / "cwd").symlink_to(cwd)
+
+
+def test_a_process_names_a_path_in_its_command_its_files_or_its_directory(tmp_path):
+    process(tmp_path, 11, cmdline="/opt/vllm/0.32.0/bin/python\0serve\0")
+    process(tmp_path, 12, maps="7f00-7f01 r--p 0 08:01 5 /opt/vllm/0.32.0/lib/x.so\n", cgroup="0::/vllm@chat.service\n")
+    process(tmp_path, 13, cwd="/opt/vllm/0.32.0/share")
+    process(tmp_path, 14, cmdline="ls\0/opt/vllm/0.32.0-other/x\0")
+    process(tmp_path, 15, cmdline="sleep\0")
+    found = read_processes(["/opt/vllm"], proc=str(tmp_path))
+    assert [(each.pid, each.instance) for each in found if each.uses("/opt/vllm/0.32.0")] == [
+        (11, ""),
+        (12, "chat"),
+        (13, ""),
+    ]
+    assert found[0].description == "process 11 (python3)"
+
+
+def test_a_revision_counts_wherever_it_is_mounted(tmp_path):
+    cgroup = f"0::/system.slice/docker-{IDENTITY}.scope\n"
+    process(tmp_path, 21, cmdline=f"vllm\0/model/{REVISION}\0", cgroup=cgroup)
+    (found,) = read_processes(["/srv/models"], {IDENTITY: "chat"}, str(tmp_path))
+    assert found.uses(f"/srv/models/example/tiny/{REVISION}")
+    assert found.instance == "chat"

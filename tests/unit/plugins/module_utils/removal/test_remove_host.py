@@ -1,0 +1,186 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removals on a tree of files, also when they are killed in the middle."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import RemovalError
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotError
+
+A = "a" * 40
+VENV = "0.32.0-cpu-0123456789ab"
+MODEL = f"/srv/models/example/tiny/{A}"
+SCRUB = ("/etc/systemd/system/weights-scrub.service", "/etc/systemd/system/weights-scrub.timer",
+         "/usr/local/lib/weights-scrub.py", "/var/lib/baremetal-inference/weights-scrub.json")  # fmt: skip
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def full(there):
+    """Put everything of a serving host below its root, and a file of somebody else."""
+    there.template("chat", venv=VENV)
+    there.unit("docker", "mirror:5000/lab/vllm:1", "code")
+    for path in (*SCRUB, "/usr/local/lib/vllm-wait-ready.py", "/srv/encodings/o200k_base.tiktoken",
+                 "/opt/vllm/uv-0.9.0/uv",
+                 "/var/cache/vllm/chat/kernel", "/etc/systemd/system/vllm@chat.service.d/mine.conf", "/etc/hosts",
+                 "/srv/models/example/tiny/.lock"):  # fmt: skip
+        there.write(path, "x")
+
+
+def test_an_instance_goes_and_its_neighbour_and_what_both_need_stays(there):
+    full(there)
+    there.systemd.runs("vllm@chat.service")
+    before = there.files()
+    assert [item.name for item in there.remove("instance", "chat").removed] == ["chat"]
+    gone = sorted(set(before) - set(there.files()))
+    assert gone == ["/etc/systemd/system/vllm@chat.service.d/mine.conf", "/etc/vllm/chat.env", "/etc/vllm/chat.secrets",
+                    "/etc/vllm/chat.yaml", "/var/cache/vllm/chat/kernel", "/var/lib/vllm/chat/model",
+                    "/var/lib/vllm/chat/serve"]  # fmt: skip
+    assert there.systemd.asked() == [
+        "stop vllm@chat.service", "disable vllm@chat.service", "daemon-reload", "reset-failed vllm@chat.service"
+    ]  # fmt: skip
+    again = there.plan("instance", "chat")
+    assert again.items == ()
+    assert there.remove("instance", "chat").removed == []
+
+
+def test_an_instance_that_does_not_stop_keeps_its_files(there):
+    full(there)
+    there.systemd.runs("vllm@chat.service")
+    there.systemd.change(broken=["stop"])
+    before = there.files()
+    with pytest.raises((RemovalError, SlotError)):
+        there.remove("instance", "chat")
+    assert there.files() == before
+
+
+def test_everything_leaves_nothing_but_what_is_not_its_own(there):
+    full(there)
+    removal = there.remove("everything")
+    assert there.files() == ["/etc/hosts"]
+    assert removal.kept == []
+    for path in ("/etc/vllm", "/var/lib/vllm", "/var/cache/vllm", "/opt/vllm", "/srv/models", "/srv/encodings"):
+        assert not there.at(path).exists(), path
+    assert "disable weights-scrub.timer" in there.systemd.asked()
+    assert there.plan("everything").items == ()
+
+
+def test_a_model_goes_with_its_lock_and_its_empty_directories(there):
+    there.weights(A)
+    there.write("/srv/models/example/tiny/.lock", "")
+    there.write("/srv/models/other/kept.txt", "x")
+    assert [item.target for item in there.remove("model", "example/tiny").removed] == [MODEL]
+    assert there.files() == ["/srv/models/other/kept.txt"]
+    assert not there.at("/srv/models/example").exists()
+    assert there.remove("model", "example/tiny").removed == []
+
+
+def test_a_process_that_came_after_the_plan_keeps_the_weights(there):
+    there.weights(A)
+    plan = there.plan("model", "example/tiny")
+    (there.proc / "71").mkdir()
+    (there.proc / "71/cmdline").write_text(f"cp\0{A}\0")
+    removal = there.removal()
+    removal.remove(plan.items)
+    assert removal.removed == []
+    assert removal.kept == [f"{MODEL} stays: process 71 () uses it"]
+    assert there.at(MODEL).is_dir()
+
+
+def test_an_environment_loses_its_name_before_its_files(there, monkeypatch):
+    there.venv(VENV)
+    seen = []
+    monkeypatch.setattr(
+        shutil, "rmtree", lambda path, **_options: seen.append((path, there.at(f"/opt/vllm/{VENV}").exists()))
+    )
+    there.remove("environment", "0.32.0")
+    assert seen[-1] == (str(there.at(f"/opt/vllm/.{VENV}.removed")), False)
+    monkeypatch.undo()
+    # Killed here: the next run finishes.
+    assert [item.target for item in there.remove("environment", "0.32.0").removed] == [f"/opt/vllm/.{VENV}.removed"]
+    assert os.listdir(there.at("/opt/vllm")) == []
+
+
+@pytest.mark.parametrize("nth", range(1, 30, 2))
+def test_a_removal_that_is_killed_is_finished_by_the_next_run(there, monkeypatch, nth):
+    full(there)
+    left = [nth]
+
+    def killed(real):
+        def call(*args, **options):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            return real(*args, **options)
+
+        return call
+
+    for module, name in ((os, "unlink"), (os, "rename"), (os, "rmdir"), (shutil, "rmtree")):
+        monkeypatch.setattr(module, name, killed(getattr(module, name)))
+    with contextlib.suppress(Killed):
+        there.remove("everything")
+    monkeypatch.undo()
+    there.remove("everything")
+    assert there.files() == ["/etc/hosts"]
+    assert not there.at("/srv/models").exists()
+
+
+def gateway(there, mark):
+    for path in ("/etc/haproxy/haproxy.cfg", "/etc/haproxy/gateway-agent.json", "/etc/haproxy/maps/keys.map",
+                 "/etc/haproxy/certs/gateway.pem", "/etc/haproxy/certs/gateway.pem.key", "/etc/haproxy/errors/400.http",
+                 "/etc/systemd/system/gateway-agent.service", "/usr/local/lib/gateway-tool.py",
+                 "/etc/systemd/system/haproxy.service.d/50-gateway.conf", "/var/lib/haproxy/drained.json"):  # fmt: skip
+        there.write(path, "x")
+    there.write("/etc/keepalived/keepalived.conf", mark)
+
+
+def test_a_gateway_stops_and_leaves_what_its_package_brought(there):
+    gateway(there, "# role baremetal.inference.gateway\n")
+    there.remove("everything")
+    assert there.files() == ["/etc/haproxy/errors/400.http"]
+    assert not there.at("/etc/haproxy/certs").exists()
+    asked = there.systemd.asked()
+    assert {"disable keepalived.service", "disable haproxy.service", "disable gateway-agent.service"} <= set(asked)
+
+
+def test_a_keepalived_of_the_site_stays(there):
+    gateway(there, "# mine\n")
+    there.remove("everything")
+    assert "/etc/keepalived/keepalived.conf" in there.files()
+    assert "disable keepalived.service" not in there.systemd.asked()
+
+
+INSTALLED = "installed nvidia-kernel-dkms\ninstalled bash\nconfig-files nvidia-smi\ninstalled docker.io\n"
+DRIVER = ("/etc/modprobe.d/baremetal-nouveau.conf", "/var/lib/baremetal-cuda/rebooted")
+
+
+def test_a_driver_goes_with_its_settings_when_it_is_asked_for(there):
+    for path in (*DRIVER, "/etc/cdi/nvidia.yaml"):
+        there.write(path, "x")
+    there.commands = {"dpkg-query": (0, INSTALLED, ""), "dpkg": (0, "", ""), "update-initramfs": (0, "", "")}
+    there.remove("everything")
+    assert len(there.files()) == 3
+    there.asked.clear()
+    there.remove("everything", also=("driver",))
+    assert there.files() == ["/etc/cdi/nvidia.yaml"]
+    assert [each for each in there.asked if "dpkg-query" not in each and "--no-act" not in each] == [
+        "dpkg --force-hold --purge nvidia-kernel-dkms",
+        "update-initramfs -u -k all",
+    ]
+
+
+def test_a_driver_that_another_package_needs_stays(there):
+    there.write(DRIVER[0], "x")
+    there.commands = {"dpkg-query": (0, INSTALLED, ""), "dpkg": (1, "", "cuda-toolkit depends on nvidia-kernel-dkms")}
+    removal = there.remove("everything", also=("driver",))
+    assert removal.removed == []
+    assert "cuda-toolkit depends" in there.plan("everything", also=("driver",)).kept[0]
+    assert there.files() == [DRIVER[0]]
