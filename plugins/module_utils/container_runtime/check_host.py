@@ -15,7 +15,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     PROGRAM,
     TITLE,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import DAEMON_JSON
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
@@ -28,7 +27,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     found_of,
     text_of,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import NODES, REFRESH_SERVICE
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+    DAEMON_JSON,
+    REFRESH_SERVICE,
+    TOOLKIT_PACKAGES,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
     CDI_DIRS,
     ENGINES,
@@ -39,7 +42,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
 )
 
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-PACKAGES = ("nvidia-container-toolkit-base", "nvidia-container-toolkit", "amd-container-toolkit")
+# Device nodes of the drivers that containers get unchanged.
+NODES = {"rocm": ("/dev/kfd", "/dev/dri"), "cann": ("/dev/davinci_manager", "/dev/hisi_hdc")}
 
 
 def check(
@@ -78,7 +82,7 @@ def check(
     return {
         "engine": engine,
         "version": state.version,
-        "toolkit": next((host.packages[name] for name in PACKAGES if name in host.packages), host.ascend),
+        "toolkit": next((host.packages[name] for name in TOOLKIT_PACKAGES if name in host.packages), host.ascend),
         "gpus": gpus,
         "quadlet": has_quadlet(found),
         "storage": state.root,

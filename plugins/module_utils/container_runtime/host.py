@@ -22,15 +22,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     KeyFileError,
     fingerprints,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import (
-    DOCKER_UNIT,
-    FILES_OF_INTEREST,
-    REFRESH_PATH,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.repositories import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
     DEB_KEYRINGS,
+    DOCKER_UNIT,
+    FILES,
+    REPOSITORY_HOSTS,
     RPM_KEYRINGS,
-    packages_of_interest,
+    UNITS,
+    relevant_packages,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI_DIRS, Found, cdi_kind
 
@@ -58,8 +57,7 @@ Packages = Tuple[Dict[str, str], Dict[str, str], List[str]]
 
 def read_host(packager: str, run: Run, find: Find) -> HostState:
     """Return the state of the host. Changes nothing."""
-    packages, unfinished, held = _PACKAGERS[packager](packages_of_interest(packager), run)
-    paths = [path for pattern in SOURCES[packager] for path in sorted(glob.glob(pattern))]
+    packages, unfinished, held = _PACKAGERS[packager](relevant_packages(packager), run)
     keyrings = sorted(glob.glob(f"{DEB_KEYRINGS}/*.asc") + glob.glob(f"{RPM_KEYRINGS}/RPM-GPG-KEY-*"))
     return HostState(
         architecture=platform.machine(),
@@ -67,10 +65,10 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
         packages=packages,
         unfinished=unfinished,
         held=held,
-        files={path: text_of(path) for path in FILES_OF_INTEREST if os.path.isfile(path)},
-        sources={path: text_of(path) for path in paths},
+        files={path: text_of(path) for path in FILES if os.path.isfile(path)},
+        sources=_sources(SOURCES[packager]),
         keys={path: _fingerprints(path) for path in keyrings},
-        active=[unit for unit in (DOCKER_UNIT, REFRESH_PATH) if _runs_now_and_at_boot(unit, run)],
+        active=[unit for unit in UNITS if _runs_now_and_at_boot(unit, run)],
         drivers=[stack for stack, path in DRIVERS.items() if os.path.exists(path)],
         unlinked=_unlinked(),
         cdi_kinds=cdi_kinds(CDI_DIRS),
@@ -110,6 +108,12 @@ def text_of(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def _sources(patterns: Sequence[str]) -> dict[str, str]:
+    """Return the package sources that name a vendor's host, by path. Others may hold passwords and stay on the host."""
+    texts = {path: text_of(path) for pattern in patterns for path in sorted(glob.glob(pattern))}
+    return {path: text for path, text in texts.items() if any(host in text for host in REPOSITORY_HOSTS)}
 
 
 def _docker(run: Run, find: Find) -> list[EngineState]:

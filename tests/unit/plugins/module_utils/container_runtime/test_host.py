@@ -90,6 +90,14 @@ def test_a_host_of_rhel():
     assert (host.packages, host.held, list(host.engines)) == ({"docker-ce": "28.5.1-1.el9"}, [], ["docker"])
 
 
+def test_only_package_sources_of_the_vendors_leave_the_host(tmp_path, monkeypatch):
+    docker = "URIs: http://mirror/vendors/download.docker.com/linux/debian\n"
+    (tmp_path / "docker.sources").write_text(docker)
+    (tmp_path / "site.sources").write_text("URIs: https://reader:password@packages.example/debian\n")
+    monkeypatch.setitem(host_module.SOURCES, "deb", (f"{tmp_path}/*.sources",))
+    assert read_host("deb", *answers()).sources == {f"{tmp_path}/docker.sources": docker}
+
+
 def test_podman_under_dockers_name_is_no_docker():
     assert list(read_host("deb", *answers({"docker --version": "podman version 5.4.2"})).engines) == ["podman"]
 

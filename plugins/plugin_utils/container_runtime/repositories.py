@@ -10,16 +10,17 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     HostState,
-    Request,
     RuntimePlanError,
 )
-
-DEB_KEYRINGS = "/etc/apt/keyrings"
-RPM_KEYRINGS = "/etc/pki/rpm-gpg"
-
-DOCKER_HOST = "download.docker.com"
-NVIDIA_HOST = "nvidia.github.io"
-AMD_HOST = "repo.radeon.com"
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+    AMD_HOST,
+    DEB_KEYRINGS,
+    DOCKER_HOST,
+    DOCKER_VENDOR,
+    NVIDIA_HOST,
+    RPM_KEYRINGS,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
 # Fingerprints of the vendors' signing keys. No other key is ever trusted.
 DOCKER_DEB_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
@@ -27,29 +28,15 @@ DOCKER_RPM_KEY = "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
 NVIDIA_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 AMD_KEY = "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"
 
-DOCKER_VENDOR = ("docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin")
 # The vendor's packages with the engine's own version.
 DOCKER_VERSIONED = ("docker-ce", "docker-ce-cli")
-# Packages that Docker's instructions remove first, and packages that conflict with a distribution's docker.
-DOCKER_OTHERS = {
-    "deb": ("docker.io", "docker-cli", "docker-compose", "docker-compose-v2", "docker-doc", "podman-docker",
-            "containerd", "runc"),
-    "rpm": ("docker", "docker-client", "docker-common", "docker-engine", "moby-engine", "podman-docker", "containerd",
-            "runc"),
-}  # fmt: skip
+# Packages that conflict with a distribution's docker.
 DOCKER_DISTRO_OTHERS = (*DOCKER_VENDOR, "docker-ce-rootless-extras", "podman-docker")
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
 # Debian's names of the processors.
 _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-def packages_of_interest(packager: str) -> list[str]:
-    """Return every package whose presence matters to a plan."""
-    toolkits = ["nvidia-container-toolkit", "nvidia-container-toolkit-base", "amd-container-toolkit"]
-    more = ["podman", "crun", "apparmor"]
-    return sorted({*DOCKER_VENDOR, "docker-ce-rootless-extras", *DOCKER_OTHERS[packager], *toolkits, *more})
 
 
 def docker_repository(system: Mapping[str, Any], request: Request, host: HostState) -> dict[str, Any]:

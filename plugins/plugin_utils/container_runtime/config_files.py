@@ -10,13 +10,7 @@ import re
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
-
-DAEMON_JSON = "/etc/docker/daemon.json"
-REGISTRIES = "/etc/containers/registries.conf.d/50-container-runtime.conf"
-STORAGE_CONF = "/etc/containers/storage.conf"
-# What a distribution ships where nobody has a file of his own.
-STORAGE_SHIPPED = "/usr/share/containers/storage.conf"
-UDEV_RULES = "/etc/udev/rules.d/71-nvidia-dev-char.rules"
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
 
 MANAGED = "# Written by the role container_runtime; changes here are lost.\n"
 
