@@ -1,10 +1,12 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which instances are restarted, and where they go back to."""
+"""Which instances are restarted or still work, and where they go back to."""
 
 from __future__ import annotations
 
+import pytest
+from ansible_collections.baremetal.inference.plugins.filter.busy_instances import busy_instances
 from ansible_collections.baremetal.inference.plugins.filter.instance_restarts import instance_restarts
 from ansible_collections.baremetal.inference.plugins.filter.instance_restores import instance_restores
 from ansible_collections.baremetal.inference.plugins.filter.servers_without_slot import servers_without_slot
@@ -54,3 +56,14 @@ def test_servers_of_instances_that_were_never_kept():
     servers = ["h--chat", "h--new", "h--unknown"]
     assert servers_without_slot(servers, SLOTS, "h") == ["h--new"]
     assert servers_without_slot(servers, SLOTS, "g") == []
+
+
+def test_instances_that_still_work():
+    entries = [{"item": "chat", "idle": True}, {"item": "code", "idle": False}, {"item": "new", "failed": True}]
+    assert busy_instances({"results": entries}) == ["code"]
+    assert busy_instances({"results": [{"item": "chat", "skipped": True}]}) == []
+
+
+@pytest.mark.parametrize("waited", [None, {}, {"skipped": True}])
+def test_a_wait_that_did_not_run_leaves_no_instance_at_work(waited):
+    assert busy_instances(waited) == []
