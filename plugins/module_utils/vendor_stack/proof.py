@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
-from typing import Callable, Iterator, Mapping, Sequence
+from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    TIMED_OUT,
+    CommandResult,
     ModuleInfo,
     parse_module_info,
 )
@@ -54,6 +57,31 @@ class DriverKind:
     def where(self) -> str:
         """The module in the words of a finding."""
         return f"module {self.module}"
+
+
+def known_errors(errors: Iterable[tuple[str, str, str]], answer: CommandResult) -> list[tuple[str, str]]:
+    """Return the known errors in the output of a vendor's tool: what each means, and what to do.
+
+    Each of ``errors`` is a pattern, its meaning and what to do.
+    """
+    text = f"{answer.out}\n{answer.err}"
+    return [(what, action) for pattern, what, action in errors if re.search(pattern, text)]
+
+
+def check_exit(tool: str, answer: CommandResult, log: str) -> Iterator[Finding]:
+    """Yield a vendor's tool that does not end, or ends with an unknown error; ``log`` are its words in dmesg."""
+    if answer.rc == TIMED_OUT:
+        action = f"look for a chip in the kernel's log with 'dmesg | grep -i {log}'; a reboot may be needed"
+        yield Finding(f"{tool} does not come to an end", tool, action)
+    elif answer.rc != 0:
+        last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
+        yield Finding(f"{tool} ends with {answer.rc} and says: {last_line}", tool, "see to what it says")
+
+
+def check_builds(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
+    """Yield faults of the loaded module, and kernels without a module; the arguments are those of check_modules."""
+    yield from check_modules(kind, host, disk, build_log)
+    yield from check_kernels(kind, host, disk, build_log)
 
 
 def loaded_version(kind: DriverKind, host: Host) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmChip, RocmHostState
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     DRIVER,
     INSTALLERS,
@@ -25,6 +25,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import NEEDS, Release, system_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import Settings, steps
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DISTRO,
@@ -89,7 +90,7 @@ class _Change:
 
 def plan_driver(
     host: Host,
-    chips: Sequence[RocmChip],
+    chips: Sequence[Chip],
     shown: RocmHostState,
     request: RocmRequest,
     offered: Mapping[str, Sequence[str]] | None = None,
@@ -104,7 +105,7 @@ def plan_driver(
         return DriverPlan(halt=str(exc))
 
 
-def minimum_of(chips: Sequence[RocmChip], request: RocmRequest) -> tuple[str, str]:
+def minimum_of(chips: Sequence[Chip], request: RocmRequest) -> tuple[str, str]:
     """Return the oldest driver that will do, and who needs it. Both are empty where any does.
 
     The kernel's own driver has no version to compare; a site that wants it (source distro) has none to reach.
@@ -123,7 +124,7 @@ def minimum_of(chips: Sequence[RocmChip], request: RocmRequest) -> tuple[str, st
 
 def _plan_driver(
     host: Host,
-    chips: Sequence[RocmChip],
+    chips: Sequence[Chip],
     shown: RocmHostState,
     request: RocmRequest,
     offered: Mapping[str, Sequence[str]] | None,
@@ -166,7 +167,7 @@ def _plan_driver(
     )
 
 
-def _needs_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> bool:
+def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> bool:
     """Return whether a driver has to be installed. Raises StackError where one has to be and must not."""
     if request.source in (VENDOR, MIRROR) and any(is_driver(name) for name in host.unfinished):
         # An installation that was cut off, whatever is loaded.
@@ -199,7 +200,7 @@ def _needs_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, r
     )
 
 
-def _needs_driver_beside_own(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> bool:
+def _needs_driver_beside_own(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> bool:
     """Return whether a host that has no driver, or only the kernel's own, needs another one."""
     if request.source == DISTRO:
         return True
@@ -212,7 +213,7 @@ def _needs_driver_beside_own(host: Host, chips: Sequence[RocmChip], shown: RocmH
 
 
 def _plan_installation(
-    host: Host, chips: Sequence[RocmChip], request: RocmRequest, offered: Mapping[str, Sequence[str]] | None
+    host: Host, chips: Sequence[Chip], request: RocmRequest, offered: Mapping[str, Sequence[str]] | None
 ) -> _Change:
     release = request.rocm
     if release is None:
@@ -237,7 +238,7 @@ def _plan_installation(
     return _Change(f"{release.driver} (ROCm {release.rocm})", packages, repositories, is_new=True)
 
 
-def _check_chips(chips: Sequence[RocmChip], release: Release) -> None:
+def _check_chips(chips: Sequence[Chip], release: Release) -> None:
     for chip in chips:
         need = NEEDS.get(chip.generation)
         if need and numbers_of(release.rocm) < numbers_of(need.rocm):
@@ -247,7 +248,7 @@ def _check_chips(chips: Sequence[RocmChip], release: Release) -> None:
             )
 
 
-def _plan_own_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> _Change:
+def _plan_own_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> _Change:
     """Return what the kernel's own driver needs. Raises StackError where the kernel is too old for a chip.
 
     The kernels of RHEL and its clones have newer drivers than their number says.
@@ -329,7 +330,7 @@ def _describe_loaded(host: Host) -> str:
     return _loaded_version(host) or f"of kernel {host.kernel}"
 
 
-def _not_driven(chips: Sequence[RocmChip], shown: RocmHostState) -> list[RocmChip]:
+def _not_driven(chips: Sequence[Chip], shown: RocmHostState) -> list[Chip]:
     return [chip for chip in chips if chip.address not in shown.driven]
 
 
@@ -358,6 +359,6 @@ def _finishing_commands(host: Host, change: _Change, waits: bool) -> tuple[Comma
     return tuple(commands)
 
 
-def _notes(chips: Sequence[RocmChip]) -> tuple[str, ...]:
+def _notes(chips: Sequence[Chip]) -> tuple[str, ...]:
     reasons = {chip.model: chip.unsupported for chip in chips if chip.unsupported}
     return tuple(f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items()))

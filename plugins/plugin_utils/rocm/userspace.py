@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmChip, RocmHostState
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     NO_USERSPACE,
     PREFERENCES,
@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
     userspace_repository,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import CLASSIC, Release
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DISTRO,
@@ -53,7 +54,7 @@ class UserspaceRequest:
     mirror: str
 
 
-def plan_userspace(host: Host, shown: RocmHostState, chips: Sequence[RocmChip], request: UserspaceRequest) -> Userspace:
+def plan_userspace(host: Host, shown: RocmHostState, chips: Sequence[Chip], request: UserspaceRequest) -> Userspace:
     """Return what is to be done. Raises StackError where the site wants what cannot be had.
 
     One that is there is left alone where it is of another release or came in no package, unless the policy says
