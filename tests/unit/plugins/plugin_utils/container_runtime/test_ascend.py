@@ -41,7 +41,7 @@ INSTALLER = {
 
 
 def arm_host(**more):
-    """Return a host of Ascend's whose docker is as wished but for the runtime."""
+    """Return a host of Ascend's whose docker matches the request except for the runtime."""
     state = {key: more.pop(key) for key in ("runtimes", "containers") if key in more}
     return replace(docker_host(**state), architecture="aarch64", **more)
 
