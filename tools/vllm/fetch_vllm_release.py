@@ -13,6 +13,7 @@ is pinned by sha256 and kept in .cache/vllm; pip and uv ask the index that this 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import shutil
@@ -137,6 +138,7 @@ def run(command: Sequence[str | Path], what: str, variables: dict[str, str] | No
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     try:
         print(environment())
         for version in SOURCES:

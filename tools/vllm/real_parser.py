@@ -144,6 +144,7 @@ def answers() -> Iterator[IO[str]]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with answers() as output:
         # vLLM's argument code looks for --help and subcommands here.
         sys.argv = ["vllm", "serve"]
