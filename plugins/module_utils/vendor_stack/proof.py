@@ -23,7 +23,7 @@ LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, on what, and what to do about it."""
+    """A fault, its place, and what to do about it."""
 
     what: str
     where: str
@@ -41,10 +41,10 @@ def describe_findings(findings: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True)
 class DriverKind:
-    """A vendor's driver: the role that installs it, its kernel module, how DKMS and packages call it.
+    """A vendor's driver: the role that installs it, its kernel module, its names in DKMS and packages.
 
-    ``dkms`` is what the names of its DKMS modules begin with, ``is_package`` tells its packages, ``log`` is what its
-    lines in the kernel's log have in them.
+    ``dkms`` is what the names of its DKMS modules begin with, ``is_package`` recognises its packages, ``log``
+    is a word in its lines of the kernel's log.
     """
 
     role: str
@@ -55,7 +55,7 @@ class DriverKind:
 
     @property
     def where(self) -> str:
-        """The module in the words of a finding."""
+        """The place of a finding about the module."""
         return f"module {self.module}"
 
 
@@ -90,9 +90,9 @@ def loaded_version(kind: DriverKind, host: Host) -> str:
 
 
 def check_modules(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
-    """Yield where the module that is loaded is not the one on disk for this kernel.
+    """Yield a loaded module that is not the one on disk for this kernel.
 
-    ``disk`` is what modinfo says by kernel, ``build_log`` the end of the log of a build that failed.
+    ``disk`` is modinfo's output by kernel, ``build_log`` the end of the log of a failed build.
     """
     info = parse_module_info(disk.get(host.kernel, ""))
     if kind.module not in host.modules:

@@ -114,7 +114,7 @@ def amd_repository(system: Mapping[str, Any], request: Request, host: HostState)
 
 
 def deb_architecture(host: HostState) -> str:
-    """Return Debian's name of the processor; raises RuntimePlanError for one that the vendors have nothing for."""
+    """Return Debian's name of the processor; raises RuntimePlanError for one without packages of the vendors."""
     if host.architecture not in _DEB_ARCHITECTURES:
         raise RuntimePlanError(
             f"the vendors' repositories have no packages for {host.architecture}; they have some for "
@@ -191,13 +191,12 @@ _UNSIGNED = re.compile(r"\[[^\]]*trusted=yes|^\s*Trusted:\s*yes", re.IGNORECASE 
 
 
 def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
-    """Return the file, not ours, that names this vendor's repository already; empty where there is none.
+    """Return the file of somebody else that names this vendor's repository; empty where there is none.
 
-    Two entries with different keys would stop apt altogether. Raises RuntimePlanError for one that checks no
-    signatures.
+    apt fails on two entries with different keys. Raises RuntimePlanError for an entry that checks no signatures.
     """
     where = re.search(r"^(?:URIs: |baseurl=)https?://(?P<url>\S+)", repository["content"], re.MULTILINE)
-    # Without the processor and the release, which the entries of others may spell with variables.
+    # Without the processor and the release, for which other entries may use variables.
     place = re.split(r"/(?:amd64|arm64|\d+/\$basearch|\$basearch)", where.group("url") if where else "")[0]
     for path, text in sorted(host.sources.items()):
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
