@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import Found
+
 TOOLKITS = ("auto", "vendor", "none")
 
 
@@ -16,30 +18,23 @@ class RuntimePlanError(ValueError):
 
 
 @dataclass(frozen=True)
-class EngineState:
-    """A container engine found on a host. ``version`` is empty where the engine does not answer (``why``).
+class EngineState(Found):
+    """A container engine of a host, with its settings.
 
     ``daemon`` is false where only docker's command is installed, for daemons on other hosts. The rest comes from the
     running engine, not from its files: names of running ``containers``, ``root`` of its storage, ``mirrors`` of
-    docker.io, ``insecure`` registries, directories of CDI specifications and names of its ``runtimes``. ``flags`` are
-    the options on dockerd's command line.
+    docker.io, ``insecure`` registries and names of its ``runtimes``. ``flags`` are the options on dockerd's command
+    line.
     """
 
-    name: str
-    command: str = ""
     daemon: bool = True
-    version: str = ""
-    why: str = ""
     containers: Sequence[str] = ()
     root: str = ""
     mirrors: Sequence[str] = ()
     insecure: Sequence[str] = ()
     cgroup_driver: str = ""
-    cdi_dirs: Sequence[str] = ()
     runtimes: Sequence[str] = ()
     flags: Sequence[str] = ()
-    cgroup_v2: bool = True
-    generator: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from typing import Callable, Pattern, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
@@ -196,10 +197,6 @@ def _version_locks(run: Run) -> tuple[str, ...]:
 def _os_release(path: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in text_of(path).splitlines() if "=" in line)
     return {name.strip(): value.strip().strip("\"'") for name, _equals, value in pairs}
-
-
-def text_of(path: str) -> str:
-    return bytes_of(path).decode("utf-8", "replace")
 
 
 def bytes_of(path: str) -> bytes:

@@ -68,7 +68,6 @@ def test_a_host_of_debian():
     assert host.engines["docker"] == EngineState(
         "docker",
         "/usr/bin/docker",
-        True,
         "26.1.5+dfsg1",
         "exit status 0",
         containers=["registry", "vllm-chat"],
@@ -117,8 +116,8 @@ def test_dockers_command_without_a_daemon():
 
 # Whether it works.
 
-DOCKER = EngineState("docker", "/usr/bin/docker", True, "28.5.1", cdi_dirs=["/etc/cdi"], root="/var/lib/docker")
-PODMAN = EngineState("podman", "/usr/bin/podman", True, "5.4.2", cdi_dirs=["/etc/cdi"])
+DOCKER = EngineState("docker", "/usr/bin/docker", "28.5.1", cdi_dirs=["/etc/cdi"], root="/var/lib/docker")
+PODMAN = EngineState("podman", "/usr/bin/podman", "5.4.2", cdi_dirs=["/etc/cdi"])
 SPECIFICATION = 'kind: nvidia.com/gpu\ndevices:\n  - name: "0"\n  - name: "1"\n  - name: GPU-1a\n  - name: all\n'
 
 
