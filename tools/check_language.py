@@ -11,6 +11,7 @@ Exits with 1 where something was found. Only what a machine can tell apart is he
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -73,7 +74,11 @@ def tracked(paths: list[str]) -> Iterator[str]:
 
 
 def main() -> int:
-    found = [text for name in tracked(sys.argv[1:]) for text in findings(name, (TOP / name).read_text("utf-8"))]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("paths", nargs="*", metavar="PATH")
+    found = [
+        text for name in tracked(parser.parse_args().paths) for text in findings(name, (TOP / name).read_text("utf-8"))
+    ]
     print("\n".join(found), end="\n" if found else "")
     return bool(found)
 

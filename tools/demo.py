@@ -9,6 +9,7 @@ Needs nothing but Python: the first phase installs the rest.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -36,10 +37,13 @@ PHASES = (
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", nargs="?", choices=["down"], help="remove the demo again")
+    arguments = parser.parse_args()
     os.chdir(TOP)
     os.environ.setdefault("LAB_NAME", "demo")
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
-    if sys.argv[1:] == ["down"]:
+    if arguments.action:
         take_down()
         return
     log = Path(os.environ.get("LAB_HOME", ".lab")) / "demo.log"

@@ -6,12 +6,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import (
-    STACK,
-    RocmChip,
-    RocmHostState,
-    chips_of,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import STACK, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     NO_USERSPACE,
     PREFERENCES,
@@ -20,6 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import GRUB_FILE, NUMA, Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip, chips_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DriverPlan
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import (
     RocmRequest,
@@ -97,5 +93,5 @@ class ActionModule(StackAction):
         }
 
 
-def _chips(inputs: StackInputs) -> tuple[RocmChip, ...]:
-    return chips_of(inputs.detected, inputs.catalogue)
+def _chips(inputs: StackInputs) -> tuple[Chip, ...]:
+    return chips_of(STACK, inputs.detected, inputs.catalogue)

@@ -60,6 +60,9 @@ class ActionModule(ControllerAction):
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
             "images": images,
+            "ports": {name: entry["listen"]["port"] for name, entry in plans.items()},
+            "libraries": sorted({library for entry in plans.values() for library in entry["libraries"]}),
+            "containers": {name: entry["container"] for name, entry in plans.items() if entry["container"]},
             "encodings": list_uses(plans),
             "warnings": list(warnings),
         }

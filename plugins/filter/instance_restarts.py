@@ -14,14 +14,16 @@ def instance_restarts(
     files: Iterable[Result] = (),
     images: Result | None = None,
     stale: Iterable[str] = (),
+    units_only: bool = False,
 ) -> list[str]:
     """Return the instances that run with something else than what is installed now, each once.
 
     ``files`` are the results of tasks that put entries of ``instance_entries`` in place, ``images`` is that of the task
     that pulled images. ``stale`` names instances that ran with older files before this run; those without a plan are
-    left out.
+    left out. ``units_only`` leaves out the files that neither systemd nor podman reads.
     """
-    found = [name for task in files for item in _changed_items(task) for name in item["restarts"]]
+    items = [item for task in files for item in _changed_items(task) if item["unit"] or not units_only]
+    found = [name for item in items for name in item["restarts"]]
     pulled = _changed_items(images)
     found += [plan["instance"] for plan in plans.values() if plan.get("container") and plan.get("image") in pulled]
     found += [name for name in stale if name in plans]

@@ -142,6 +142,11 @@ instances:
   description: The values above, by the name of the instance.
   type: dict
   returned: without O(instance)
+stale_instances:
+  description: Names of the instances whose C(stale) is true.
+  type: list
+  elements: str
+  returned: without O(instance)
 turn:
   description: The mark of a rollout that is updating the host, C(/var/lib/vllm/rollout.json); null without one.
   type: dict
@@ -289,7 +294,8 @@ def do(module: AnsibleModule) -> dict[str, Any]:
     host = Host(module.params["root"], engine.image_id)
     if name is None:
         found = {each: Work(module, host, engine, each).status() for each in host.names()}
-        return {"changed": False, "instances": found, "turn": turn_of(host)}
+        names = [each for each, status in found.items() if status["stale"]]
+        return {"changed": False, "instances": found, "stale_instances": names, "turn": turn_of(host)}
     work = Work(module, host, engine, name)
     if state == "kept":
         return work.keep()

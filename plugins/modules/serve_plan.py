@@ -164,6 +164,24 @@ venvs:
   type: list
   elements: dict
   returned: success
+images:
+  description: The distinct images of the plans.
+  type: list
+  elements: str
+  returned: success
+ports:
+  description: The port of each instance, by its name.
+  type: dict
+  returned: success
+libraries:
+  description: The distinct shared libraries that the plans need on the host.
+  type: list
+  elements: str
+  returned: success
+containers:
+  description: The containers of the instances that run in one, by the name of the instance.
+  type: dict
+  returned: success
 encodings:
   description:
     - The directories of encodings that instances read (C(TIKTOKEN_ENCODINGS_BASE) of their plans), each with the

@@ -141,9 +141,7 @@ container:
 """
 
 import contextlib
-import glob
 import grp
-import json
 import os
 import platform
 import pwd
@@ -151,17 +149,21 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
-    CDI_DIRS,
     ENGINES,
     ContainerError,
-    Found,
-    cdi_kind,
     choose_engine,
     gpus_by,
     has_quadlet,
     needed_paths,
     origin,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine_host import (
+    HOOKS,
+    cdi_kinds,
+    read_docker,
+    read_podman,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import stale_ones
@@ -175,8 +177,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
 
-GENERATORS = "/usr/lib/systemd/system-generators/podman-system-generator"
-HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 # The init that each engine puts into a container with --init, and where it may lie.
 INITS = {
     "docker": ["docker-init", "/usr/libexec/docker", "/usr/local/libexec/docker"],
@@ -237,7 +237,7 @@ def check_ports(module: AnsibleModule, engine: str) -> None:
 
 def is_container(module: AnsibleModule, engine: str, name: str, found: Listener) -> bool:
     """Return whether the listener runs in the instance's own container; docker's are in no unit of ours."""
-    identity = re.search(r"[0-9a-f]{64}", _text(f"/proc/{found.pid}/cgroup")) if found.pid else None
+    identity = re.search(r"[0-9a-f]{64}", text_of(f"/proc/{found.pid}/cgroup")) if found.pid else None
     # An instance that leaves docker is still in it, whatever engine is next.
     commands = dict.fromkeys((engine, module.get_bin_path("docker") or "")) if identity else {}
     for command in filter(None, commands):
@@ -279,7 +279,10 @@ def planned_kind(module: AnsibleModule, container: dict[str, Any], name: str) ->
 def inspect_engine(module: AnsibleModule) -> dict[str, Any]:
     """Return what the engine is and can do; raises ContainerError for what is missing."""
     containers = list(module.params["containers"].values())
-    found = choose_engine(module.params["engine"], [*docker(module), *podman(module)])
+    there = [
+        answer[0] for read in (read_docker, read_podman) if (answer := read(module.run_command, module.get_bin_path))
+    ]
+    found = choose_engine(module.params["engine"], there)
     problems = [
         f"{path} is missing, but needed by {', '.join(users)}: it comes with {origin(path)}"
         for path, users in missing_paths(module).items()
@@ -294,7 +297,7 @@ def inspect_engine(module: AnsibleModule) -> dict[str, Any]:
     devices = [device for entry in containers for device in entry["devices"]]
     gpus = ""
     try:
-        gpus = gpus_by(found, devices, cdi_kinds(found), any(map(module.get_bin_path, HOOKS)))
+        gpus = gpus_by(found, devices, cdi_kinds(found.cdi_dirs), any(map(module.get_bin_path, HOOKS)))
     except ContainerError as exc:
         problems.append(str(exc))
     if problems:
@@ -314,41 +317,6 @@ def inspect_engine(module: AnsibleModule) -> dict[str, Any]:
     }
 
 
-def docker(module: AnsibleModule) -> list[Found]:
-    """Return docker, if it is there and not podman under its name."""
-    command = module.get_bin_path("docker")
-    if command is None:
-        return []
-    _rc, version, _err = module.run_command([command, "--version"])
-    if "podman" in version:
-        return []
-    rc, out, err = module.run_command([command, "info", "--format", "{{json .}}"])
-    info = _json(out)
-    why = "; ".join(info.get("ServerErrors") or []) or err.strip() or f"exit status {rc}"
-    return [Found("docker", command, info.get("ServerVersion") or "", why, cdi_dirs=info.get("CDISpecDirs") or ())]
-
-
-def podman(module: AnsibleModule) -> list[Found]:
-    """Return podman, if it is there."""
-    command = module.get_bin_path("podman")
-    if command is None:
-        return []
-    rc, out, err = module.run_command([command, "info", "--format", "json"])
-    info = _json(out)
-    host = info.get("host") or {}
-    return [
-        Found(
-            "podman",
-            command,
-            (info.get("version") or {}).get("Version") or "",
-            err.strip() or f"exit status {rc}",
-            cgroup_v2=host.get("cgroupVersion") == "v2",
-            generator=os.path.exists(GENERATORS),
-            cdi_dirs=CDI_DIRS,
-        )
-    ]
-
-
 def missing_paths(module: AnsibleModule) -> dict[str, list[str]]:
     """Return device nodes and mounted files that are not on the host, with the instances that need them."""
     found: dict[str, list[str]] = {}
@@ -357,12 +325,6 @@ def missing_paths(module: AnsibleModule) -> dict[str, list[str]]:
             if not os.path.exists(path):
                 found.setdefault(path, []).append(name)
     return found
-
-
-def cdi_kinds(found: Found) -> list[str]:
-    """Return the kinds of devices that have a CDI specification where the engine looks for them."""
-    files = [path for top in found.cdi_dirs for path in sorted(glob.glob(f"{top}/*"))]
-    return [cdi_kind(_text(path)) for path in files if path.endswith((".yaml", ".yml", ".json"))]
 
 
 def group_number(name: str) -> int | None:
@@ -382,24 +344,8 @@ def numbers_of(user: str) -> tuple[int | None, int | None]:
 
 def may_raise_limits() -> bool:
     """Return whether this host lets its root raise limits of resources."""
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", _text("/proc/self/status"), re.MULTILINE)
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", text_of("/proc/self/status"), re.MULTILINE)
     return effective is None or bool(int(effective.group(1), 16) >> CAP_SYS_RESOURCE & 1)
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":

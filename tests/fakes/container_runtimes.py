@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import yaml
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    EngineState,
-    HostState,
-    Request,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import plan_engine
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import EngineState, HostState
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.plan import plan_engine
 
 VARS = Path(__file__).resolve().parents[2] / "roles/container_runtime/vars"
 FRESH = HostState()
@@ -30,8 +26,7 @@ def system(name):
 def decide(request, name="Debian_12", host=FRESH):
     """Return the plan as the role's tasks receive it: plain data with lists."""
     found = plan_engine(request, system(name), host)
-    plain = json.loads(json.dumps(asdict(found)))
-    return SimpleNamespace(**plain, changes=found.changes, installs=found.installs)
+    return SimpleNamespace(**found.as_dict(), changes=found.changes, installs=found.installs)
 
 
 def deb_docker(place, codename, architecture="amd64"):
@@ -110,3 +105,28 @@ def podman_host(**more):
         engines={"podman": EngineState("podman", "/usr/bin/podman", version="5.4.2", **state)},
         packages={"podman": "5.4.2"},
     )
+
+
+# Answers of a docker that is as the role installs it. $FAKE is the directory of the commands.
+INFO = {
+    "ServerVersion": "26.1.5+dfsg1",
+    "DockerRootDir": "/var/lib/docker",
+    "CgroupDriver": "systemd",
+    "Runtimes": {"runc": {}},
+    "RegistryConfig": {"Mirrors": [], "IndexConfigs": {}},
+}
+COMMANDS = {
+    "docker": 'case "$1" in --version) echo Docker;; info) cat "$FAKE/info";; ps) cat "$FAKE/names";; esac',
+    "dockerd": "exit 0",
+    "dpkg-query": 'case "$*" in *Want*) echo docker.io 26 hold installed; echo docker-cli 26 hold installed;; esac',
+    "systemctl": "exit 0",
+}
+
+
+def write_engine(directory: Path) -> None:
+    """Write the commands of a host with Debian 13's docker into a directory, with the files that hold their answers."""
+    for name, line in COMMANDS.items():
+        (directory / name).write_text(f"#!/bin/sh\n{line}\n")
+        (directory / name).chmod(0o755)
+    (directory / "info").write_text(json.dumps(INFO))
+    (directory / "names").write_text("")

@@ -10,8 +10,9 @@ from dataclasses import replace
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import match
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState, chips_of
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import STACK, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import release_of
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import chips_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rocm.plan import RocmRequest
@@ -94,7 +95,7 @@ def machine(*groups):
         first = len(functions)
         functions += [PciFunction(f"0000:{first + n:02x}:00.0", vendor, device, "1200") for n in range(count)]
     cpu = Cpu("x86_64", "EPYC", ("avx2",), 2, 4, 1, 1000)
-    return chips_of(match(functions, CATALOGUE, cpu).as_dict(), CATALOGUE)
+    return chips_of(STACK, match(functions, CATALOGUE, cpu).as_dict(), CATALOGUE)
 
 
 # Of each machine: its chips, and their generations.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""vLLM's own command lines as processes that are asked what they make of words (tools/vllm/real_parser.py)."""
+"""Processes that parse commands with vLLM's own command lines (tools/vllm/real_parser.py)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ RELEASES = (CPU_BUILD, NEWEST)
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault
-    """vLLM would not start with these words; the message is its own."""
+    """vLLM would not start with these arguments; the message is its own."""
 
 
 class RealParser:
-    """The parser of one release. It needs seconds to start, so start all of them before the first is asked."""
+    """The parser of one release. It needs seconds to start, so start all of them before the first request."""
 
     def __init__(self, version, python, directory, site=None):
         self.version = version
@@ -57,7 +57,7 @@ class RealParser:
         return json.loads(line)
 
     def read(self, words, config=None):
-        """Return the arguments that these words set, by vLLM's names; ``config`` is the text of a --config file.
+        """Return the arguments that a command sets, by vLLM's names; ``config`` is the text of a --config file.
 
         Raises Refused.
         """
@@ -83,7 +83,7 @@ class RealParser:
         return self._answer()
 
     def stop(self):
-        # It holds nothing that needs an orderly end, and torch takes seconds for one.
+        # Nothing needs an orderly end, for which torch takes seconds.
         self.process.kill()
         self.process.communicate()
         self.errors.close()
@@ -91,6 +91,6 @@ class RealParser:
 
 
 def start_all():
-    """Return the parsers that there are, by release; raises FetchError where something cannot be fetched."""
+    """Return the parser of each release. Raises FetchError where a release cannot be downloaded."""
     python, site = environment(), sources(NEWEST)
     return {CPU_BUILD: RealParser(CPU_BUILD, python, site), NEWEST: RealParser(NEWEST, python, site, site)}

@@ -48,7 +48,7 @@ def hardware(model):
     return declared_accelerator(catalogue, model, count)
 
 
-def wishes(name, recipe, model):
+def requests_of(name, recipe, model):
     """Yield what people may ask for: each variant, each strategy, each preset with each feature."""
     features = list(recipe.get("features") or {})
     presets = [None, *(recipe.get("presets") or {})]
@@ -56,28 +56,28 @@ def wishes(name, recipe, model):
     for preset in presets:
         for chosen in sets:
             if model in NAMED or chosen is None:
-                yield wish(name, preset=preset, features=chosen)
+                yield request_of(name, preset=preset, features=chosen)
     for variant in recipe.get("variants") or {}:
-        yield wish(name, variant=variant)
+        yield request_of(name, variant=variant)
     for strategy in recipe.get("compatible_strategies") or []:
         nodes = ["host", "other"] if strategy.startswith("multi_node") else None
-        yield wish(name, strategy=strategy, nodes=nodes, node_address="10.0.0.1" if nodes else None)
+        yield request_of(name, strategy=strategy, nodes=nodes, node_address="10.0.0.1" if nodes else None)
     for feature in features:
         for mode in recipe["features"][feature].get("modes") or {}:
-            yield wish(name, features=[feature], feature_modes={feature: mode})
+            yield request_of(name, features=[feature], feature_modes={feature: mode})
 
 
-def wish(name, **keys):
+def request_of(name, **keys):
     return {"recipe": name, **{key: value for key, value in keys.items() if value is not None}}
 
 
 def plans(name, model, release, counted):
-    """Yield the plans of all wishes; count the refusals by their kind."""
+    """Yield the plans of all requests; count the refusals by their kind."""
     recipe, accelerator = load_recipe(name), hardware(model)
     if accelerator.stack not in load_release(release, [str(seeds.RELEASES)])["stacks"]:
         counted["stack"] += 1
         return
-    for instance in wishes(name, recipe, model):
+    for instance in requests_of(name, recipe, model):
         try:
             yield plan_host("host", accelerator, {**SITE, "instances": {"chat": instance}, "release": release})["chat"]
         except PlanError as exc:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stand that the other tests here stand on: what the real command lines answer, and that tables agree with them."""
+"""The basis of the other tests here: the answers of the real command lines, with which the bundled tables agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parser(request, real_parsers):
     return real_parsers[request.param]
 
 
-def test_only_what_is_set_is_told(parser):
+def test_only_changed_arguments_are_returned(parser):
     assert parser.read(["vllm", "serve", "some/model"]) == {"model": "some/model"}
     assert parser.read([*SERVER, "--model", "some/model"]) == {"model": "some/model"}
 
@@ -33,7 +33,7 @@ def test_spellings_of_one_setting_read_alike(parser):
     assert parser.read(words) == expected
 
 
-def test_json_reads_as_what_vllm_makes_of_it(parser):
+def test_json_is_parsed_as_vllm_parses_it(parser):
     dotted = parser.read(["vllm", "serve", "m", "-cc.cudagraph_mode=PIECEWISE", "-cc.custom_ops+", "+rms_norm"])
     whole = ["--compilation-config", '{"custom_ops": ["+rms_norm"], "cudagraph_mode": "PIECEWISE"}']
     assert dotted == parser.read(["vllm", "serve", "m", *whole])
@@ -50,7 +50,7 @@ def test_json_reads_as_what_vllm_makes_of_it(parser):
         (["--compilation-config", '{"full_cuda_graph": true}'], "full_cuda_graph"),
     ],
 )
-def test_refusals_come_with_the_parsers_words(parser, words, message):
+def test_refusals_have_the_message_of_the_parser(parser, words, message):
     with pytest.raises(Refused) as caught:
         parser.read(["vllm", "serve", "m", *words])
     assert message in str(caught.value)
@@ -67,21 +67,21 @@ def test_a_config_file_is_read_as_vllm_reads_it(parser):
     expected = {"model": "m", "stream_interval": 20, "enable_prefix_caching": False, "kv_cache_dtype": "fp8"}
     assert parser.read(["vllm", "serve", "m"], config) == expected
     assert parser.read(SERVER, "model: m\n" + config) == expected
-    # The command line is stronger than the file.
+    # The command line overrides the file.
     assert parser.read(["vllm", "serve", "m", "--stream-interval", "1"], config) == {
         name: value for name, value in expected.items() if name != "stream_interval"
     }
 
 
 def test_false_in_a_config_file_is_lost_under_vllm_serve(parser):
-    """Why the files that this collection writes say ``no-x: true``."""
+    """The reason why this collection writes ``no-x: true`` into files."""
     config = "enable-prefix-caching: false\n"
     assert parser.read(["vllm", "serve", "m"], config) == {"model": "m"}
     assert parser.read([*SERVER, "--model", "m"], config) == {"model": "m", "enable_prefix_caching": False}
 
 
-def test_the_bundled_table_says_what_the_real_parser_says(parser):
-    """Older releases are checked with such tables alone."""
+def test_the_bundled_table_agrees_with_the_real_parser(parser):
+    """Older releases are checked with such tables only."""
     tool = [parser.python, ROOT / "tools" / "vllm" / "read_options.py", parser.version, "--real"]
     done = subprocess.run(tool, capture_output=True, text=True, check=True, env=parser.environ, cwd=parser.directory)
     real = yaml.safe_load(done.stdout[done.stdout.index("# What vLLM") :])

@@ -12,6 +12,7 @@ from two others is left out.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import html
 import itertools
@@ -143,5 +144,6 @@ def draw() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     PICTURE.write_text(draw(), encoding="utf-8")
     print(f"Written: {PICTURE.relative_to(ROOT)}")

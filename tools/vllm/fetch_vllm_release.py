@@ -2,7 +2,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fetch and unpack what the parity tests need of vLLM: real parsers, and upstream's recipes.
+"""Download and unpack what the parity tests need of vLLM: real parsers, and upstream's recipes.
 
     tools/vllm/fetch_vllm_release.py            # both: the CPU build of 0.32.0 and the sources of 0.33.0
 
@@ -13,6 +13,7 @@ is pinned by sha256 and kept in .cache/vllm; pip and uv ask the index that this 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import shutil
@@ -137,6 +138,7 @@ def run(command: Sequence[str | Path], what: str, variables: dict[str, str] | No
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     try:
         print(environment())
         for version in SOURCES:

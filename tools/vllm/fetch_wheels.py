@@ -2,10 +2,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fill DIR/wheels with exactly the wheels of a lock, as playbooks/mirror.yml does, and say what comes.
+"""Fill DIR/wheels with exactly the wheels of a lock, as playbooks/mirror.yml does, and report the progress.
 
 Runs where the wheel index can be reached and asks it as pip is configured to (its index, find-links, CA, proxy). Every
-file is checked against the lock before it gets its name. Nothing is removed; run it again to go on where it stopped.
+file is checked against the lock before it gets its name. Nothing is removed; run it again to continue.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ CLI_MODULES = (
 )
 HEADS = {"int": "integer", "float": "number", "str": "text"}
 SUFFIXED = {"human_readable_int", "human_readable_int_or_auto"}
-# Depth of JSON keys: compilation-config.pass_config.x is the deepest that people write; one more for safety.
+# Depth of JSON keys: compilation-config.pass_config.x is the deepest in use; one more for safety.
 DEPTH = 3
 
 
@@ -108,7 +108,7 @@ def flags(parser: argparse.ArgumentParser, config: Any) -> dict[str, dict[str, A
             entry["inverse"] = inverse
         if entry["kind"] == "json" and "keys" not in entry:
             # Read as plain JSON here, and as this class a moment later (--speculative-config). Its inner classes are
-            # whole model and parallel configs that vLLM fills in: only the first level is for people.
+            # complete model and parallel configs that vLLM fills in: users set only the first level.
             entry.update(_keys(_field_class(config, action.dest), DEPTH - 1))
         aliases = sorted(name for name in names if name != main)
         found[main[2:]] = {**entry, **({"aliases": aliases} if aliases else {})}
@@ -116,7 +116,7 @@ def flags(parser: argparse.ArgumentParser, config: Any) -> dict[str, dict[str, A
 
 
 def _opposites(action: argparse.Action, names: Sequence[str]) -> set[str]:
-    """Return the names that switch off what the others switch on: ``--no-x``, in 0.33 ``--disable-x`` too."""
+    """Return the names that negate the others: ``--no-x``, in 0.33 ``--disable-x`` too."""
     if not isinstance(action, argparse.BooleanOptionalAction):
         return set()
     return {name for name in names if name.startswith("--no-")} | set(getattr(action, "negative_option_strings", ()))
@@ -130,7 +130,7 @@ def _field_class(config: Any, name: str) -> Any:
 
 
 def describe(action: argparse.Action) -> dict[str, Any]:
-    """Return what one argument takes, in the words of the option tables."""
+    """Return the values that an argument accepts, in the terms of the option tables."""
     if isinstance(action, argparse.BooleanOptionalAction):
         return {"kind": "switch", "negatable": True}
     if action.nargs == 0:
@@ -161,7 +161,7 @@ def _value_kind(action: argparse.Action) -> dict[str, Any]:
     if name == "union_dict_and_str":
         return {"kind": "json", "text": True}
     entry = {"kind": HEADS.get(name, "text")}
-    # Literal | str: vLLM's own words, and whatever a plugin registers.
+    # Literal | str: vLLM's own values, and those that a plugin registers.
     return {**entry, "known": sorted(action.metavar)} if isinstance(action.metavar, (list, tuple)) else entry
 
 
@@ -177,7 +177,7 @@ def _unwrapped(kind: Any) -> Any:
 
 
 def _keys(cls: Any, depth: int) -> dict[str, Any]:
-    """Return ``{"keys": ...}`` for a config class, an empty mapping for what is none."""
+    """Return ``{"keys": ...}`` for a config class, an empty mapping for any other type."""
     if not dataclasses.is_dataclass(cls) or depth == DEPTH:
         return {}
     hints = _hints(cls)
@@ -186,7 +186,7 @@ def _keys(cls: Any, depth: int) -> dict[str, Any]:
 
 
 def _settable(field: Any) -> bool:
-    # A leading underscore marks what vLLM fills in itself; pydantic's own Field() carries init in the default.
+    # A leading underscore marks fields that vLLM fills in itself; pydantic's own Field() carries init in the default.
     return not field.name.startswith("_") and bool(field.init) and getattr(field.default, "init", None) is not False
 
 
@@ -210,7 +210,7 @@ def _members_of(hint: Any) -> list[Any]:
 
 
 def _key(hint: Any, depth: int) -> Any:
-    """Return the entry of one JSON key: a kind, or a mapping where there is more to say."""
+    """Return the entry of one JSON key: a kind, or a mapping with further properties."""
     members = _members_of(hint)
     cls = next((member for member in members if dataclasses.is_dataclass(member)), None)
     if cls is not None:
@@ -300,13 +300,13 @@ def _sorted(entry: Any) -> Any:
 
 
 def unpack(wheel: Path, target: Path) -> None:
-    """Unpack the Python sources of a wheel; its kernels are hundreds of MB that nobody reads here."""
+    """Unpack the Python sources of a wheel, without its kernels, which have hundreds of MB."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(target, [name for name in archive.namelist() if name.endswith((".py", "/METADATA"))])
 
 
 def download(version: str, target: Path) -> Path:
-    """Return the wheel of ``version``, fetched with pip as this machine's pip is set up."""
+    """Return the wheel of ``version``, downloaded by pip with this machine's configuration."""
     platforms = [f"manylinux{tag}_x86_64" for tag in ("1", "_2_28", "_2_31", "_2_34", "_2_35")]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     command += ["--python-version", "3.12", *(word for tag in platforms for word in ("--platform", tag))]
@@ -342,7 +342,7 @@ def real() -> str:
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """Return the command line."""
+    """Return the parsed command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("version", help="release, like 0.33.0")
     source = parser.add_mutually_exclusive_group()
@@ -355,7 +355,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Print the table of a release."""
     options = arguments(words)
-    # The argument code looks for --help and serve among the words of the command line: none of ours are meant for it.
+    # The argument code looks for --help and serve among the words of the command line: ours must not reach it.
     sys.argv = sys.argv[:1]
     try:
         if options.real:

@@ -2,13 +2,13 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say what a vLLM's own command line makes of words: a line of JSON in, a line of JSON out, until the input ends.
+"""Parse commands with a vLLM's own command line: a line of JSON in, a line of JSON out, until the input ends.
 
     PYTHON tools/vllm/real_parser.py        PYTHON can import that vLLM (a CPU build needs no accelerator)
 
 The first line that it writes is {"version": "0.33.0"}. A request is a list of words: `vllm serve MODEL --flag ...`, or
 a Python's `-m vllm.entrypoints.openai.api_server --flag ...`; `--config FILE` is read as vLLM reads it. The answer is
-{"namespace": {name: value}} with every argument that is not at its default, or {"error": "the parser's words"}.
+{"namespace": {name: value}} with every argument that is not at its default, or {"error": "the parser's message"}.
 Building the parser takes seconds, an answer takes milliseconds.
 """
 
@@ -32,12 +32,12 @@ CLI_MODULES = (
     "vllm.entrypoints.openai.cli_args",  # 0.25 and older
 )
 SERVER_MODULE = "vllm.entrypoints.openai.api_server"
-# Set by the frame around the arguments: which subcommand it is, and the function behind it.
+# Attributes of the subcommand itself, not of the arguments: its name, and the function that runs it.
 FRAME = ("dispatch_function", "subparser")
 
 
 class Refused(Exception):  # noqa: N818 - what a parser does, not a fault of this program
-    """A parser does not take the words; the message is the parser's."""
+    """The parser rejects the arguments; the message is the parser's own."""
 
 
 def flexible_parser() -> type[argparse.ArgumentParser]:
@@ -85,7 +85,7 @@ class CommandLine:
     def read(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the arguments of a command that differ from the parser's defaults.
 
-        Raises Refused where vLLM would not start with these words.
+        Raises Refused where vLLM would not start with these arguments.
         """
         if list(words[:2]) == ["vllm", "serve"]:
             parser, rest = self.command, list(words[1:])
@@ -144,6 +144,7 @@ def answers() -> Iterator[IO[str]]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with answers() as output:
         # vLLM's argument code looks for --help and subcommands here.
         sys.argv = ["vllm", "serve"]

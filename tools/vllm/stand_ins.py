@@ -10,7 +10,7 @@ from typing import Any, Iterator
 
 
 class StandInType(type):
-    """A class that may be called, subscripted, iterated (empty) and asked for any attribute."""
+    """The type of stand-ins: classes that can be called, subscripted and iterated (empty), and have every attribute."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -18,7 +18,7 @@ class StandInType(type):
         return stand_in(name)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        # A decorator without arguments of its own hands its function back.
+        # A decorator without arguments of its own returns its function.
         if len(args) == 1 and not kwargs and isinstance(args[0], types.FunctionType):
             return args[0]
         return cls
@@ -43,19 +43,19 @@ class StandInType(type):
 
 
 def stand_in(name: str) -> Any:
-    """Return a stand-in called ``name``: to the argument code it is a class that is no built-in type."""
+    """Return a stand-in called ``name``, a class that the argument code does not take for a built-in type."""
     return StandInType(name, (), {"__module__": "vllm"})
 
 
 class _Inner:
-    """pydantic's wrappers that say nothing about the type: ``SkipValidation[X]`` is X."""
+    """pydantic's wrappers that do not change the type: ``SkipValidation[X]`` is X."""
 
     def __class_getitem__(cls, item: Any) -> Any:
         return item
 
 
 class Platform:
-    """CUDA and ROCm both call their device "cuda"; only 0.32 and later offer it as a choice (--mm-processor-device)."""
+    """The platform: CUDA's and ROCm's device is "cuda", a choice of --mm-processor-device from 0.32 on."""
 
     device_type = "cuda"
 

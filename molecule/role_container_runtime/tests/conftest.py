@@ -25,14 +25,14 @@ class Engine:
     name: str
 
     def info(self) -> dict:
-        """Return what the engine says of itself."""
+        """Return the engine's own report of its state."""
         form = "{{json .}}" if self.name == "docker" else "json"
         return json.loads(self.host.check_output("%s info --format %s", self.name, form))
 
-    def run(self, name: str, *words: str) -> str:
-        """Have a container that sleeps, and return its name."""
+    def run(self, name: str, *arguments: str) -> str:
+        """Start a container that sleeps, and return its name."""
         self.host.run("%s rm -f %s", self.name, name)
-        options = " ".join(words)
+        options = " ".join(arguments)
         self.host.check_output(
             f"{self.name} run -d --name {name} --network host {options} tiny:1 /bin/busybox sleep 3600"
         )
@@ -45,7 +45,7 @@ class Engine:
         return state["StartedAt"], state["Pid"]
 
     def opens(self, name: str, device: str) -> bool:
-        """Return whether a container may open a device node. Only that it may: what is behind it does not matter."""
+        """Return whether a container may open a device node. The device behind the node does not matter."""
         done = self.host.run(f"{self.name} exec {name} /bin/busybox sh -c ': < {device}'")
         return done.rc == 0
 
@@ -65,7 +65,7 @@ def engines() -> dict[tuple[str, str], Engine]:
 
 @pytest.fixture(params=[("cpu-12", "docker"), ("cpu-13", "podman")], ids="-".join)
 def engine(engines, request):
-    """Each engine once, docker in its oldest version and podman in its newest, and no containers left behind."""
+    """Each engine once: the oldest docker and the newest podman. Its containers are removed afterwards."""
     found = engines[request.param]
     yield found
     found.host.run(f"{found.name} rm -f $({found.name} ps -aq)")
@@ -73,7 +73,7 @@ def engine(engines, request):
 
 @dataclass
 class Run:
-    """What a run of the playbook has said."""
+    """Exit status and output of a run of the playbook."""
 
     rc: int
     output: str

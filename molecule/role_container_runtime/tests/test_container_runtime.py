@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Real docker and podman of Debian 12 and 13: what the role has made of them, and what it does not do to them."""
+"""Real docker and podman of Debian 12 and 13: what the role changes, and what it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import json
 
 import pytest
 
-# A device that no container has by itself.
+# A device that containers do not get by default.
 DEVICE = "/dev/fuse"
 
 MIRRORS = {
     "container_runtime_registry_mirrors": ["other:5000"],
     "container_runtime_insecure_registries": ["mirror:5000"],
 }
-# NVIDIA's chips, as the role accelerator would have found them. Its toolkit is not to be had in the lab.
+# NVIDIA's chips, as the role accelerator would report them. Their toolkit is not available in the lab.
 CUDA = {"pretended": {"stack": "cuda", "count": 1}, "container_runtime_toolkit": "none"}
 SPECIFICATION = {
     "cdiVersion": "0.5.0",
@@ -32,7 +32,7 @@ VERSIONS = {
 
 
 @pytest.mark.parametrize("which", VERSIONS, ids="-".join)
-def test_the_version_is_the_one_that_plans_count_on(engines, which):
+def test_the_version_is_the_one_that_plans_assume(engines, which):
     engine = engines[which]
     info = engine.info()
     version = info["ServerVersion"] if engine.name == "docker" else info["version"]["Version"]
@@ -48,7 +48,7 @@ def test_docker_runs_now_and_at_boot_and_is_held(engines):
         assert "docker.io" in host.check_output("apt-mark showhold").split()
 
 
-def test_docker_has_read_its_file_and_the_site_keeps_its_own(engines):
+def test_docker_has_read_its_file_and_the_site_keeps_its_settings(engines):
     for where in ("cpu-12", "cpu-13"):
         engine = engines[where, "docker"]
         registries = engine.info()["RegistryConfig"]
@@ -75,8 +75,8 @@ def test_the_role_vllm_finds_what_was_installed(engine, playbook):
     fact = playbook(engine, "-v")
     assert fact.rc == 0, fact.output
     assert f"engine: {engine.name}" in fact.output
-    told = "set vllm_engine: podman" in fact.flat
-    assert told is (engine.name == "podman")
+    is_warned = "set vllm_engine: podman" in fact.flat
+    assert is_warned is (engine.name == "podman")
 
 
 def test_a_container_and_its_device_survive_a_second_run_and_a_daemon_reload(engine, playbook):
@@ -122,7 +122,7 @@ def test_a_changed_mirror_reaches_the_engine_under_running_containers(engine, pl
     assert playbook(engine).rc == 0
 
 
-def test_another_storage_is_halted_by_running_containers(engine, playbook):
+def test_running_containers_prevent_another_storage_directory(engine, playbook):
     name = engine.run("survivor")
     before = engine.started(name)
     root = engine.info()["DockerRootDir"] if engine.name == "docker" else engine.info()["store"]["graphRoot"]
@@ -137,7 +137,7 @@ def test_another_storage_is_halted_by_running_containers(engine, playbook):
     )
 
 
-def test_a_file_that_docker_could_not_read_is_left_alone(engines, playbook):
+def test_a_file_that_docker_cannot_read_stays_unchanged(engines, playbook):
     engine = engines["cpu-13", "docker"]
     good = engine.host.check_output("cat /etc/docker/daemon.json")
     engine.host.check_output("echo '{\"debug\": tru}' > /etc/docker/daemon.json")
@@ -149,19 +149,19 @@ def test_a_file_that_docker_could_not_read_is_left_alone(engines, playbook):
     assert playbook(engine).changed == 0
 
 
-def test_an_installation_that_was_cut_off_is_ended(engines, playbook):
+def test_an_interrupted_installation_is_completed(engines, playbook):
     engine = engines["cpu-12", "docker"]
     engine.host.check_output("cd /tmp && apt-get -qq download busybox-static && dpkg --unpack busybox-static_*.deb >&2")
     done = playbook(engine)
     assert done.rc == 0, done.output
-    # dpkg ends what it can, apt the rest.
+    # dpkg completes what it can, apt the rest.
     assert done.changed == 2
     state = engine.host.check_output("dpkg-query -W -f '${db:Status-Status}' busybox-static")
     assert state == "installed"
     assert playbook(engine).changed == 0
 
 
-def test_a_docker_that_was_switched_off_is_started(engines, playbook):
+def test_a_disabled_docker_is_started(engines, playbook):
     engine = engines["cpu-12", "docker"]
     engine.host.check_output("systemctl disable --now docker.socket docker.service >&2")
     done = playbook(engine)
@@ -194,7 +194,7 @@ def test_devices_of_cdi_reach_containers_and_survive_a_daemon_reload(engines, pl
     engine.host.check_output("docker rm -f %s && rm /etc/cdi/lab.json", name)
 
 
-def test_a_docker_without_cdi_keeps_cgroups_by_itself_and_says_what_is_missing(engines, playbook):
+def test_a_docker_without_cdi_manages_cgroups_and_the_error_names_the_missing_package(engines, playbook):
     engine = engines["cpu-12", "docker"]
     done = playbook(engine, **CUDA)
     assert done.rc != 0
@@ -205,7 +205,7 @@ def test_a_docker_without_cdi_keeps_cgroups_by_itself_and_says_what_is_missing(e
     assert "nvidia" in info["Runtimes"]
 
 
-def test_podman_before_quadlet_still_knows_cdi(engines, playbook):
+def test_podman_before_quadlet_supports_cdi(engines, playbook):
     engine = engines["cpu-12", "podman"]
     engine.host.check_output("mkdir -p /etc/cdi && echo %s > /etc/cdi/lab.json", json.dumps(SPECIFICATION))
     done = playbook(engine, "-v", **CUDA)
@@ -218,7 +218,7 @@ def test_podman_before_quadlet_still_knows_cdi(engines, playbook):
 
 @pytest.fixture
 def vendor(engines):
-    """What a site says that has its own mirror of Docker's repository, which it signs itself."""
+    """The variables of a site with its own mirror of Docker's repository, which it signs itself."""
     host = engines["cpu-12", "docker"].host
     host.check_output("systemctl is-active vendors")
     return {
@@ -239,13 +239,13 @@ def installed(host, *names):
 DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "docker-ce", "docker-ce-cli", "containerd.io")
 
 
-def test_an_engine_of_another_source_is_left_alone(engines, playbook, vendor):
+def test_an_engine_of_another_source_stays_by_default(engines, playbook, vendor):
     done = playbook(engines["cpu-12", "docker"], **{**vendor, "container_runtime_policy": "retain"})
     assert (done.rc, done.changed) == (0, 0), done.output
     assert "it works and is left alone (container_runtime_policy: retain)" in done.flat
 
 
-def test_what_cannot_be_trusted_or_reached_leaves_the_engine_as_it_was(engines, playbook, vendor):
+def test_an_untrusted_or_unreachable_repository_leaves_the_engine_unchanged(engines, playbook, vendor):
     engine = engines["cpu-12", "docker"]
     before = installed(engine.host, *DOCKER_PACKAGES)
     daemon = engine.host.check_output("systemctl show -P MainPID docker.service")
@@ -274,9 +274,9 @@ def test_what_cannot_be_trusted_or_reached_leaves_the_engine_as_it_was(engines, 
 
 def test_an_engine_of_another_source_is_replaced_in_one_step(engines, playbook, vendor):
     engine = engines["cpu-12", "docker"]
-    told = playbook(engine, "--check", **vendor)
-    assert told.rc == 0, told.output
-    assert "Would be installed: docker-ce, docker-ce-cli, containerd.io" in told.flat
+    preview = playbook(engine, "--check", **vendor)
+    assert preview.rc == 0, preview.output
+    assert "Would be installed: docker-ce, docker-ce-cli, containerd.io" in preview.flat
     assert "docker.io" in installed(engine.host, *DOCKER_PACKAGES)
     done = playbook(engine, **vendor)
     assert done.rc == 0, done.output
@@ -287,28 +287,28 @@ def test_an_engine_of_another_source_is_replaced_in_one_step(engines, playbook, 
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
-# Last: the images stay where they were.
+# Last, because the images are not moved.
 
 
 @pytest.mark.parametrize("where", ["cpu-12", "cpu-13"])
-def test_with_leave_docker_moves_under_running_containers(engines, playbook, where):
+def test_with_permission_docker_moves_its_storage_under_running_containers(engines, playbook, where):
     engine = engines[where, "docker"]
     engine.run("victim")
-    wish = {"container_runtime_storage": "/var/lib/docker/moved", "container_runtime_restart_allowed": True}
-    done = playbook(engine, **wish)
+    request = {"container_runtime_storage": "/var/lib/docker/moved", "container_runtime_restart_allowed": True}
+    done = playbook(engine, **request)
     assert done.rc == 0, done.output
     assert engine.info()["DockerRootDir"] == "/var/lib/docker/moved"
     assert "images of /var/lib/docker stay there" in done.flat
-    again = playbook(engine, **wish)
+    again = playbook(engine, **request)
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
 @pytest.mark.parametrize("where", ["cpu-12", "cpu-13"])
-def test_podmans_storage_moves(engines, playbook, where):
+def test_podman_moves_its_storage(engines, playbook, where):
     engine = engines[where, "podman"]
-    wish = {"container_runtime_storage": "/var/lib/containers/moved"}
-    done = playbook(engine, **wish)
+    request = {"container_runtime_storage": "/var/lib/containers/moved"}
+    done = playbook(engine, **request)
     assert done.rc == 0, done.output
     assert engine.info()["store"]["graphRoot"] == "/var/lib/containers/moved"
-    again = playbook(engine, **wish)
+    again = playbook(engine, **request)
     assert (again.rc, again.changed) == (0, 0), again.output

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Debian 13's own docker when its installation goes wrong: a full disk, power that is cut, a version that is gone."""
+"""Debian 13's own docker when its installation fails: a full disk, a power failure, a missing version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 PACKAGES = "docker.io docker-cli containerd runc"
-# A directory that docker.io alone has something in.
+# A directory with files of docker.io only.
 OWN = "/usr/share/docker.io"
 # dpkg is killed as soon as it has begun to unpack.
 CUT = """
@@ -22,13 +22,13 @@ wait
 
 
 def status(host, package="docker.io"):
-    """Return what dpkg thinks of a package: installed, unpacked, half-installed, or nothing."""
+    """Return dpkg's status of a package: installed, unpacked, half-installed, or empty."""
     return host.run("dpkg-query -W -f '${db:Status-Status}' %s", package).stdout
 
 
 @pytest.fixture
 def bare(engines):
-    """A host without docker, and with its package in a file; the role has to bring it back."""
+    """A host without docker, with its package in a file; the role has to install docker again."""
     engine = engines["cpu-13", "docker"]
     host = engine.host
     host.check_output("mkdir -p /srv/cut && cd /srv/cut && (ls docker.io_*.deb || apt-get -qq download docker.io) >&2")
@@ -38,8 +38,8 @@ def bare(engines):
     host.run("umount %s", OWN)
 
 
-def works_again(engine, playbook):
-    """See that one run brings docker back, and that the next has nothing to do."""
+def check_repaired(engine, playbook):
+    """Check that one run installs docker again, and that the next run changes nothing."""
     done = playbook(engine)
     assert done.rc == 0, done.output
     assert status(engine.host) == "installed"
@@ -50,29 +50,29 @@ def works_again(engine, playbook):
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
-def test_power_that_is_cut_while_docker_is_unpacked(bare, playbook):
+def test_a_power_failure_while_docker_is_unpacked(bare, playbook):
     bare.host.run(CUT)
     assert status(bare.host) == "half-installed"
-    works_again(bare, playbook)
+    check_repaired(bare, playbook)
 
 
-def test_power_that_is_cut_before_what_docker_needs_is_there(bare, playbook):
+def test_a_power_failure_before_the_dependencies_of_docker_are_installed(bare, playbook):
     bare.host.check_output("dpkg --unpack /srv/cut/docker.io_*.deb >&2")
     assert (status(bare.host), status(bare.host, "containerd")) == ("unpacked", "config-files")
-    works_again(bare, playbook)
+    check_repaired(bare, playbook)
 
 
-def test_a_disk_that_is_full_is_said_and_the_next_run_goes_on(bare, playbook):
+def test_a_full_disk_is_reported_and_the_next_run_continues(bare, playbook):
     bare.host.check_output("mkdir -p %s && mount -t tmpfs -o size=4k tmpfs %s", OWN, OWN)
     full = playbook(bare)
     assert full.rc != 0
     assert "packages cannot be installed: docker.io, docker-cli; dpkg: error processing archive" in full.flat
     assert "No space left on device" in full.flat
     bare.host.check_output("umount %s", OWN)
-    works_again(bare, playbook)
+    check_repaired(bare, playbook)
 
 
-def test_a_version_that_is_gone_leaves_docker_running_and_held(engines, playbook):
+def test_a_missing_version_leaves_docker_running_and_held(engines, playbook):
     engine = engines["cpu-13", "docker"]
     daemon = engine.host.check_output("systemctl show -P MainPID docker.service")
     gone = playbook(engine, container_runtime_version="99.9", container_runtime_policy="install")

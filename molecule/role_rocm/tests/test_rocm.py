@@ -10,7 +10,7 @@ import json
 import pytest
 
 OLD, NEW = "6.19.14", "7.1.3.31500000"
-# What the wish of the play is changed to where the driver is to be replaced.
+# The changed variables of the play that replaces the driver.
 UPGRADE = {"rocm_version": "10.0.0", "rocm_policy": "install"}
 DRIVER = "dpkg-query -W 'amdgpu*' 'amdrocm*' dkms || true"
 
@@ -217,6 +217,6 @@ def test_a_build_that_fails_is_named_and_mended_by_the_next_run(fleet, cleaned):
 
 
 def test_all_is_well_again_and_nothing_changes(fleet):
-    for wish in ({}, UPGRADE):
-        done = fleet.play(**wish)
+    for requested in ({}, UPGRADE):
+        done = fleet.play(**requested)
         assert (done.rc, done.changed) == (0, 0), done.output

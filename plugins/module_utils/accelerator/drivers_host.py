@@ -10,6 +10,8 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+
 # The file in which Huawei's driver package states its version.
 ASCEND_DRIVER = "/usr/local/Ascend/driver/version.info"
 
@@ -27,7 +29,7 @@ def read_drivers(
     shows (UNCONFIRMED on hardware: read where its library reads it).
     """
     nvidia = _line(os.path.join(sysfs_root, "module", "nvidia", "version")) or first_group(
-        NVRM_VERSION, _text(os.path.join(proc_root, "driver", "nvidia", "version"))
+        NVRM_VERSION, text_of(os.path.join(proc_root, "driver", "nvidia", "version"))
     )
     amd: dict[str, Any] = {
         "version": _line(os.path.join(sysfs_root, "module", "amdgpu", "version")),
@@ -36,14 +38,14 @@ def read_drivers(
     found = {
         "nvidia": {"version": nvidia},
         "amd": amd,
-        "ascend": {"version": first_group(ASCEND_VERSION, _text(ascend_driver))},
+        "ascend": {"version": first_group(ASCEND_VERSION, text_of(ascend_driver))},
     }
     known = {vendor: {key: value for key, value in part.items() if value} for vendor, part in found.items()}
     return {vendor: part for vendor, part in known.items() if part}
 
 
 def _lowest(pattern: str) -> int | None:
-    texts = [_text(os.path.join(directory, "mec_fw_version")).strip() for directory in sorted(glob.glob(pattern))]
+    texts = [text_of(os.path.join(directory, "mec_fw_version")).strip() for directory in sorted(glob.glob(pattern))]
     numbers = [int(text, 0) for text in texts if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
     return min(numbers) if numbers else None
 
@@ -55,13 +57,4 @@ def first_group(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def _line(path: str) -> str | None:
-    return _text(path).strip() or None
-
-
-def _text(path: str) -> str:
-    """Return the text of a file, empty where it cannot be read: a missing driver is a valid result."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read()
-    except OSError:
-        return ""
+    return text_of(path).strip() or None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip, chips_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import StackError
 
 STACK = "cann"
@@ -62,29 +63,18 @@ CHIPS = {
 
 
 @dataclass(frozen=True)
-class Npu:
-    """One device, a die of a card; ``unsupported`` is the reason why vLLM cannot run on it, None where it can."""
-
-    address: str
-    model: str
-    generation: str
-    unsupported: str | None = None
-
-
-@dataclass(frozen=True)
 class CannHardware:
-    """Huawei's devices of a host, and the nodes in /dev that its driver must provide for them."""
+    """Huawei's devices of a host, each a die of a card, and the nodes in /dev that its driver must provide for them."""
 
-    npus: tuple[Npu, ...]
+    npus: tuple[Chip, ...]
     nodes: tuple[str, ...] = ()
 
 
 def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue) -> CannHardware:
     """Return Huawei's part of the fact ``accelerator_detected``."""
-    models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
-    ours = [(address, model) for address, model in models if model.stack == STACK]
-    npus = tuple(Npu(address, model.key, model.generation, model.unsupported) for address, model in ours)
-    nodes = [node.format(index=index) for index, (_address, model) in enumerate(ours) for node in model.devices]
+    npus = chips_of(STACK, detected, catalogue)
+    models = [catalogue.models[npu.model] for npu in npus]
+    nodes = [node.format(index=index) for index, model in enumerate(models) for node in model.devices]
     return CannHardware(npus, tuple(dict.fromkeys(nodes)))
 
 

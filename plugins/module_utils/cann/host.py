@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers i
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import CANN, USER
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.packages import DKMS
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import DCMI, KIND, WELL, CannRecording
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
@@ -32,7 +33,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.h
     module_info,
     read_host,
     run_command,
-    text_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
@@ -25,16 +24,16 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions 
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
-    TIMED_OUT,
     CommandResult,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
     DriverKind,
     Finding,
+    check_builds,
+    check_exit,
     check_holds,
-    check_kernels,
-    check_modules,
+    known_errors,
 )
 
 # DKMS has one entry for the two dozen modules of the driver; this module creates the device nodes. UNCONFIRMED: that
@@ -48,23 +47,23 @@ AGAIN = "run the role cann with cann_policy install"
 # own page names a missing reboot for -8005.
 TOOL_ERRORS = (
     (
-        r"dcmi mod\w+ initialize[d]? failed.*-8005",
+        r"(?i)dcmi mod\w+ initialize[d]? failed.*-8005",
         "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded and the host was not "
         "rebooted",
         "reboot; if it comes back, see that driver and firmware fit each other",
     ),
     (
-        r"dcmi mod\w+ initialize[d]? failed",
+        r"(?i)dcmi mod\w+ initialize[d]? failed",
         "npu-smi cannot reach the driver",
         "read why with 'dmesg | grep -i ascend' and in /var/log/ascend_seclog/ascend_install.log",
     ),
     (
-        r"may not be completely installed",
+        r"(?i)may not be completely installed",
         "the driver's installation did not come to an end",
         "let the role cann install it again",
     ),
     (
-        r"libc_sec\.so|libdrvdsmi_host\.so|libdcmi\.so",
+        r"(?i)libc_sec\.so|libdrvdsmi_host\.so|libdcmi\.so",
         "npu-smi does not find the driver's libraries",
         "see that /usr/local/Ascend/driver/lib64 is there and run ldconfig",
     ),
@@ -114,8 +113,7 @@ def check_driver(recording: CannRecording, expected: Expected) -> list[Finding]:
     host, disk, installed = recording.host, recording.disk, recording.installed
     return [
         *_files(installed, recording.dcmi),
-        *check_modules(KIND, host, disk, recording.build_log),
-        *check_kernels(KIND, host, disk, recording.build_log),
+        *check_builds(KIND, host, disk, recording.build_log),
         *_versions(installed, expected),
         *(check_holds(KIND, host) if expected.hold else ()),
         *_tool(recording),
@@ -163,18 +161,13 @@ def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
 def _tool(recording: CannRecording) -> Iterator[Finding]:
     """Yield npu-smi's own errors and those that it reports for the whole."""
     answer = recording.table
-    words = f"{answer.out}\n{answer.err}"
-    known = [(what, action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words, re.IGNORECASE)][:1]
+    known = known_errors(TOOL_ERRORS, answer)[:1]
     for what, action in known:
         yield Finding(what, "npu-smi", action)
     if answer.rc == NOT_FOUND:
         yield Finding("npu-smi is not installed", "npu-smi", "install the driver; it brings the tool")
-    elif answer.rc == TIMED_OUT:
-        action = "read 'dmesg | grep -i ascend' for a chip that hangs; a reboot may be needed"
-        yield Finding("npu-smi does not come to an end", "npu-smi", action)
-    elif answer.rc != 0 and not known:
-        last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"npu-smi ends with {answer.rc} and says: {last_line}", "npu-smi", "see to what it says")
+    elif not known:
+        yield from check_exit("npu-smi", answer, KIND.log)
     for npu, text in sorted(recording.boards.items()):
         compatible = parse_board(text).get("Compatibility", "")
         if compatible and compatible.upper() not in WELL:

@@ -94,6 +94,15 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def text_of(path: str) -> str:
+    """Return the text of a file, empty where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def sha256_of(path: str) -> str:
     """Return the SHA-256 of a file in hexadecimal digits. Raises OSError."""
     digest = hashlib.sha256()

@@ -9,26 +9,23 @@ import os
 import re
 from typing import Any, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import (
     INFO,
     LOG,
     PROGRAM,
     TITLE,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import DAEMON_JSON
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
     RuntimePlanError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.host import (
-    Find,
-    Run,
-    cdi_files,
-    found_of,
-    text_of,
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+    DAEMON_JSON,
+    REFRESH_SERVICE,
+    TOOLKIT_PACKAGES,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import NODES, REFRESH_SERVICE
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
     CDI_DIRS,
     ENGINES,
@@ -37,9 +34,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
     gpus_by,
     has_quadlet,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine_host import (
+    HOOKS,
+    Find,
+    Run,
+    cdi_files,
+)
 
-HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-PACKAGES = ("nvidia-container-toolkit-base", "nvidia-container-toolkit", "amd-container-toolkit")
+# Device nodes of the drivers that containers get unchanged.
+NODES = {"rocm": ("/dev/kfd", "/dev/dri"), "cann": ("/dev/davinci_manager", "/dev/hisi_hdc")}
 
 
 def check(
@@ -49,11 +52,11 @@ def check(
     state = host.engines.get(engine)
     if state is None or not state.version:
         raise RuntimePlanError(_silent(engine, state, run))
-    found, warnings = found_of(state), []
+    warnings: list[str] = []
     gpus = ""
     if stack == "cuda":
         try:
-            gpus = gpus_by(found, [f"{NVIDIA}=all"], host.cdi_kinds, any(map(find, HOOKS)))
+            gpus = gpus_by(state, [f"{NVIDIA}=all"], host.cdi_kinds, any(map(find, HOOKS)))
         except ContainerError as exc:
             raise RuntimePlanError(f"{exc}{_driver(host)}") from exc
         if gpus == "cdi":
@@ -78,9 +81,9 @@ def check(
     return {
         "engine": engine,
         "version": state.version,
-        "toolkit": next((host.packages[name] for name in PACKAGES if name in host.packages), host.ascend),
+        "toolkit": next((host.packages[name] for name in TOOLKIT_PACKAGES if name in host.packages), host.ascend),
         "gpus": gpus,
-        "quadlet": has_quadlet(found),
+        "quadlet": has_quadlet(state),
         "storage": state.root,
     }, warnings
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import platform
 import re
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import (
     INFO,
     PROGRAM,
@@ -22,19 +22,24 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     KeyFileError,
     fingerprints,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.plan import (
-    DOCKER_UNIT,
-    FILES_OF_INTEREST,
-    REFRESH_PATH,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.repositories import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
     DEB_KEYRINGS,
+    DOCKER_UNIT,
+    FILES,
+    REPOSITORY_HOSTS,
     RPM_KEYRINGS,
-    packages_of_interest,
+    UNITS,
+    relevant_packages,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI_DIRS, Found, cdi_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI_DIRS
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine_host import (
+    Find,
+    Run,
+    cdi_kinds,
+    read_docker,
+    read_podman,
+)
 
-GENERATOR = "/usr/lib/systemd/system-generators/podman-system-generator"
 SOURCES = {
     "deb": ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"),
     "rpm": ("/etc/yum.repos.d/*.repo",),
@@ -49,17 +54,13 @@ NVIDIA_NODES = (
     "/dev/nvidia-modeset",
 )
 
-# A command's exit status, standard output and error output; and the path of a command, None where it is not there.
-Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
-Find = Callable[[str], "str | None"]
 # Versions of installed packages, dpkg's states of interrupted ones, and names of held ones.
 Packages = Tuple[Dict[str, str], Dict[str, str], List[str]]
 
 
 def read_host(packager: str, run: Run, find: Find) -> HostState:
     """Return the state of the host. Changes nothing."""
-    packages, unfinished, held = _PACKAGERS[packager](packages_of_interest(packager), run)
-    paths = [path for pattern in SOURCES[packager] for path in sorted(glob.glob(pattern))]
+    packages, unfinished, held = _PACKAGERS[packager](relevant_packages(packager), run)
     keyrings = sorted(glob.glob(f"{DEB_KEYRINGS}/*.asc") + glob.glob(f"{RPM_KEYRINGS}/RPM-GPG-KEY-*"))
     return HostState(
         architecture=platform.machine(),
@@ -67,10 +68,10 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
         packages=packages,
         unfinished=unfinished,
         held=held,
-        files={path: text_of(path) for path in FILES_OF_INTEREST if os.path.isfile(path)},
-        sources={path: text_of(path) for path in paths},
+        files={path: text_of(path) for path in FILES if os.path.isfile(path)},
+        sources=_sources(SOURCES[packager]),
         keys={path: _fingerprints(path) for path in keyrings},
-        active=[unit for unit in (DOCKER_UNIT, REFRESH_PATH) if _runs_now_and_at_boot(unit, run)],
+        active=[unit for unit in UNITS if _runs_now_and_at_boot(unit, run)],
         drivers=[stack for stack, path in DRIVERS.items() if os.path.exists(path)],
         unlinked=_unlinked(),
         cdi_kinds=cdi_kinds(CDI_DIRS),
@@ -79,61 +80,28 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
     )
 
 
-def found_of(state: EngineState) -> Found:
-    """Return an engine in the form that the role vllm uses, so that both apply the same checks."""
-    return Found(
-        state.name,
-        state.command,
-        state.version,
-        state.why,
-        cgroup_v2=state.cgroup_v2,
-        generator=state.generator,
-        cdi_dirs=state.cdi_dirs,
-    )
-
-
-def cdi_kinds(directories: Sequence[str]) -> list[str]:
-    """Return the kinds of devices that have a CDI specification in these directories."""
-    return [kind for kind in (cdi_kind(text_of(path)) for path in cdi_files(directories)) if kind]
-
-
-def cdi_files(directories: Sequence[str]) -> list[str]:
-    """Return the paths of the CDI specifications in these directories."""
-    files = [path for top in directories for path in sorted(glob.glob(f"{top}/*"))]
-    return [path for path in files if path.endswith((".yaml", ".yml", ".json"))]
-
-
-def text_of(path: str) -> str:
-    """Return a file's text, empty where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+def _sources(patterns: Sequence[str]) -> dict[str, str]:
+    """Return the package sources that name a vendor's host, by path. Others may hold passwords and stay on the host."""
+    texts = {path: text_of(path) for pattern in patterns for path in sorted(glob.glob(pattern))}
+    return {path: text for path, text in texts.items() if any(host in text for host in REPOSITORY_HOSTS)}
 
 
 def _docker(run: Run, find: Find) -> list[EngineState]:
-    """Return docker, if it is there and not podman under its name."""
-    command = find("docker")
-    if command is None or "podman" in run([command, "--version"])[1]:
+    answer = read_docker(run, find)
+    if answer is None:
         return []
-    rc, out, err = run([command, "info", "--format", "{{json .}}"])
-    info = _json(out)
+    found, info = answer
     registries = info.get("RegistryConfig") or {}
     index = registries.get("IndexConfigs") or {}
     return [
         EngineState(
-            "docker",
-            command,
-            find("dockerd") is not None or bool(info.get("ServerVersion")),
-            info.get("ServerVersion") or "",
-            "; ".join(info.get("ServerErrors") or []) or err.strip() or f"exit status {rc}",
-            containers=_names(run, command),
+            **vars(found),
+            daemon=find("dockerd") is not None or bool(found.version),
+            containers=_names(run, found.command),
             root=info.get("DockerRootDir") or "",
             mirrors=registries.get("Mirrors") or [],
             insecure=sorted(name for name, entry in index.items() if entry.get("Secure") is False),
             cgroup_driver=info.get("CgroupDriver") or "",
-            cdi_dirs=info.get("CDISpecDirs") or [],
             runtimes=sorted(info.get("Runtimes") or {}),
             flags=_flags(run),
         )
@@ -141,26 +109,12 @@ def _docker(run: Run, find: Find) -> list[EngineState]:
 
 
 def _podman(run: Run, find: Find) -> list[EngineState]:
-    command = find("podman")
-    if command is None:
+    answer = read_podman(run, find)
+    if answer is None:
         return []
-    rc, out, err = run([command, "info", "--format", "json"])
-    info = _json(out)
-    host = info.get("host") or {}
-    return [
-        EngineState(
-            "podman",
-            command,
-            True,
-            (info.get("version") or {}).get("Version") or "",
-            err.strip() or f"exit status {rc}",
-            containers=_names(run, command),
-            root=(info.get("store") or {}).get("graphRoot") or "",
-            cdi_dirs=CDI_DIRS,
-            cgroup_v2=host.get("cgroupVersion") == "v2",
-            generator=os.path.exists(GENERATOR),
-        )
-    ]
+    found, info = answer
+    root = (info.get("store") or {}).get("graphRoot") or ""
+    return [EngineState(**vars(found), containers=_names(run, found.command), root=root)]
 
 
 def _names(run: Run, command: str) -> list[str]:
@@ -217,11 +171,3 @@ def _unlinked() -> list[str]:
         if not os.path.lexists(f"/dev/char/{os.major(device)}:{os.minor(device)}"):
             missing.append(path)
     return missing
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

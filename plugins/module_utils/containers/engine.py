@@ -41,7 +41,7 @@ class Found:
     """An engine's command on a host. ``version`` is the engine's own, empty where it does not answer (``why``)."""
 
     name: str
-    command: str
+    command: str = ""
     version: str = ""
     why: str = ""
     cgroup_v2: bool = True

@@ -20,6 +20,27 @@ _STEERING = re.compile(
 # Where processes may write in an otherwise read-only image. Code compiled at run time is loaded from there.
 _TEMPORARY = ("/tmp:exec,mode=1777", "/var/tmp:exec,mode=1777", "/run:mode=755")  # noqa: S108
 
+# Seconds between the end of vLLM's own drain timeout and the moment at which the engine kills its container.
+STOP_MARGIN = 20
+
+
+def container_settings(
+    state: Mapping[str, Any] | None,
+    user: str,
+    engine: str,
+    drain_timeout: float,
+    account: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return what the templates need to know of a host's engine and of the user that vLLM runs as.
+
+    ``state`` is the result of vllm_preflight; without a host (playbooks/render.yml) a current engine is assumed.
+    ``account`` is the result of the task that created the user, without ``uid`` in check mode.
+    """
+    settings = {"engine": engine, "user": user, "stop_timeout": int(drain_timeout) + STOP_MARGIN}
+    known = account or {}
+    ids = {"uid": known["uid"], "gid": known["group"]} if "uid" in known else {}
+    return {**settings, **((state or {}).get("container") or {}), **ids}
+
 
 def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]]:
     """Return the arguments of the engine's ``run``, in groups that belong together, up to and including the image.

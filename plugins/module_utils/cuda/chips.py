@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip, chips_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import StackError
 
 OPEN = "open"
@@ -34,20 +35,10 @@ NVLINK5 = "nvlink5"
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """One chip; ``unsupported`` is the reason why vLLM cannot run on it, None where it can."""
-
-    address: str
-    model: str
-    generation: str
-    unsupported: str | None = None
-
-
-@dataclass(frozen=True)
 class CudaHardware:
     """NVIDIA's chips of a host, the addresses of its NVSwitches, and whether it has a management port of NVLink 5."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[Chip, ...]
     switches: tuple[str, ...] = ()
     management_ports: bool = False
 
@@ -62,16 +53,11 @@ class CudaHardware:
 
 def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue, management_ports: bool) -> CudaHardware:
     """Return NVIDIA's part of the fact ``accelerator_detected``."""
-    models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
-    gpus = tuple(
-        Gpu(address, model.key, model.generation, model.unsupported)
-        for address, model in models
-        if model.stack == STACK
-    )
+    gpus = chips_of(STACK, detected, catalogue)
     return CudaHardware(gpus, tuple(switch["address"] for switch in detected["switches"]), management_ports)
 
 
-def flavour_of(gpus: Sequence[Gpu], branch: int) -> tuple[str, tuple[str, ...]]:
+def flavour_of(gpus: Sequence[Chip], branch: int) -> tuple[str, tuple[str, ...]]:
     """Return the kernel modules that the chips need, and notes. Raises StackError where none supports all of them."""
     legacy = _names(gpu for gpu in gpus if gpu.generation in LEGACY)
     strict = _names(gpu for gpu in gpus if gpu.generation in OPEN_ONLY or gpu.model in OPEN_ONLY_MODELS)
@@ -97,5 +83,5 @@ def flavour_of(gpus: Sequence[Gpu], branch: int) -> tuple[str, tuple[str, ...]]:
     return (OPEN if strict or branch >= FIRST_OPEN else PROPRIETARY), ()
 
 
-def _names(gpus: Iterable[Gpu]) -> list[str]:
+def _names(gpus: Iterable[Chip]) -> list[str]:
     return sorted({gpu.model for gpu in gpus})

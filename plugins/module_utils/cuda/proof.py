@@ -22,17 +22,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages 
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
-    TIMED_OUT,
     CommandResult,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
     DriverKind,
     Finding,
+    check_builds,
+    check_exit,
     check_holds,
-    check_kernels,
     check_minimum,
-    check_modules,
+    known_errors,
     loaded_version,
 )
 
@@ -136,8 +136,7 @@ def check_driver(recording: CudaRecording, minimum: str = "", hold: bool = True)
     host, disk = recording.host, recording.disk
     return [
         *_nouveau(host),
-        *check_modules(KIND, host, disk, recording.build_log),
-        *check_kernels(KIND, host, disk, recording.build_log),
+        *check_builds(KIND, host, disk, recording.build_log),
         *check_minimum(KIND, host, minimum),
         *(check_holds(KIND, host) if hold else ()),
         *_tool(recording, gpus),
@@ -156,17 +155,13 @@ def _nouveau(host: Host) -> Iterator[Finding]:
 def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
     """Yield nvidia-smi's own errors, and differences between its chips and those of PCI."""
     query = recording.query
-    words = f"{query.out}\n{query.err}"
-    known = [Finding(what, "nvidia-smi", action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words)]
-    yield from known
+    known = known_errors(TOOL_ERRORS, query)
+    for what, action in known:
+        yield Finding(what, "nvidia-smi", action)
     if query.rc == NOT_FOUND:
         yield Finding("nvidia-smi is not installed", "nvidia-smi", "install the driver's tools")
-    elif query.rc == TIMED_OUT:
-        action = "look for a chip in the kernel's log with 'dmesg | grep -i xid'; a reboot may be needed"
-        yield Finding("nvidia-smi does not come to an end", "nvidia-smi", action)
-    elif query.rc != 0 and not known:
-        said = (query.err.strip() or query.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"nvidia-smi ends with {query.rc} and says: {said}", "nvidia-smi", "see to what it says")
+    elif not known:
+        yield from check_exit("nvidia-smi", query, "xid")
     listed = [gpu.address for gpu in gpus]
     # A failing tool lists nothing, which proves nothing about the chips.
     for address in sorted(set(recording.chips) - set(listed)) if query.rc == 0 else ():

@@ -1,14 +1,12 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of AMD's stack on a host, besides the state common to all stacks, and its chips."""
+"""The state of AMD's stack on a host, besides the state common to all stacks."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Mapping
-
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
 
 STACK = "rocm"
 # The driver's modules, dependent modules first: AMD's own amdgpu replaces most of the kernel's related modules.
@@ -24,16 +22,6 @@ MODULES = (
 )
 # Members of these groups may open the chips.
 GROUPS = ("render", "video")
-
-
-@dataclass(frozen=True)
-class RocmChip:
-    """One chip; ``generation`` is its gfx target, ``unsupported`` why vLLM cannot run on it, None if it can."""
-
-    address: str
-    model: str
-    generation: str
-    unsupported: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,13 +73,3 @@ class RocmHostState:
         """Return the state from the result of as_dict."""
         blacklists = tuple(Blacklist(**entry) for entry in data["blacklists"])
         return cls(**{**data, "driven": tuple(data["driven"]), "blacklists": blacklists})
-
-
-def chips_of(detected: Mapping[str, Any], catalogue: Catalogue) -> tuple[RocmChip, ...]:
-    """Return AMD's part of the fact ``accelerator_detected``."""
-    models = [(device["address"], catalogue.models[device["model"]]) for device in detected["devices"]]
-    return tuple(
-        RocmChip(address, model.key, model.generation, model.unsupported)
-        for address, model in models
-        if model.stack == STACK
-    )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
     AMD_SMI,
@@ -48,7 +49,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.h
     read_host,
     read_text,
     run_command,
-    text_of,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import Host
 

@@ -19,7 +19,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
-    TIMED_OUT,
     CommandResult,
     parse_module_info,
 )
@@ -27,10 +26,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.proof import (
     DriverKind,
     Finding,
+    check_builds,
+    check_exit,
     check_holds,
-    check_kernels,
     check_minimum,
-    check_modules,
+    known_errors,
     loaded_version,
 )
 
@@ -131,8 +131,7 @@ def check_driver(recording: RocmRecording, minimum: str = "", hold: bool = True)
     """
     host, disk = recording.host, _of_amds(recording)
     return [
-        *check_modules(KIND, host, disk, recording.build_log),
-        *check_kernels(KIND, host, disk, recording.build_log),
+        *check_builds(KIND, host, disk, recording.build_log),
         *check_minimum(KIND, host, minimum),
         *_own_driver(host, minimum),
         *(check_holds(KIND, host) if hold else ()),
@@ -194,19 +193,12 @@ def _tools(recording: RocmRecording) -> Iterator[Finding]:
         if recording.wants_tools:
             yield Finding("neither amd-smi nor rocm-smi is installed", "amd-smi", "install ROCm's tools")
         return
-    words = f"{answer.out}\n{answer.err}"
-    known = [(what, action) for pattern, what, action in TOOL_ERRORS if re.search(pattern, words)]
+    known = known_errors(TOOL_ERRORS, answer)
     # The other errors follow from the first.
     for what, action in known[:1]:
         yield Finding(f"{tool} fails: {what}", tool, action)
-    if known:
-        return
-    if answer.rc == TIMED_OUT:
-        action = "look for a chip in the kernel's log with 'dmesg | grep -i amdgpu'; a reboot may be needed"
-        yield Finding(f"{tool} does not come to an end", tool, action)
-    elif answer.rc != 0:
-        last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"{tool} ends with {answer.rc} and says: {last_line}", tool, "see to what it says")
+    if not known:
+        yield from check_exit(tool, answer, KIND.log)
 
 
 def _chips(recording: RocmRecording) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ _DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What a command answered; ``rc`` is 127 where it is not installed and 124 where it did not come to an end."""
+    """The result of a command; ``rc`` is 127 if it is not installed and 124 if it timed out."""
 
     rc: int
     out: str = ""
@@ -32,7 +32,7 @@ NOT_INSTALLED = CommandResult(NOT_FOUND)
 
 @dataclass(frozen=True)
 class ModuleInfo:
-    """A module on disk, by modinfo; ``kernel`` is the one that it was built for. What it does not say is empty."""
+    """A module on disk, by modinfo; ``kernel`` is the one that it was built for. Missing values are empty."""
 
     version: str
     srcversion: str
@@ -40,7 +40,7 @@ class ModuleInfo:
 
 
 def parse_module_info(text: str) -> ModuleInfo | None:
-    """Return what modinfo says of a module, None where it found none."""
+    """Return the module in the output of modinfo, None where there is none."""
     fields: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from typing import Callable, Pattern, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
@@ -30,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.u
 
 Run = Callable[[Sequence[str]], CommandResult]
 
-# A chip that hangs lets a vendor's tool wait for ever; eight of them without persistence mode take half a minute.
+# With a chip that hangs, a vendor's tool waits for ever; eight of them without persistence mode take half a minute.
 PATIENCE = 90
 LOG_LINES = 8
 SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -40,7 +41,7 @@ _KERNELS = re.compile(r"dkms$|linux-(image|headers)-|kernel(-uek)?(-core|-devel|
 
 
 def run_command(argv: Sequence[str]) -> CommandResult:
-    """Run a command in the C locale and return what it answered, within PATIENCE seconds."""
+    """Run a command in the C locale and return its result after at most PATIENCE seconds."""
     path = shutil.which(argv[0]) or shutil.which(argv[0], path="/usr/sbin:/sbin")
     if path is None:
         return NOT_INSTALLED
@@ -65,9 +66,9 @@ def run_command(argv: Sequence[str]) -> CommandResult:
 def read_host(
     root: str, sysfs_root: str, proc_root: str, run: Run, modules: Sequence[str], relevant: Pattern[str]
 ) -> Host:
-    """Return what is known of the host: of its kernel ``modules``, and of packages that ``relevant`` matches.
+    """Return the state of the host, with these kernel ``modules`` and the packages that ``relevant`` matches.
 
-    Packages of kernels, their headers and DKMS are always among them.
+    Packages of kernels, their headers and DKMS are always included.
     """
     release = _os_release(os.path.join(root, "etc", "os-release"))
     kernel = text_of(os.path.join(proc_root, "sys", "kernel", "osrelease")).strip()
@@ -103,13 +104,13 @@ def offered_versions(package: str, manager: str, run: Run = run_command) -> list
 
 
 def module_info(names: Sequence[str], kernel: str, run: Run) -> str:
-    """Return what modinfo says of the first of these modules that there is for a kernel, empty where there is none."""
+    """Return modinfo's output for the first of these modules that a kernel has, empty if it has none."""
     answers = (run(["modinfo", "-k", kernel, name]) for name in names)
     return next((answer.out for answer in answers if answer.rc == 0), "")
 
 
 def kernel_log(run: Run, word: str) -> str:
-    """Return the lines of the kernel's log since it booted that have a word in them."""
+    """Return the lines of the kernel's log since the boot that contain a word."""
     for argv in (["journalctl", "--dmesg", "--boot", "--quiet", "--no-pager"], ["dmesg"]):
         answer = run(argv)
         if answer.rc == 0 and answer.out.strip():
@@ -128,7 +129,7 @@ def build_log(root: str, dkms: str) -> str:
 
 
 def _next_kernel(root: str, run: Run) -> str:
-    """Return the release of the kernel that boots next: what grubby says, else the newest in /boot.
+    """Return the release of the kernel that boots next: grubby's default, else the newest in /boot.
 
     UNCONFIRMED: a kernel that was chosen by hand in GRUB's menu on Debian or Ubuntu is not seen.
     """
@@ -171,10 +172,10 @@ def _is_enrolled(root: str, run: Run) -> bool | None:
 
 
 def _deb_packages(run: Run) -> tuple[list[tuple[str, str]], tuple[str, ...]]:
-    """Return the installed packages with their versions, and the names of those that are in between."""
+    """Return the installed packages with their versions, and the names of those with an interrupted installation."""
     answer = run(["dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}\t${Package}\t${Version}\n"])
     rows = [row for row in (line.split("\t") for line in answer.out.splitlines()) if len(row) == 3]
-    # The second letter is the state: i for installed, n and c for what is gone, others for what was cut off.
+    # The second letter is the state: i for installed, n and c for removed, others for interrupted.
     installed = [(name, version) for state, name, version in rows if state[1:2] == "i"]
     return installed, tuple(name for state, name, _version in rows if state[1:2] not in "inc")
 
@@ -198,12 +199,8 @@ def _os_release(path: str) -> dict[str, str]:
     return {name.strip(): value.strip().strip("\"'") for name, _equals, value in pairs}
 
 
-def text_of(path: str) -> str:
-    return bytes_of(path).decode("utf-8", "replace")
-
-
 def bytes_of(path: str) -> bytes:
-    """Return what is in a file, nothing where it cannot be read: no driver is an answer too."""
+    """Return the bytes of a file, empty where it cannot be read: a missing driver is not an error."""
     try:
         with open(path, "rb") as stream:
             return stream.read()

@@ -11,7 +11,7 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
 
-# What a policy makes of a host that has something already.
+# What a policy does with an installed driver.
 RETAIN = "retain"
 INSTALL = "install"
 HALT = "halt"
@@ -24,9 +24,9 @@ MIRROR = "mirror"
 NONE = "none"
 SOURCES = (VENDOR, DISTRO, MIRROR, NONE)
 
-# Clones by the names that /etc/os-release gives them: they take RHEL's packages.
+# Clones, by their names in /etc/os-release: they use RHEL's packages.
 RHEL_LIKE = ("rhel", "almalinux", "rocky", "centos", "ol")
-# Systems with dnf that take packages of their own.
+# Systems with dnf that have packages of their own.
 OPENEULER_LIKE = ("openeuler", "kylin", "uos", "bclinux", "ctyunos", "euleros")
 APT = "apt"
 DNF = "dnf"
@@ -38,7 +38,7 @@ class StackError(ValueError):
 
 @dataclass(frozen=True)
 class Module:
-    """A kernel module that is loaded, as /sys/module shows it; None for what it does not say."""
+    """A loaded kernel module, from /sys/module; None for missing values."""
 
     version: str | None = None
     srcversion: str | None = None
@@ -56,14 +56,14 @@ class DkmsBuild:
 
 @dataclass(frozen=True)
 class Host:
-    """What is known of a host.
+    """The state of a host.
 
     ``distribution`` and ``version`` are ID and VERSION_ID of /etc/os-release (ubuntu, 24.04), ``architecture`` is that
-    of uname. ``next_kernel`` is the release that boots next. ``secure_boot`` is None where the firmware does not say,
-    ``signing_key_enrolled`` where nobody can tell. ``packages`` are those of kernels, drivers and what they need, with
-    their full versions, ``holds`` the names of those that no upgrade touches. ``groups`` are those that the stack needs
-    and that are there, with their members, ``users`` the like with the names of their groups. ``unfinished`` are
-    packages whose installation was cut off.
+    of uname. ``next_kernel`` is the release that boots next. ``secure_boot`` and
+    ``signing_key_enrolled`` are None where they cannot be read. ``packages`` are those of kernels, drivers and their
+    dependencies, with their full versions, ``holds`` the names of those that no upgrade touches. ``groups`` are the
+    existing groups of the stack with their members, ``users`` its existing users with the names of their groups.
+    ``unfinished`` are packages whose installation was interrupted.
     """
 
     distribution: str
@@ -108,7 +108,7 @@ class Host:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Host:
-        """Return the facts that as_dict made plain."""
+        """Return the facts from the result of as_dict."""
         modules = {name: Module(**module) for name, module in data["modules"].items()}
         dkms = tuple(DkmsBuild(**build) for build in data["dkms"])
         return cls(
@@ -126,7 +126,7 @@ class Host:
 class Key:
     """A signing key: where it is downloaded from, the file that keeps it, the end of its fingerprint.
 
-    A ``url`` that ends in .deb is that of a package which has the file in it.
+    A ``url`` that ends in .deb is that of a package that contains the file.
     """
 
     url: str
@@ -145,7 +145,7 @@ class Repository:
     components: tuple[str, ...] = ()
 
     def file(self, manager: str) -> ConfigFile:
-        """Return the file that names the repository to a package manager; no package of it is taken unsigned."""
+        """Return the file that names the repository to a package manager; unsigned packages are refused."""
         if manager == DNF:
             signed = f"gpgcheck=1\nrepo_gpgcheck=0\ngpgkey=file://{self.key.path}\n"
             text = f"[{self.name}]\nname={self.name}\nbaseurl={self.url}\nenabled=1\n{signed}"
@@ -159,9 +159,9 @@ class Repository:
 
 @dataclass(frozen=True)
 class Package:
-    """A package to install; ``version`` is exact or ends in ``*``, None for whatever is offered.
+    """A package to install; ``version`` is exact or ends in ``*``, None for any version.
 
-    One that is ``ahead`` decides which versions of others there are to have: it is installed before them.
+    A package that is ``ahead`` decides on the versions of others, so it is installed before them.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Package:
     ahead: bool = False
 
     def spec(self, manager: str) -> str:
-        """Return the word by which a package manager means it."""
+        """Return the package as an argument of the package manager."""
         if self.version is None:
             return self.name
         return f"{self.name}{'-' if manager == DNF else '='}{self.version}"
@@ -177,9 +177,9 @@ class Package:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file of the plan's own, whole; ``restarts`` is the service that reads it only when it starts, if any.
+    """A file that the role writes completely; ``restarts`` is the service that reads it only at its start, if any.
 
-    One that is ``in_initramfs`` counts before the root file system is there, so that the initramfs is rebuilt.
+    A file that is ``in_initramfs`` is read before the root file system is mounted, so the initramfs is rebuilt.
     """
 
     path: str
@@ -207,7 +207,7 @@ class Group:
 
 @dataclass(frozen=True)
 class User:
-    """A user of the host, with its primary group, and groups that it is in besides."""
+    """A user of the host, with its primary group and its further groups."""
 
     name: str
     group: str
@@ -218,16 +218,16 @@ class User:
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """What is to be done on a host, in the order of the fields.
+    """The missing steps on a host, in the order of the fields.
 
-    ``replaces`` is the version of the loaded driver that another one replaces: what uses the chips is stopped first, in
-    order, and started again. ``unload`` are its modules, those first that others need.
-    ``remove_first`` are packages in the way of the repositories, ``remove`` those that nothing needs once the others
-    are there: a host is never without a driver that it had. ``prepare`` runs between repositories and packages,
-    ``finish`` after the files. ``hold`` are packages that no upgrade shall touch. ``reboot`` says why one is needed,
-    empty where none is. ``in_order`` says that packages are installed one after the other. ``halt`` is why nothing may
-    be done, and then nothing else is in the plan. ``notes`` are what the user should know. ``pins`` are packages on the
-    host that decide on versions as those that are ahead will.
+    ``replaces`` is the version of the loaded driver that another one replaces: users of the chips are stopped first, in
+    order, and started again. ``unload`` are its modules, dependent modules first.
+    ``remove_first`` are packages in the way of the repositories, ``remove`` those that nothing needs after the
+    installation, so that a host is never without a driver. ``prepare`` runs between repositories and packages,
+    ``finish`` after the files. ``hold`` are packages that no upgrade shall touch. ``reboot`` are the reasons for a
+    reboot, empty without one. ``in_order``: whether packages are installed one after the other. ``halt`` is the reason
+    why nothing may be done; then the plan has nothing else. ``notes`` are for the user. ``pins`` are installed packages
+    that decide on versions, as those that are ahead will.
     """
 
     groups: tuple[Group, ...] = ()

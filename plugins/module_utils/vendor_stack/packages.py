@@ -21,7 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
     StackError,
 )
 
-# DKMS of RHEL and its clones comes from there. UNCONFIRMED: paths are from general knowledge.
+# The source of DKMS for RHEL and its clones. UNCONFIRMED: paths are from general knowledge.
 EPEL_URL = "https://dl.fedoraproject.org/pub/epel"
 DEBIAN_URL = "http://deb.debian.org/debian"
 DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -30,25 +30,25 @@ _IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)([a-z][\w.-]*)$")
 
 
 def exact(version: str, manager: str) -> str:
-    """Return what means one upstream version, whatever revision its packages have."""
+    """Return the pattern of one upstream version, with any revision of its packages."""
     return version if manager == DNF else f"{version}-*"
 
 
 def debian_archive(host: Host, mirror: str, name: str, components: tuple[str, ...]) -> Repository:
-    """Return further components of Debian's own archive; ``mirror`` stands for its address."""
+    """Return further components of Debian's own archive; ``mirror`` replaces its address."""
     suites = (host.codename, f"{host.codename}-updates")
     key = Key("", DEBIAN_KEYRING, "")
     return Repository(name, mirror or DEBIAN_URL, key, suites, components)
 
 
 def debian_security(host: Host, mirror: str, name: str, components: tuple[str, ...]) -> Repository:
-    """Return the same of its security archive; a mirror has it at the same address with -security at the end."""
+    """Return the same for its security archive; a mirror has it at the same address with -security at the end."""
     url = f"{(mirror or DEBIAN_URL).rstrip('/')}-security"
     return Repository(name, url, Key("", DEBIAN_KEYRING, ""), (f"{host.codename}-security",), components)
 
 
 def epel(host: Host, mirror: str) -> Repository:
-    """Return the repository that RHEL and its clones get DKMS from; ``mirror`` stands for its address."""
+    """Return the repository with DKMS for RHEL and its clones; ``mirror`` replaces its address."""
     base = mirror.rstrip("/") or EPEL_URL
     name = f"RPM-GPG-KEY-EPEL-{host.major}"
     key = Key(f"{base}/{name}", f"/etc/pki/rpm-gpg/{name}", "")
@@ -56,7 +56,7 @@ def epel(host: Host, mirror: str) -> Repository:
 
 
 def header_packages(host: Host) -> list[Package]:
-    """Return what DKMS needs: headers of the running kernel, of the next one, and those that follow upgrades."""
+    """Return the headers that DKMS needs: of the running kernel, of the next one, and those that follow upgrades."""
     if host.manager == DNF:
         names = [f"kernel-{'uek-' if _is_uek(kernel) else ''}devel-{kernel}" for kernel in host.kernels]
         # What follows upgrades; Oracle's own kernels and openEuler have nothing like it.
@@ -75,7 +75,7 @@ def _is_uek(kernel: str) -> bool:
 
 
 def is_installed(host: Host, package: Package) -> bool:
-    """Return whether a package is there in the version that is wanted."""
+    """Return whether a package is installed in the requested version."""
     found = host.packages.get(package.name)
     if found is None or package.version is None:
         return found is not None
@@ -101,10 +101,10 @@ def rebuild_initramfs(host: Host, why: str) -> Command:
 
 
 def build_missing(host: Host, dkms: str, package: str) -> list[Command]:
-    """Return what builds the driver's module for kernels that have none.
+    """Return the commands that build the driver's module for kernels without one.
 
-    ``dkms`` is what the names of its DKMS modules begin with. After an upgrade that failed DKMS may not know the module
-    at all, and then does nothing for it: ``package``, the one that has its source, tells it again.
+    ``dkms`` is what the names of its DKMS modules begin with. After a failed upgrade DKMS may not know the module, and
+    then does nothing for it: a reinstallation of ``package``, which has its source, registers it again.
     """
     ours = [build for build in host.dkms if build.module.startswith(dkms)]
     built = {build.kernel for build in ours if build.state == "installed"}

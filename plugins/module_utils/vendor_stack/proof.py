@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
-from typing import Callable, Iterator, Mapping, Sequence
+from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    TIMED_OUT,
+    CommandResult,
     ModuleInfo,
     parse_module_info,
 )
@@ -20,7 +23,7 @@ LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, on what, and what to do about it."""
+    """A fault, its place, and what to do about it."""
 
     what: str
     where: str
@@ -38,10 +41,10 @@ def describe_findings(findings: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True)
 class DriverKind:
-    """A vendor's driver: the role that installs it, its kernel module, how DKMS and packages call it.
+    """A vendor's driver: the role that installs it, its kernel module, its names in DKMS and packages.
 
-    ``dkms`` is what the names of its DKMS modules begin with, ``is_package`` tells its packages, ``log`` is what its
-    lines in the kernel's log have in them.
+    ``dkms`` is what the names of its DKMS modules begin with, ``is_package`` recognises its packages, ``log``
+    is a word in its lines of the kernel's log.
     """
 
     role: str
@@ -52,8 +55,33 @@ class DriverKind:
 
     @property
     def where(self) -> str:
-        """The module in the words of a finding."""
+        """The place of a finding about the module."""
         return f"module {self.module}"
+
+
+def known_errors(errors: Iterable[tuple[str, str, str]], answer: CommandResult) -> list[tuple[str, str]]:
+    """Return the known errors in the output of a vendor's tool: what each means, and what to do.
+
+    Each of ``errors`` is a pattern, its meaning and what to do.
+    """
+    text = f"{answer.out}\n{answer.err}"
+    return [(what, action) for pattern, what, action in errors if re.search(pattern, text)]
+
+
+def check_exit(tool: str, answer: CommandResult, log: str) -> Iterator[Finding]:
+    """Yield a vendor's tool that does not end, or ends with an unknown error; ``log`` are its words in dmesg."""
+    if answer.rc == TIMED_OUT:
+        action = f"look for a chip in the kernel's log with 'dmesg | grep -i {log}'; a reboot may be needed"
+        yield Finding(f"{tool} does not come to an end", tool, action)
+    elif answer.rc != 0:
+        last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
+        yield Finding(f"{tool} ends with {answer.rc} and says: {last_line}", tool, "see to what it says")
+
+
+def check_builds(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
+    """Yield faults of the loaded module, and kernels without a module; the arguments are those of check_modules."""
+    yield from check_modules(kind, host, disk, build_log)
+    yield from check_kernels(kind, host, disk, build_log)
 
 
 def loaded_version(kind: DriverKind, host: Host) -> str:
@@ -62,9 +90,9 @@ def loaded_version(kind: DriverKind, host: Host) -> str:
 
 
 def check_modules(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
-    """Yield where the module that is loaded is not the one on disk for this kernel.
+    """Yield a loaded module that is not the one on disk for this kernel.
 
-    ``disk`` is what modinfo says by kernel, ``build_log`` the end of the log of a build that failed.
+    ``disk`` is modinfo's output by kernel, ``build_log`` the end of the log of a failed build.
     """
     info = parse_module_info(disk.get(host.kernel, ""))
     if kind.module not in host.modules:

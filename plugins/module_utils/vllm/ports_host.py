@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Iterator
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+
 LISTEN = "0A"
 
 
@@ -43,7 +45,7 @@ def listeners(ports: set[int], proc: str = "/proc") -> list[Listener]:
     """Return who listens on any of ports; a process that root cannot see has no pid."""
     inodes: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
-        inodes.update(listening_inodes(_read(f"{proc}/net/{table}")))
+        inodes.update(listening_inodes(text_of(f"{proc}/net/{table}")))
     wanted = {inode: port for inode, port in inodes.items() if port in ports}
     if not wanted:
         return []
@@ -53,8 +55,8 @@ def listeners(ports: set[int], proc: str = "/proc") -> list[Listener]:
             found[inode] = Listener(
                 wanted[inode],
                 pid,
-                _read(f"{proc}/{pid}/cmdline").replace("\0", " ").strip(),
-                unit_of(_read(f"{proc}/{pid}/cgroup")),
+                text_of(f"{proc}/{pid}/cmdline").replace("\0", " ").strip(),
+                unit_of(text_of(f"{proc}/{pid}/cgroup")),
             )
     return [found.get(inode) or Listener(port, None, "", None) for inode, port in sorted(wanted.items())]
 
@@ -74,11 +76,3 @@ def _socket_holders(proc: str) -> Iterator[tuple[int, str]]:
                 continue
             if target.startswith("socket:["):
                 yield int(entry), target[8:-1]
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host and its Ascend chips in, what is to be done for driver, firmware and CANN out."""
+"""The plan for Huawei's driver, firmware and CANN: a host and its chips in, the missing steps out."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FORMATS = (AUTO, PACKAGES, RUN)
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """What belongs together: CANN, driver and firmware by their own numbers; ``firmware`` is empty where unknown."""
+    """Versions of CANN, driver and firmware that belong together; ``firmware`` is empty where unknown."""
 
     cann: str
     driver: str
@@ -71,11 +71,11 @@ class MatrixRow:
 
 @dataclass(frozen=True)
 class CannRequest:
-    """What the site wants: a row of the matrix, which its release names unless ``asked`` says otherwise.
+    """The site's request: a row of the matrix, which its release names unless ``asked`` is set.
 
-    ``asked`` is whether the site has set the driver's version itself. ``mirror`` and ``key`` stand for the public
-    addresses of the repository and its key, empty for these. ``toolkit`` is whether CANN itself is wanted on the host:
-    containers bring their own.
+    ``asked`` is whether the site has set the driver's version itself. ``mirror`` and ``key`` replace the public
+    addresses of the repository and its key, which are used where these are empty. ``toolkit``: whether CANN itself is
+    requested on the host; containers have their own.
     """
 
     release: str
@@ -96,7 +96,7 @@ class CannRequest:
 
 @dataclass(frozen=True)
 class _Need:
-    """What has to be installed, in this order; ``upgrade`` where a driver is there already."""
+    """The components to install, in this order; ``upgrade``: whether they replace an installed driver."""
 
     components: tuple[str, ...] = ()
     upgrade: bool = False
@@ -110,9 +110,9 @@ def plan_driver(
     request: CannRequest,
     offered: Mapping[str, Sequence[str]] | None = None,
 ) -> DriverPlan:
-    """Return what is to be done for driver, firmware and CANN; a host that cannot get it gets a plan that halts.
+    """Return the missing steps; for a request that cannot be met, a plan that only has ``halt``.
 
-    ``offered`` are the versions of each package that the repositories have, None before they are there.
+    ``offered`` are the versions of each package that the repositories have, None before these are configured.
     """
     try:
         return _plan_driver(host, hardware, installed, request, offered)
@@ -176,7 +176,7 @@ def _format(request: CannRequest) -> str:
 def _packages_or_installers(
     host: Host, chip: AscendChip, installed: Installed, request: CannRequest, need: _Need
 ) -> tuple[tuple[Package, ...], tuple[Installer, ...]]:
-    """Return packages or installers of what is needed, in its order."""
+    """Return the packages or installers of the needed components, in their order."""
     if _format(request) == PACKAGES:
         return tuple(package(host, chip, word, _version_of(word, request.row)) for word in need.components), ()
     files = [
@@ -191,9 +191,9 @@ def _packages_or_installers(
 def _resolve_versions(
     ours: tuple[Package, ...], need: _Need, offered: Mapping[str, Sequence[str]]
 ) -> tuple[tuple[Package, ...], _Need]:
-    """Return the packages at the versions that the repository has, and what is needed without what it never has.
+    """Return the packages at the repository's versions, and the needed components without those that it never has.
 
-    Whether Huawei's repositories have firmware at all is UNCONFIRMED; its guides take the driver alone from them.
+    Whether Huawei's repositories have firmware at all is UNCONFIRMED; its guides install only the driver from them.
     """
     named = dict(zip(need.components, ours))
     lacking = [word for word in named if word == FIRMWARE and not offered[named[word].name]]
@@ -209,7 +209,7 @@ def _repository(host: Host, request: CannRequest, need: _Need) -> Repository:
 
 
 def _needed_hdk(installed: Installed, request: CannRequest) -> _Need:
-    """Return what of driver and firmware has to be installed. Raises StackError where something has to and must not."""
+    """Return which of driver and firmware to install. Raises StackError where policy or source forbid it."""
     row = request.row
     with_firmware = bool(row.firmware) or any(file.component == FIRMWARE for file in request.files)
     note = () if with_firmware else (f"release {request.release} names no firmware: it is left as it is",)
@@ -241,7 +241,7 @@ def _needed_hdk(installed: Installed, request: CannRequest) -> _Need:
 
 
 def _retained_notes(installed: Installed, request: CannRequest) -> tuple[str, ...]:
-    """Return what is not of the row and works all the same."""
+    """Return a note for each retained component that differs from the row and is compatible."""
     pairs = ((DRIVER, installed.driver, request.row.driver), (FIRMWARE, installed.firmware, request.row.firmware))
     return tuple(
         f"{word} {there} is retained, the row of release {request.release} has {named}"
@@ -251,7 +251,7 @@ def _retained_notes(installed: Installed, request: CannRequest) -> tuple[str, ..
 
 
 def _fault_of_installed(installed: Installed, request: CannRequest) -> str:
-    """Return why driver and firmware on the host do not do, empty where they do."""
+    """Return why driver and firmware on the host are not acceptable, empty where they are."""
     if is_older(installed.driver, request.row.driver):
         return (
             f"driver {installed.driver} is on the host, release {request.release} belongs to {request.row.driver} "
@@ -261,7 +261,7 @@ def _fault_of_installed(installed: Installed, request: CannRequest) -> str:
 
 
 def _needed_cann(installed: Installed, request: CannRequest) -> tuple[str, ...]:
-    """Return the parts of CANN that have to be installed. Raises StackError where they are of another row."""
+    """Return the parts of CANN to install. Raises StackError where the installed ones belong to another row."""
     if not request.toolkit:
         return ()
     other = {part: version for part, version in installed.cann.items() if not is_same(version, request.row.cann)}
@@ -279,7 +279,7 @@ def _needed_cann(installed: Installed, request: CannRequest) -> tuple[str, ...]:
 
 
 def _check_policy(need: _Need, installed: Installed, request: CannRequest) -> None:
-    """Raise StackError where something is to be installed that policy, licence or user forbid."""
+    """Raise StackError where policy, licence or user forbid an installation."""
     if not need.components:
         return
     words = ", ".join(f"{component} {_version_of(component, request.row)}".strip() for component in need.components)
@@ -298,12 +298,12 @@ def _check_policy(need: _Need, installed: Installed, request: CannRequest) -> No
 
 
 def _replaces(component: str, need: _Need, installed: Installed) -> bool:
-    """Return whether a component takes the place of another version of it."""
+    """Return whether a component replaces another version of it."""
     return need.upgrade and (component != FIRMWARE or bool(installed.firmware))
 
 
 def _check_origin(host: Host, need: _Need, request: CannRequest) -> None:
-    """Raise StackError where packages would replace what a .run file has installed, or the other way round."""
+    """Raise StackError where packages would replace an installation by a .run file, or the other way round."""
     packaged = sorted(hdk_packages(host))
     if not need.upgrade or bool(packaged) == (_format(request) == PACKAGES):
         return
@@ -324,7 +324,7 @@ def _version_of(component: str, row: MatrixRow) -> str:
 
 
 def _accounts(installed: Installed, request: CannRequest, need: _Need) -> tuple[tuple[User, ...], tuple[Group, ...]]:
-    """Return user and group, which have to be there before an installer looks for them."""
+    """Return user and group, which have to exist before an installer runs."""
     if not need.components or installed.group:
         return (), ()
     user = User(request.user, request.group, (), f"/home/{request.user}", "/bin/bash")
@@ -332,7 +332,7 @@ def _accounts(installed: Installed, request: CannRequest, need: _Need) -> tuple[
 
 
 def _finishing_commands(host: Host, is_new: bool) -> tuple[Command, ...]:
-    """Return what builds the driver's modules for kernels that have none; an installer does it for the running one."""
+    """Return the commands that build missing modules; an installer builds those of the running kernel itself."""
     ours = [build for build in host.dkms if build.module.startswith(DKMS)]
     built = {host.kernel} if is_new else {build.kernel for build in ours if build.state == "installed"}
     return tuple(
@@ -347,9 +347,9 @@ def _packages_to_hold(host: Host, packages: tuple[Package, ...]) -> tuple[str, .
 
 
 def _reboot_reasons(host: Host, installed: Installed, need: _Need, request: CannRequest) -> tuple[str, ...]:
-    """Return why a reboot is needed, now or once what is due has taken the place of what runs.
+    """Return why a reboot is needed, now or after the missing components are installed.
 
-    UNCONFIRMED: that npu-smi says the firmware that runs, by the number that version.info has.
+    UNCONFIRMED: that npu-smi reports the running firmware by the number in version.info.
     """
     there = {DRIVER: installed.driver, FIRMWARE: installed.firmware}
     running = {DRIVER: installed.running, FIRMWARE: installed.running_firmware}

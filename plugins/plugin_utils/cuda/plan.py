@@ -64,16 +64,16 @@ PERSISTENCE = ConfigFile(
     restarts="nvidia-persistenced",
 )
 NVLINK5_MODULES = ConfigFile("/etc/modules-load.d/baremetal-nvlink5.conf", "mlx5_core\nib_umad\n")
-# Those first that need the others.
+# Dependent modules first.
 UNLOAD = ("nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia", "nouveau")
 FILES = (NOUVEAU, PERSISTENCE, NVLINK5_MODULES)
 
 
 @dataclass(frozen=True)
 class CudaRequest:
-    """What the site wants: ``version`` is a branch or an exact version, empty for the branch of the release's minimum.
+    """The site's request: ``version`` is a branch or an exact version, empty for the branch of the release's minimum.
 
-    ``mirror`` and ``epel`` stand for the public addresses of the repositories, empty for these.
+    ``mirror`` and ``epel`` replace the public addresses of the repositories, which are used where these are empty.
     """
 
     release: str
@@ -88,7 +88,7 @@ class CudaRequest:
 
 @dataclass(frozen=True)
 class _Change:
-    """What one of the two ways makes of the packages: the driver stays, or another one is installed."""
+    """The outcome for the packages: the driver is retained, or another one is installed."""
 
     version: str
     packages: tuple[Package, ...]
@@ -102,10 +102,10 @@ class _Change:
 def plan_driver(
     host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None = None
 ) -> DriverPlan:
-    """Return what is to be done for the driver; a host that cannot get what it needs gets a plan that halts.
+    """Return the missing steps for the driver; for a request that cannot be met, a plan that only has ``halt``.
 
-    ``offered`` are the versions of the kernel module's package that the repositories have, None before they are there:
-    then the plan has ``580.*`` where it will have one exact version.
+    ``offered`` are the versions of the kernel module's package that the repositories have, None before these are
+    configured: then the plan has ``580.*`` where it will have one exact version.
     """
     try:
         return _plan_driver(host, hardware, request, offered)
@@ -149,7 +149,7 @@ def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offer
 
 
 def _needs_driver(host: Host, request: CudaRequest) -> bool:
-    """Return whether a driver has to be installed. Raises StackError where one has to be and must not."""
+    """Return whether a driver has to be installed. Raises StackError where policy or source forbid it."""
     current = on_disk(host) or _loaded_version(host)
     if current is None:
         if request.source == NONE:
@@ -174,7 +174,7 @@ def _needs_driver(host: Host, request: CudaRequest) -> bool:
 
 
 def _is_version(version: str, wanted: str) -> bool:
-    """Return whether a version is the wanted one or of the wanted branch."""
+    """Return whether a version is the requested one or belongs to the requested branch."""
     return version == wanted or version.startswith(f"{wanted}.")
 
 
@@ -232,13 +232,13 @@ def _target_version(host: Host, request: CudaRequest, offered: Sequence[str] | N
 
 
 def _plan_retention(host: Host, hardware: CudaHardware, request: CudaRequest) -> _Change:
-    """Return what a driver that stays still needs: headers for its modules, and the fabric manager of its version."""
+    """Return the steps that a retained driver needs: headers for its modules, the fabric manager of its version."""
     version = on_disk(host) or _loaded_version(host) or ""
     packages = [*pinning_packages(host, request.source, version, request.version)]
     packages += header_packages(host) if kernel_packages(host) else []
     if hardware.fabric:
         fabric = fabric_packages(host, request.source, version, hardware.fabric == NVLINK5)
-        # Whatever source its package came from: it is the version that counts.
+        # Only the version counts, not the source of the package.
         there = version in (upstream_version(text) for name, text in host.packages.items() if is_fabric(name))
         packages += [package for package in fabric if not there or package.version is None]
     asked = request.version and not _is_version(version, request.version)
@@ -247,7 +247,7 @@ def _plan_retention(host: Host, hardware: CudaHardware, request: CudaRequest) ->
 
 
 def _interrupted_packages(host: Host, request: CudaRequest, change: _Change) -> list[Package]:
-    """Return further packages of the driver that an installation which was cut off has left, at the right version."""
+    """Return further packages of the driver with an interrupted installation, at the version of the plan."""
     names = {package.name for package in change.packages}
     version = exact(change.version, host.manager) if "." in change.version else f"{change.version}.*"
     # A distribution's packages of one driver may have versions of their own.
@@ -256,7 +256,7 @@ def _interrupted_packages(host: Host, request: CudaRequest, change: _Change) -> 
 
 
 def _superfluous_fabric(host: Host, hardware: CudaHardware, change: _Change) -> tuple[str, ...]:
-    """Return fabric managers that are installed where nothing is to be managed, or that another one replaces."""
+    """Return installed fabric managers of a host without switches, and those that another one replaces."""
     if hardware.fabric and not change.is_new:
         return ()
     names = {package.name for package in change.packages}
@@ -266,7 +266,7 @@ def _superfluous_fabric(host: Host, hardware: CudaHardware, change: _Change) -> 
 def _check_policy(
     host: Host, request: CudaRequest, missing: Sequence[Package], remove: Sequence[str], change: _Change
 ) -> None:
-    """Raise StackError where something is to be done that policy or source forbid."""
+    """Raise StackError where policy or source forbid a step of the plan."""
     fabric = [package.spec(host.manager) for package in missing if is_fabric(package.name)]
     if request.source == NONE and fabric:
         raise StackError(

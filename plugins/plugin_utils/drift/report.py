@@ -273,7 +273,7 @@ def _of_tables(
 
 
 def _instead(setting: str, replaced: Mapping[str, Any], newer: Side) -> str:
-    """Return the replacement of a setting by replaced.yml, else the name that was probably meant; empty for none."""
+    """Return the replacement of a setting by replaced.yml, else the nearest name; empty for none."""
     bare = setting.lstrip("-")
     entry = replaced.get(setting) or replaced.get(bare) or {}
     if not entry or sort_key(newer.version) < sort_key(str(entry.get("since", "0"))):

@@ -86,7 +86,7 @@ def recipe_uses(recipe: Mapping[str, Any], older: str, newer: str, accelerator: 
     return list(found.values())
 
 
-# What is set: guides
+# Settings in guides
 
 
 def _joined(text: str) -> Iterator[tuple[int, str]]:
@@ -144,7 +144,7 @@ def _flags(words: Sequence[Any], where: str) -> list[Use]:
     return uses
 
 
-# What is set: recipes
+# Settings in recipes
 
 
 def _walk(node: Any, path: tuple[str, ...], facts: Mapping[str, Any], accelerator: Accelerator | None) -> Iterator[Use]:
@@ -184,7 +184,7 @@ def _blocks(overrides: Mapping[str, Any], accelerator: Accelerator | None) -> li
 
 
 def _may_apply(rule: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether a rule can be in force, by the known facts: the release and perhaps the hardware."""
+    """Return whether a rule can apply, by the known facts: the release and perhaps the hardware."""
     if any(holds(name, wanted, facts) is False for name, wanted in (rule.get("when") or {}).items()):
         return False
     exception = rule.get("unless") or {}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from ansible.template import Templar, generate_ansible_template_vars
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_settings
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
@@ -57,7 +58,9 @@ class RoleTemplates:
     def container(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the role knows of a host's container engine without asking the host."""
         templar = Templar(loader=self._loader, variables={**constants(), **variables})
-        return dict(templar.template(constants()["__vllm_container"]))
+        names = ("vllm_user", "vllm_engine", "vllm_drain_timeout")
+        user, engine, drain_timeout = (templar.template(as_template(f"{{{{ {name} }}}}")) for name in names)
+        return container_settings({}, user, engine, drain_timeout)
 
 
 def texts_of(group: Alike, templates: RoleTemplates, files_of: FilesOf = instance_files) -> dict[str, Texts]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host and its AMD chips in, what is to be done for their driver out."""
+"""The plan for AMD's driver: a host and its chips in, the missing steps out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmChip, RocmHostState
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     DRIVER,
     INSTALLERS,
@@ -25,6 +25,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import NEEDS, Release, system_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.settings import Settings, steps
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DISTRO,
@@ -56,11 +57,11 @@ MODULE = MODULES[0]
 
 @dataclass(frozen=True)
 class RocmRequest:
-    """What the site wants.
+    """The site's request.
 
-    ``rocm`` is None where neither the site nor the release of vLLM says which; ``is_asked`` is whether the site does.
-    ``minimum`` is the oldest driver that the release of vLLM works with, empty for any. ``mirror`` and ``epel`` stand
-    for the public addresses of the repositories, empty for these.
+    ``rocm`` is None if neither the site nor the release of vLLM names one; ``is_asked``: whether the site does.
+    ``minimum`` is the oldest driver that the release of vLLM works with, empty for any. ``mirror`` and ``epel``
+    replace the public addresses of the repositories, which are used where these are empty.
     """
 
     release: str
@@ -78,7 +79,7 @@ class RocmRequest:
 
 @dataclass(frozen=True)
 class _Change:
-    """What one of the ways makes of the driver: it stays, or another one is installed."""
+    """The outcome for the driver: it is retained, or another one is installed."""
 
     version: str
     packages: tuple[Package, ...] = ()
@@ -89,14 +90,14 @@ class _Change:
 
 def plan_driver(
     host: Host,
-    chips: Sequence[RocmChip],
+    chips: Sequence[Chip],
     shown: RocmHostState,
     request: RocmRequest,
     offered: Mapping[str, Sequence[str]] | None = None,
 ) -> DriverPlan:
-    """Return what is to be done for the driver; a host that cannot get what it needs gets a plan that halts.
+    """Return the missing steps for the driver; for a request that cannot be met, a plan that only has ``halt``.
 
-    ``offered`` are the versions in the repositories by package, None before these are there.
+    ``offered`` are the versions in the repositories by package, None before these are configured.
     """
     try:
         return _plan_driver(host, chips, shown, request, offered)
@@ -104,10 +105,10 @@ def plan_driver(
         return DriverPlan(halt=str(exc))
 
 
-def minimum_of(chips: Sequence[RocmChip], request: RocmRequest) -> tuple[str, str]:
-    """Return the oldest driver that will do, and who needs it. Both are empty where any does.
+def minimum_of(chips: Sequence[Chip], request: RocmRequest) -> tuple[str, str]:
+    """Return the oldest acceptable driver, and what requires it. Both are empty where any driver is acceptable.
 
-    The kernel's own driver has no version to compare; a site that wants it (source distro) has none to reach.
+    The kernel's own driver has no version to compare, so a site that requests it (source distro) has no minimum.
     """
     if request.source == DISTRO:
         return "", ""
@@ -123,7 +124,7 @@ def minimum_of(chips: Sequence[RocmChip], request: RocmRequest) -> tuple[str, st
 
 def _plan_driver(
     host: Host,
-    chips: Sequence[RocmChip],
+    chips: Sequence[Chip],
     shown: RocmHostState,
     request: RocmRequest,
     offered: Mapping[str, Sequence[str]] | None,
@@ -140,7 +141,7 @@ def _plan_driver(
         change = _plan_retention(host, request)
     wanted = UserspaceRequest(request.userspace, request.rocm, request.source, request.policy, request.mirror)
     extra = plan_userspace(host, shown, chips, wanted)
-    # With source none nothing comes to the host; the proof says what it lacks.
+    # With the source none nothing is installed; the checks of proof.py report what is missing.
     packages = () if request.source == NONE else (*change.packages, *extra.packages)
     missing = tuple(package for package in packages if not is_installed(host, package))
     _check_policy(request, missing, change)
@@ -166,10 +167,10 @@ def _plan_driver(
     )
 
 
-def _needs_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> bool:
-    """Return whether a driver has to be installed. Raises StackError where one has to be and must not."""
+def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> bool:
+    """Return whether a driver has to be installed. Raises StackError where policy or source forbid it."""
     if request.source in (VENDOR, MIRROR) and any(is_driver(name) for name in host.unfinished):
-        # An installation that was cut off, whatever is loaded.
+        # An interrupted installation has to be completed, whichever driver is loaded.
         return True
     current = on_disk(host) or _loaded_version(host)
     if current is None:
@@ -199,7 +200,7 @@ def _needs_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, r
     )
 
 
-def _needs_driver_beside_own(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> bool:
+def _needs_driver_beside_own(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> bool:
     """Return whether a host that has no driver, or only the kernel's own, needs another one."""
     if request.source == DISTRO:
         return True
@@ -212,7 +213,7 @@ def _needs_driver_beside_own(host: Host, chips: Sequence[RocmChip], shown: RocmH
 
 
 def _plan_installation(
-    host: Host, chips: Sequence[RocmChip], request: RocmRequest, offered: Mapping[str, Sequence[str]] | None
+    host: Host, chips: Sequence[Chip], request: RocmRequest, offered: Mapping[str, Sequence[str]] | None
 ) -> _Change:
     release = request.rocm
     if release is None:
@@ -237,7 +238,7 @@ def _plan_installation(
     return _Change(f"{release.driver} (ROCm {release.rocm})", packages, repositories, is_new=True)
 
 
-def _check_chips(chips: Sequence[RocmChip], release: Release) -> None:
+def _check_chips(chips: Sequence[Chip], release: Release) -> None:
     for chip in chips:
         need = NEEDS.get(chip.generation)
         if need and numbers_of(release.rocm) < numbers_of(need.rocm):
@@ -247,10 +248,10 @@ def _check_chips(chips: Sequence[RocmChip], release: Release) -> None:
             )
 
 
-def _plan_own_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState, request: RocmRequest) -> _Change:
-    """Return what the kernel's own driver needs. Raises StackError where the kernel is too old for a chip.
+def _plan_own_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> _Change:
+    """Return the steps that the kernel's own driver needs. Raises StackError where the kernel is too old for a chip.
 
-    The kernels of RHEL and its clones have newer drivers than their number says.
+    The kernels of RHEL and its clones have newer drivers than their version numbers suggest.
     """
     for chip in _not_driven(chips, shown):
         need = NEEDS.get(chip.generation)
@@ -267,7 +268,7 @@ def _plan_own_driver(host: Host, chips: Sequence[RocmChip], shown: RocmHostState
 
 
 def _plan_retention(host: Host, request: RocmRequest) -> _Change:
-    """Return what a driver that stays still needs: headers for its module."""
+    """Return the steps that a retained driver needs: headers for its module."""
     version = on_disk(host) or _loaded_version(host)
     if version is None:
         return _Change("", notes=_own_driver_notes(request))
@@ -290,7 +291,7 @@ def _own_driver_notes(request: RocmRequest) -> tuple[str, ...]:
 
 
 def _check_policy(request: RocmRequest, missing: Sequence[Package], change: _Change) -> None:
-    """Raise StackError where something is to be done that policy or source forbid."""
+    """Raise StackError where policy or source forbid a step of the plan."""
     if request.policy == HALT and missing:
         what = "a driver is to be installed" if change.is_new else "the host needs more"
         names = ", ".join(package.name for package in missing)
@@ -329,19 +330,19 @@ def _describe_loaded(host: Host) -> str:
     return _loaded_version(host) or f"of kernel {host.kernel}"
 
 
-def _not_driven(chips: Sequence[RocmChip], shown: RocmHostState) -> list[RocmChip]:
+def _not_driven(chips: Sequence[Chip], shown: RocmHostState) -> list[Chip]:
     return [chip for chip in chips if chip.address not in shown.driven]
 
 
 def _replacement_reasons(host: Host, shown: RocmHostState, change: _Change, lacks_firmware: bool) -> tuple[str, ...]:
-    """Return why the driver that is loaded has to make room for another, nothing where it has not."""
+    """Return why the loaded driver has to be replaced, nothing where it is retained."""
     if MODULE not in host.modules:
         return ()
     if change.is_new:
         return (f"the loaded driver is {_describe_loaded(host)}, {change.version} takes its place",)
     if lacks_firmware:
         return ("the loaded driver has come up without the firmware that its chips need",)
-    # What is loaded where AMD's module was not built for this kernel is the kernel's own.
+    # Without a build of AMD's module for this kernel, the loaded driver is the kernel's own.
     if shown.is_stale or (DRIVER in host.packages and not _loaded_version(host)):
         return (f"the loaded driver is {_describe_loaded(host)}, the installed one is {change.version or 'another'}",)
     return ()
@@ -358,6 +359,6 @@ def _finishing_commands(host: Host, change: _Change, waits: bool) -> tuple[Comma
     return tuple(commands)
 
 
-def _notes(chips: Sequence[RocmChip]) -> tuple[str, ...]:
+def _notes(chips: Sequence[Chip]) -> tuple[str, ...]:
     reasons = {chip.model: chip.unsupported for chip in chips if chip.unsupported}
     return tuple(f"nothing can be served on {model}: {reason}" for model, reason in sorted(reasons.items()))

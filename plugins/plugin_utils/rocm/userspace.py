@@ -1,14 +1,14 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""ROCm in user space of a host: where it stays, what is installed of it."""
+"""The plan for ROCm in user space: whether it is retained, and what is installed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmChip, RocmHostState
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     NO_USERSPACE,
     PREFERENCES,
@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages 
     userspace_repository,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.releases import CLASSIC, Release
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.chips import Chip
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DISTRO,
@@ -33,7 +34,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.m
 
 @dataclass(frozen=True)
 class Userspace:
-    """What is installed of ROCm in user space, and what goes before that."""
+    """The packages of ROCm in user space to install, and the steps before them."""
 
     packages: tuple[Package, ...] = ()
     repositories: tuple[Repository, ...] = ()
@@ -44,7 +45,7 @@ class Userspace:
 
 @dataclass(frozen=True)
 class UserspaceRequest:
-    """What the site wants of user space: how much, of which release (None where nobody says), from where."""
+    """The site's request for user space: how much, of which release (None if none is named), from which source."""
 
     extent: str
     rocm: Release | None
@@ -53,11 +54,11 @@ class UserspaceRequest:
     mirror: str
 
 
-def plan_userspace(host: Host, shown: RocmHostState, chips: Sequence[RocmChip], request: UserspaceRequest) -> Userspace:
-    """Return what is to be done. Raises StackError where the site wants what cannot be had.
+def plan_userspace(host: Host, shown: RocmHostState, chips: Sequence[Chip], request: UserspaceRequest) -> Userspace:
+    """Return the missing steps. Raises StackError for a request that cannot be met.
 
-    One that is there is left alone where it is of another release or came in no package, unless the policy says
-    install: programs on the host may need it.
+    An installed user space of another release, or from no package, is retained unless the policy is install, because
+    programs on the host may need it.
     """
     if request.extent == NO_USERSPACE:
         return Userspace()

@@ -27,6 +27,15 @@ def describe_failures(result: Mapping[str, Any], host: str) -> str:
     return " ".join(sentences) or f"{_SEE_ABOVE}."
 
 
+def describe_commands(result: Mapping[str, Any]) -> str:
+    """Return the last line of the error output of each command of a loop that failed, empty if none did.
+
+    The last line has the reason: the first one of rmmod's error names a source file of libkmod.
+    """
+    failed = (item for item in result.get("results") or [] if item.get("rc"))
+    return "; ".join((str(item.get("stderr") or "").splitlines() or [_SEE_ABOVE])[-1] for item in failed)
+
+
 def _failed_items(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for item in result.get("results") or [result]:
         if item.get("failed"):

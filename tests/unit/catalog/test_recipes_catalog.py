@@ -165,9 +165,9 @@ def test_what_a_recipe_names_is_there(name):
     assert set(data["meta"]["default_variant"].values()) <= set(data["variants"])
 
 
-def plan(accelerator, release, wishes, count=8, memory_gib=None, **facts):
+def plan(accelerator, release, requested, count=8, memory_gib=None, **facts):
     chips = declared_accelerator(CATALOGUE, accelerator, count, memory_gib, facts)
-    return plan_host("host", chips, {**SITE, "release": release, "instances": {"chat": wishes}})["chat"]
+    return plan_host("host", chips, {**SITE, "release": release, "instances": {"chat": requested}})["chat"]
 
 
 # One of each kind that the guides, or vLLM's own choices, tell apart.
@@ -195,10 +195,10 @@ def test_every_choice_on_all_hardware_is_a_plan_or_refused_for_memory_stack_or_v
     planned = 0
     for accelerator in HARDWARE:
         for preset, features in CHOICES:
-            wishes = {"recipe": f"openai/{name}", "preset": preset, "features": features}
-            wishes = {key: value for key, value in wishes.items() if value is not None}
+            requested = {"recipe": f"openai/{name}", "preset": preset, "features": features}
+            requested = {key: value for key, value in requested.items() if value is not None}
             try:
-                plan(accelerator, release, wishes, memory_gib=256 if accelerator == "cpu" else None)
+                plan(accelerator, release, requested, memory_gib=256 if accelerator == "cpu" else None)
                 planned += 1
             except PlanError as exc:
                 assert any(reason in str(exc) for reason in REASONS), f"{accelerator} {preset} {features}: {exc}"
@@ -211,10 +211,10 @@ ONE_CHIP = {"tensor-parallel-size": 1, "gpu-memory-utilization": 0.9}
 
 
 def test_firmware_from_177_on_needs_no_scratch_reclaim():
-    wishes = {"recipe": f"openai/{BIG}"}
-    assert "HSA_NO_SCRATCH_RECLAIM" not in plan("mi300x", "0.33.0", wishes, mec_firmware=177)["env"]
-    assert plan("mi300x", "0.33.0", wishes, mec_firmware=176)["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"
-    assert plan("mi300x", "0.33.0", wishes)["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"
+    requested = {"recipe": f"openai/{BIG}"}
+    assert "HSA_NO_SCRATCH_RECLAIM" not in plan("mi300x", "0.33.0", requested, mec_firmware=177)["env"]
+    assert plan("mi300x", "0.33.0", requested, mec_firmware=176)["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"
+    assert plan("mi300x", "0.33.0", requested)["env"]["HSA_NO_SCRATCH_RECLAIM"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_big_model_takes_as_many_chips_as_the_guides_say(accelerator, size):
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "wishes", "text"),
+    ("accelerator", "requested", "text"),
     [
         ("h100", {"args": {"gpu-memory-utilization": 0.95}}, "set it below 0.95"),
         ("ascend_a2", {"variant": "default"}, "no MXFP4 kernels"),
@@ -242,15 +242,15 @@ def test_big_model_takes_as_many_chips_as_the_guides_say(accelerator, size):
         ("h200", {"env": {"VLLM_USE_FLASHINFER_MXFP4_MOE": "1"}}, "instead: VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8 until"),
     ],
 )
-def test_what_cannot_work_is_refused_with_the_reason(accelerator, wishes, text):
+def test_what_cannot_work_is_refused_with_the_reason(accelerator, requested, text):
     release = "0.23.0" if accelerator.startswith("ascend") else "0.33.0"
     with pytest.raises(PlanError) as caught:
-        plan(accelerator, release, {"recipe": f"openai/{BIG}", **wishes})
+        plan(accelerator, release, {"recipe": f"openai/{BIG}", **requested})
     assert text in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "text"),
+    ("requested", "text"),
     [
         ({"args": {**ONE_CHIP, "max-num-batched-tokens": 8192}}, "runs out of memory"),
         ({"args": {**ONE_CHIP, "max-num-batched-tokens": None}}, "runs out of memory"),
@@ -259,13 +259,15 @@ def test_what_cannot_work_is_refused_with_the_reason(accelerator, wishes, text):
         ({"env": {"PYTHON_EXECUTION_BACKEND": "dangerously_use_uv"}}, "no sandbox"),
     ],
 )
-def test_what_may_not_work_is_warned_of(wishes, text):
-    assert any(text in warning for warning in plan("h100", "0.33.0", {"recipe": f"openai/{BIG}", **wishes})["warnings"])
+def test_what_may_not_work_is_warned_of(requested, text):
+    assert any(
+        text in warning for warning in plan("h100", "0.33.0", {"recipe": f"openai/{BIG}", **requested})["warnings"]
+    )
 
 
 def test_one_of_the_two_settings_for_a_single_h100_is_enough():
-    wishes = {"recipe": f"openai/{BIG}", "args": {"tensor-parallel-size": 1, "max-num-batched-tokens": 8192}}
-    assert not any("runs out of memory" in warning for warning in plan("h100", "0.33.0", wishes)["warnings"])
+    requested = {"recipe": f"openai/{BIG}", "args": {"tensor-parallel-size": 1, "max-num-batched-tokens": 8192}}
+    assert not any("runs out of memory" in warning for warning in plan("h100", "0.33.0", requested)["warnings"])
 
 
 def test_names_that_are_gone_are_in_no_table_from_that_release_on():

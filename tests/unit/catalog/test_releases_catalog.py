@@ -33,9 +33,9 @@ SITE = {
 }
 
 
-def plan(release, accelerator, wishes, **more):
+def plan(release, accelerator, requested, **more):
     chips = declared_accelerator(CATALOGUE, accelerator, 8)
-    instances = {"chat": {"recipe": "openai/gpt-oss-20b", **wishes}}
+    instances = {"chat": {"recipe": "openai/gpt-oss-20b", **requested}}
     return plan_host("host", chips, {**SITE, "release": release, "instances": instances, **more})["chat"]
 
 

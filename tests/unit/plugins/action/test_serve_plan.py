@@ -71,6 +71,8 @@ def test_the_plan_of_a_host_and_what_it_needs():
     assert result["models"] == ["baremetal/gpt-oss-smoke"]
     assert [venv["name"] for venv in result["venvs"]] == ["0.32.0-cpu"]
     assert (result["images"], result["warnings"]) == ([], [])
+    assert (result["ports"], result["containers"]) == ({"chat": 8000}, {})
+    assert result["libraries"] == sorted(set(result["plans"]["chat"]["libraries"])) != []
     (venv,) = result["venvs"]
     python = f"{venv['path']}/bin/python"
     (use,) = result["encodings"]
@@ -103,6 +105,8 @@ def test_images_and_draft_models_are_listed_once(tmp_path):
     assert sorted(result["plans"]) == ["a", "a-2", "b"]
     assert result["images"] == ["mirror:5000/vllm/vllm-openai:v0.33.0"]
     assert result["venvs"] == []
+    assert result["containers"] == {name: plan["container"] for name, plan in result["plans"].items()}
+    assert result["ports"] == {"a": 8000, "a-2": 8001, "b": 9000}
     assert result["models"][0] == "RedHatAI/gpt-oss-20b-speculator.eagle3"
     assert result["models"][1:] == ["openai/gpt-oss-20b"]
 

@@ -1,10 +1,12 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which instances are restarted, and where they go back to."""
+"""Which instances are restarted or still work, and where they go back to."""
 
 from __future__ import annotations
 
+import pytest
+from ansible_collections.baremetal.inference.plugins.filter.busy_instances import busy_instances
 from ansible_collections.baremetal.inference.plugins.filter.instance_files import instance_entries
 from ansible_collections.baremetal.inference.plugins.filter.instance_restarts import instance_restarts
 from ansible_collections.baremetal.inference.plugins.filter.instance_restores import instance_restores
@@ -23,13 +25,20 @@ def loop(*entries):
 
 def test_nothing_is_restarted_where_nothing_ran_and_nothing_changed():
     assert instance_restarts(PLANS, [{}, {}], {}) == []
-    assert instance_restarts(PLANS, [loop(({"restarts": ["chat", "code"]}, False))]) == []
-    assert instance_restarts(PLANS, [{"results": [{"item": {"restarts": ["chat"]}, "skipped": True}]}]) == []
+    assert instance_restarts(PLANS, [loop(({"restarts": ["chat", "code"], "unit": True}, False))]) == []
+    assert (
+        instance_restarts(PLANS, [{"results": [{"item": {"restarts": ["chat"], "unit": False}, "skipped": True}]}])
+        == []
+    )
 
 
 def test_a_changed_file_restarts_the_instances_that_it_starts_each_once():
-    files = [loop(({"restarts": ["chat"]}, True)), loop(({"restarts": ["chat", "code"]}, True))]
+    files = [
+        loop(({"restarts": ["chat"], "unit": False}, True)),
+        loop(({"restarts": ["chat", "code"], "unit": True}, True)),
+    ]
     assert instance_restarts(PLANS, files) == ["chat", "code"]
+    assert instance_restarts(PLANS, files[:1], units_only=True) == []
 
 
 def test_a_new_image_restarts_what_runs_in_it():
@@ -72,3 +81,14 @@ def test_entries_with_secrets_are_apart_and_every_directory_comes_before_what_li
     restarts = {entry["path"]: list(entry["restarts"]) for entry in plain}
     assert restarts["/var/lib/vllm/chat/model"] == ["chat"]
     assert restarts["/usr/local/lib/vllm-wait-ready.py"] == []
+
+
+def test_instances_that_still_work():
+    entries = [{"item": "chat", "idle": True}, {"item": "code", "idle": False}, {"item": "new", "failed": True}]
+    assert busy_instances({"results": entries}) == ["code"]
+    assert busy_instances({"results": [{"item": "chat", "skipped": True}]}) == []
+
+
+@pytest.mark.parametrize("waited", [None, {}, {"skipped": True}])
+def test_a_wait_that_did_not_run_leaves_no_instance_at_work(waited):
+    assert busy_instances(waited) == []

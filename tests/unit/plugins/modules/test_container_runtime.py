@@ -10,64 +10,29 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import HostState
 
-from tests.fakes.wheelhouse import ROOT, run_module
-
-SYSTEM = yaml.safe_load((ROOT / "roles/container_runtime/vars/Debian_13.yml").read_text())["__container_runtime_system"]
-INFO = {
-    "ServerVersion": "26.1.5+dfsg1",
-    "DockerRootDir": "/var/lib/docker",
-    "CgroupDriver": "systemd",
-    "Runtimes": {"runc": {}},
-    "RegistryConfig": {"Mirrors": [], "IndexConfigs": {}},
-}
-COMMANDS = {
-    "docker": 'case "$1" in --version) echo Docker;; info) cat "$FAKE/info";; ps) cat "$FAKE/names";; esac',
-    "dockerd": "exit 0",
-    "dpkg-query": 'case "$*" in *Want*) echo docker.io 26 hold installed; echo docker-cli 26 hold installed;; esac',
-    "systemctl": "exit 0",
-}
+from tests.fakes.container_runtimes import write_engine
+from tests.fakes.wheelhouse import run_module
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch) -> Path:
     """A directory of commands that goes before all others; its files hold what they answer."""
-    for name, line in COMMANDS.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "info").write_text(json.dumps(INFO))
-    (tmp_path / "names").write_text("")
+    write_engine(tmp_path)
     monkeypatch.setenv("FAKE", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return tmp_path
 
 
-def look(**options):
-    return run_module("container_runtime", system=SYSTEM, source="distro", **options)
-
-
-def test_a_host_with_all_that_is_wanted(host):
-    result = look(_ansible_check_mode=True)
-    assert (result.get("changes"), result.get("changed")) == (False, False), result
-
-
-def test_a_plan_is_plain_data(host):
-    plan = look(registry_mirrors=["mirror:5000"])["plan"]
-    assert plan["reload"] == ["registry-mirrors"]
-    assert json.loads(plan["files"][0]["content"])["registry-mirrors"] == ["https://mirror:5000"]
-    assert plan["files"][0]["validate"] == "dockerd --validate --config-file=%s"
-
-
-def test_containers_that_a_restart_would_stop_are_named_with_the_host(host):
+def test_the_state_is_plain_data_from_which_a_plan_is_made(host):
     (host / "names").write_text("vllm-chat\nregistry\n")
-    result = look(storage="/data/docker")
-    assert result["failed"]
-    assert result["msg"] == (
-        f"{os.uname().nodename}: docker must be restarted (data-root /var/lib/docker -> /data/docker), which stops its "
-        "containers: registry, vllm-chat; stop them first, or set container_runtime_restart_allowed: true"
-    )
-    assert look(storage="/data/docker", restart_allowed=True)["plan"]["restart"]
+    found = run_module("container_runtime_state", packager="deb", _ansible_check_mode=True)
+    state = HostState.from_dict(found["host"])
+    docker = state.engines["docker"]
+    assert (docker.version, docker.containers) == ("26.1.5+dfsg1", ["registry", "vllm-chat"])
+    assert (state.packages["docker.io"], state.held) == ("26", ["docker.io", "docker-cli"])
+    assert found["changed"] is False
 
 
 def test_the_check_returns_a_fact(host):

@@ -176,10 +176,12 @@ def test_what_runs_with_older_files_is_stale_and_is_not_kept(there, slot, system
     there.template()
     systemd.runs(UNIT, since=time.time() - 60)
     assert slot("status")["stale"]
+    assert run(root=str(there.root))["stale_instances"] == ["chat"]
     message = slot("kept")["msg"]
     assert "runs with other files or another image than are there" in message and "site.yml" in message
     systemd.runs(UNIT)
     assert not slot("status")["stale"]
+    assert run(root=str(there.root))["stale_instances"] == []
 
 
 def test_a_touch_after_it_was_kept_makes_nothing_stale_and_a_change_does(there, kept, slot, systemd):

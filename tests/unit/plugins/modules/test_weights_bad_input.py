@@ -221,7 +221,7 @@ def test_directory_that_no_rename_can_reach_is_named(weights, root):
         assert os.listdir(root / MODEL) == []
 
 
-def refusal_on_ascend(wishes, **settings):
+def refusal_on_ascend(requested, **settings):
     defaults = {
         "release": "0.23.0",
         "weights_root": "/srv/models",
@@ -232,7 +232,7 @@ def refusal_on_ascend(wishes, **settings):
     }
     accelerator = declared_accelerator(load_catalogue(), "ascend_a2", 8)
     with pytest.raises(PlanError) as caught:
-        plan_host("npu-1", accelerator, {**defaults, **settings, "instances": {"chat": wishes}})
+        plan_host("npu-1", accelerator, {**defaults, **settings, "instances": {"chat": requested}})
     return str(caught.value)
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tool on a small release written here; on a real one where VLLM_SITE_PACKAGES names its directory.
 
-With VLLM_PYTHON too (a Python that can import that vLLM, a CPU build) its real parser must say the same.
+With VLLM_PYTHON too (a Python that can import that vLLM, a CPU build) its real parser must agree.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ def test_the_bundled_table_is_what_the_tool_reads():
 
 @needs_release
 @pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python that imports vLLM")
-def test_the_real_parser_says_the_same():
+def test_the_real_parser_agrees():
     version = installed()
     env = {**os.environ, "PYTHONPATH": SITE, "VLLM_LOGGING_LEVEL": "ERROR"}
     command = [os.environ["VLLM_PYTHON"], TOOL, version, "--real"]

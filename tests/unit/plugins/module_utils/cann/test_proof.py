@@ -196,7 +196,7 @@ ONES = {
         {"table": CommandResult(124), **SILENT},
         "npu-smi",
         "npu-smi does not come to an end",
-        "read 'dmesg | grep -i ascend'",
+        "look for a chip in the kernel's log with 'dmesg | grep -i ascend'",
     ),
     "-8005": (
         {"table": CommandResult(255, "dcmi module initialize failed. ret is -8005\n"), **SILENT},

@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     publish,
     publish_link,
     sha256_of,
+    text_of,
 )
 
 OLD, NEW = b"old" * 1000, b"new" * 5000
@@ -197,3 +198,9 @@ def test_file_that_nobody_needs_after_a_crash_waits_for_no_disk(tmp_path, monkey
     monkeypatch.setattr(files_host.os, "fsync", lambda _descriptor: pytest.fail("synced"))
     publish(str(tmp_path / "a"), "1", durable=False)
     assert (tmp_path / "a").read_text() == "1"
+
+
+def test_a_file_that_cannot_be_read_has_an_empty_text(tmp_path):
+    (tmp_path / "a").write_bytes(b"one\xff\n")
+    assert text_of(str(tmp_path / "a")) == "one\ufffd\n"
+    assert text_of(str(tmp_path / "b")) == text_of(str(tmp_path)) == ""

@@ -68,7 +68,6 @@ def test_a_host_of_debian():
     assert host.engines["docker"] == EngineState(
         "docker",
         "/usr/bin/docker",
-        True,
         "26.1.5+dfsg1",
         "exit status 0",
         containers=["registry", "vllm-chat"],
@@ -90,6 +89,14 @@ def test_a_host_of_rhel():
     assert (host.packages, host.held, list(host.engines)) == ({"docker-ce": "28.5.1-1.el9"}, [], ["docker"])
 
 
+def test_only_package_sources_of_the_vendors_leave_the_host(tmp_path, monkeypatch):
+    docker = "URIs: http://mirror/vendors/download.docker.com/linux/debian\n"
+    (tmp_path / "docker.sources").write_text(docker)
+    (tmp_path / "site.sources").write_text("URIs: https://reader:password@packages.example/debian\n")
+    monkeypatch.setitem(host_module.SOURCES, "deb", (f"{tmp_path}/*.sources",))
+    assert read_host("deb", *answers()).sources == {f"{tmp_path}/docker.sources": docker}
+
+
 def test_podman_under_dockers_name_is_no_docker():
     assert list(read_host("deb", *answers({"docker --version": "podman version 5.4.2"})).engines) == ["podman"]
 
@@ -109,8 +116,8 @@ def test_dockers_command_without_a_daemon():
 
 # Whether it works.
 
-DOCKER = EngineState("docker", "/usr/bin/docker", True, "28.5.1", cdi_dirs=["/etc/cdi"], root="/var/lib/docker")
-PODMAN = EngineState("podman", "/usr/bin/podman", True, "5.4.2", cdi_dirs=["/etc/cdi"])
+DOCKER = EngineState("docker", "/usr/bin/docker", "28.5.1", cdi_dirs=["/etc/cdi"], root="/var/lib/docker")
+PODMAN = EngineState("podman", "/usr/bin/podman", "5.4.2", cdi_dirs=["/etc/cdi"])
 SPECIFICATION = 'kind: nvidia.com/gpu\ndevices:\n  - name: "0"\n  - name: "1"\n  - name: GPU-1a\n  - name: all\n'
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import shlex
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import (
+    container_settings,
     quadlet_lines,
     run_words,
     unset_names,
@@ -148,3 +150,26 @@ def test_without_an_init_on_the_host_there_is_none():
 
 def test_what_docker_does_is_one_command_for_a_shell():
     assert shlex.split(shlex.join(words(**ASCEND))) == words(**ASCEND)
+
+
+def test_the_settings_of_containers_are_those_of_the_host():
+    host = {"engine": "podman", "command": "/usr/bin/podman"}
+    account = {"uid": 993, "group": 992, "changed": True}
+    assert container_settings({"container": host}, "vllm", "docker", "60", account) == {
+        "engine": "podman",
+        "command": "/usr/bin/podman",
+        "user": "vllm",
+        "stop_timeout": 80,
+        "uid": 993,
+        "gid": 992,
+    }
+
+
+@pytest.mark.parametrize("account", [None, {}, {"changed": True}])
+@pytest.mark.parametrize("state", [None, {}, {"installed": []}])
+def test_the_settings_of_containers_without_a_host(state, account):
+    assert container_settings(state, "vllm", "docker", 60, account) == {
+        "engine": "docker",
+        "user": "vllm",
+        "stop_timeout": 80,
+    }

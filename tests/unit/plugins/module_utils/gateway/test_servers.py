@@ -179,7 +179,7 @@ def test_an_owner_has_a_kind_and_a_name(owner):
         check_request(request(owner=owner), ["a--x"], [])
 
 
-def test_a_wish_says_enough():
+def test_a_request_is_enough():
     check_request(ServersRequest("status"), [], [])
     check_request(request(owner="admin:al.b-c@x"), [], ["a"])
     with pytest.raises(ServersError, match="servers: the list is empty, expected the servers to make ready"):

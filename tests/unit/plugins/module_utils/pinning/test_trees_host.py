@@ -44,8 +44,8 @@ def contents(pinned):
     return {file.name: (file.size, file.sha256) for file in pinned.manifest.files}
 
 
-def look(source, revision="", **wishes):
-    return pin_model(Request("org/name", str(source), revision, **wishes), {})
+def look(source, revision="", **requested):
+    return pin_model(Request("org/name", str(source), revision, **requested), {})
 
 
 EXPECTED = {name: (len(content), sha256(content)) for name, content in FILES.items()}

@@ -36,9 +36,9 @@ def hubs(monkeypatch):
         yield running
 
 
-def look(hubs, kind="hub", environment=None, **wishes):
-    wishes = {"model": "org/name", "modelscope_endpoint": hubs.url, **wishes}
-    return pin_model(Request(source=f"{kind}:{hubs.url}", **wishes), environment or {})
+def look(hubs, kind="hub", environment=None, **requested):
+    requested = {"model": "org/name", "modelscope_endpoint": hubs.url, **requested}
+    return pin_model(Request(source=f"{kind}:{hubs.url}", **requested), environment or {})
 
 
 def contents(manifest):
@@ -81,7 +81,7 @@ def test_small_files_are_those_of_the_listing(hubs, altered):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("requested", "said"),
     [
         ({"model": "org/other"}, "org/other: the hub has no such model; a private one needs a token"),
         ({"revision": "v9"}, "org/name: the hub has no revision 'v9'"),
@@ -98,14 +98,14 @@ def test_small_files_are_those_of_the_listing(hubs, altered):
         ({"modelscope_model": "a b"}, "modelscope_model: found 'a b'"),
     ],
 )
-def test_what_cannot_be_pinned_from_the_hub(hubs, wishes, said):
+def test_what_cannot_be_pinned_from_the_hub(hubs, requested, said):
     hubs.hub["org/gated"] = Model({COMMIT: FILES}, {"main": COMMIT}, gated=True)
     hubs.hub["org/bins"] = Model({COMMIT: {"pytorch_model.bin": b"1", "config.json": b"{}"}}, {"main": COMMIT})
     hubs.hub["org/half"] = Model({COMMIT: {**FILES}}, {"main": COMMIT})
     hubs.hub["org/half"].commits[COMMIT].pop("model-2.safetensors")
     hubs.hub["Org/Name"] = Model({COMMIT: FILES}, {"main": COMMIT}, renamed="org/name")
     with pytest.raises(WeightsError, match=said):
-        look(hubs, **wishes)
+        look(hubs, **requested)
 
 
 @pytest.mark.parametrize("kind", ["gated", "private"])
@@ -178,16 +178,16 @@ def test_modelscope_wants_the_token_twice(hubs):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("requested", "said"),
     [
         ({"model": "org/other"}, "org/other: ModelScope has no such model"),
         ({"revision": "main"}, "org/name: ModelScope has no revision 'main'; its branches and tags: master, v1.0"),
         ({"revision": "e" * 40}, "org/name: ModelScope has no revision 'eeee"),
     ],
 )
-def test_what_cannot_be_pinned_from_modelscope(hubs, wishes, said):
+def test_what_cannot_be_pinned_from_modelscope(hubs, requested, said):
     with pytest.raises(WeightsError, match=said):
-        look(hubs, "modelscope", **wishes)
+        look(hubs, "modelscope", **requested)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,9 @@ def test_a_listening_process_is_found_by_its_port():
 
 def test_ipv6_listeners_count_too():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
-        assert [found.port for found in listeners({server.getsockname()[1]})] == [server.getsockname()[1]]
+        port = server.getsockname()[1]
+        # Another process may listen on the same port of IPv4.
+        assert [found.port for found in listeners({port}) if found.pid == os.getpid()] == [port]
 
 
 def test_a_closed_port_has_no_listener():

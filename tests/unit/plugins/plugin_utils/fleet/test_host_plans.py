@@ -31,8 +31,8 @@ def plans(model, instances, release="0.33.0", count=8, host="h1", facts=None, **
     return plan_host(host, accelerator(model, count, **(facts or {})), given)
 
 
-def plan(model="h200", release="0.33.0", count=8, facts=None, settings=None, **wishes):
-    instances = {"chat": {"recipe": "openai/gpt-oss-120b", **wishes}}
+def plan(model="h200", release="0.33.0", count=8, facts=None, settings=None, **requested):
+    instances = {"chat": {"recipe": "openai/gpt-oss-120b", **requested}}
     return plans(model, instances, release, count, facts=facts, **(settings or {}))["chat"]
 
 

@@ -38,15 +38,15 @@ def recipe(variants=None, **meta):
     return {"model": {"model_id": "org/model"}, "meta": meta, "variants": variants}
 
 
-def variant(a_recipe, accelerator=H200, wished=None):
-    return choose_variant(a_recipe, accelerator, wished, "vllm_instances.chat")
+def variant(a_recipe, accelerator=H200, requested=None):
+    return choose_variant(a_recipe, accelerator, requested, "vllm_instances.chat")
 
 
 BOTH = {"default": {"precision": "mxfp4"}, "bf16": None}
 
 
 @pytest.mark.parametrize(
-    ("a_recipe", "accelerator", "wished", "name"),
+    ("a_recipe", "accelerator", "requested", "name"),
     [
         (recipe(), H200, None, "default"),
         (recipe(BOTH), H200, None, "default"),
@@ -61,12 +61,12 @@ BOTH = {"default": {"precision": "mxfp4"}, "bf16": None}
         (recipe(hardware={"h200": "verified", "b200": "unsupported"}), H200, None, "default"),
     ],
 )
-def test_which_variant_is_served(a_recipe, accelerator, wished, name):
-    assert variant(a_recipe, accelerator, wished) == name
+def test_which_variant_is_served(a_recipe, accelerator, requested, name):
+    assert variant(a_recipe, accelerator, requested) == name
 
 
 @pytest.mark.parametrize(
-    ("a_recipe", "accelerator", "wished", "message"),
+    ("a_recipe", "accelerator", "requested", "message"),
     [
         (recipe(BOTH), H200, "bf61", "recipe org/model has no variant 'bf61'; nearest: 'bf16'"),
         (recipe({"fp8": {}}), H200, None, "recipe org/model has no variant 'default'; known: fp8"),
@@ -124,9 +124,9 @@ def test_which_variant_is_served(a_recipe, accelerator, wished, name):
         ),
     ],
 )
-def test_a_variant_that_cannot_run_here(a_recipe, accelerator, wished, message):
+def test_a_variant_that_cannot_run_here(a_recipe, accelerator, requested, message):
     with pytest.raises(PlanError) as caught:
-        variant(a_recipe, accelerator, wished)
+        variant(a_recipe, accelerator, requested)
     assert str(caught.value) == f"vllm_instances.chat.variant: {message}"
 
 

@@ -315,8 +315,8 @@ RECIPE = {
 }
 
 
-def on(wished=None, modes=None, accelerator=H200, variant="default", strategy="single_node_tp", recipe=None):
-    return features_on(recipe or RECIPE, accelerator, strategy, variant, wished, modes or {}, "vllm_instances.chat")
+def on(requested=None, modes=None, accelerator=H200, variant="default", strategy="single_node_tp", recipe=None):
+    return features_on(recipe or RECIPE, accelerator, strategy, variant, requested, modes or {}, "vllm_instances.chat")
 
 
 @pytest.mark.parametrize(
@@ -326,12 +326,12 @@ def on(wished=None, modes=None, accelerator=H200, variant="default", strategy="s
         ({"accelerator": B200}, {}),
         ({"accelerator": MI355X}, {"tools": None}),
         ({"strategy": "multi_node_tp"}, {"tools": None, "fp8": None, "spread": None}),
-        ({"wished": []}, {}),
-        # The order is the recipe's, not the wish's.
-        ({"wished": ["spec", "tools"]}, {"tools": None, "spec": "second"}),
-        ({"wished": ["spec"], "variant": "v"}, {"spec": "first"}),
-        ({"wished": ["spec"], "accelerator": MI355X}, {"spec": "third"}),
-        ({"wished": ["spec"], "modes": {"spec": "third"}}, {"spec": "third"}),
+        ({"requested": []}, {}),
+        # The order is the recipe's, not the request's.
+        ({"requested": ["spec", "tools"]}, {"tools": None, "spec": "second"}),
+        ({"requested": ["spec"], "variant": "v"}, {"spec": "first"}),
+        ({"requested": ["spec"], "accelerator": MI355X}, {"spec": "third"}),
+        ({"requested": ["spec"], "modes": {"spec": "third"}}, {"spec": "third"}),
     ],
 )
 def test_which_features_are_on(options, found):
@@ -343,27 +343,27 @@ def test_which_features_are_on(options, found):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"wished": ["tool"]}, "features: recipe org/model has no feature 'tool'; nearest: 'tools'"),
+        ({"requested": ["tool"]}, "features: recipe org/model has no feature 'tool'; nearest: 'tools'"),
         ({"modes": {"spek": "first"}}, "feature_modes: recipe org/model has no feature 'spek'; nearest: 'spec'"),
         (
-            {"wished": ["spec"], "modes": {"spec": "secnd"}},
+            {"requested": ["spec"], "modes": {"spec": "secnd"}},
             "feature_modes.spec: recipe org/model has no mode 'secnd'; nearest: 'second'",
         ),
         (
-            {"wished": ["spec"], "modes": {"spec": "first"}},
+            {"requested": ["spec"], "modes": {"spec": "first"}},
             "feature_modes.spec: 'first' is not for h200 and the variant 'default'; available: second, third",
         ),
         (
-            {"wished": ["tools"], "modes": {"tools": "fast"}},
+            {"requested": ["tools"], "modes": {"tools": "fast"}},
             "feature_modes.tools: this feature has no modes; found 'fast'",
         ),
         (
-            {"wished": ["tools"], "modes": {"spec": "second"}},
+            {"requested": ["tools"], "modes": {"spec": "second"}},
             "feature_modes.spec: this feature is off; add it to vllm_instances.chat.features",
         ),
-        ({"wished": ["fp8"], "accelerator": B200}, "features: fp8 of recipe org/model does not run on b200"),
+        ({"requested": ["fp8"], "accelerator": B200}, "features: fp8 of recipe org/model does not run on b200"),
         (
-            {"wished": ["spread"]},
+            {"requested": ["spread"]},
             "features: spread of recipe org/model does not support the strategy single_node_tp; supported: "
             "multi_node_tp",
         ),

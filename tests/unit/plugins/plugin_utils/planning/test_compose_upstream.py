@@ -48,12 +48,12 @@ XEON = host("cpu", "cpu", vendor="cpu", stack="cpu", count=1, gib=256)
 MODEL = {"model_id": "org/model", "base_args": ["--seed", "1"], "base_env": {"LEVEL": "model"}}
 
 
-def rendered(recipe, accelerator, variant="default", wished=None, modes=None, strategy=None, nodes=None):
+def rendered(recipe, accelerator, variant="default", requested=None, modes=None, strategy=None, nodes=None):
     """Return the words after the model, and the environment."""
     nodes = nodes or Nodes()
     strategy = choose_strategy(recipe, accelerator, strategy, nodes.count, "chat")
     entry = (recipe.get("variants") or {}).get(variant) or {}
-    on = features_on(recipe, accelerator, strategy, variant, wished, modes or {}, "chat")
+    on = features_on(recipe, accelerator, strategy, variant, requested, modes or {}, "chat")
     tensor, because = tensor_size(recipe, entry, {}, accelerator, accelerator.count)
     choice = Choice(variant, strategy, None, on, sizes(strategy, tensor, accelerator.count, nodes, because))
     composed = compose(layers_of(recipe, accelerator, choice, {}), TABLE, "recipe")
@@ -306,18 +306,18 @@ ONE = "--tensor-parallel-size 1"
             {"strategy": "single_node_tep"},
             f"--enable-expert-parallel {ONE} --enable-auto-tool-choice --tool-call-parser openai",
         ),
-        # The mode: the one that is wished for, the variant's, the feature's, the first that is allowed.
-        (H100, {"wished": ["speculation"]}, f"{ONE} --max-num-seqs 2"),
-        (B200, {"wished": ["speculation"]}, f"{ONE} --max-num-seqs 3"),
-        (H100, {"wished": ["speculation"], "modes": {"speculation": "eagle"}}, f"{ONE} --max-num-seqs 1"),
+        # The mode: the requested one, the variant's, the feature's, the first that is allowed.
+        (H100, {"requested": ["speculation"]}, f"{ONE} --max-num-seqs 2"),
+        (B200, {"requested": ["speculation"]}, f"{ONE} --max-num-seqs 3"),
+        (H100, {"requested": ["speculation"], "modes": {"speculation": "eagle"}}, f"{ONE} --max-num-seqs 1"),
         # A variant that has a mode of its own switches the feature on.
         (MI300X, {"variant": "draft"}, f"{ONE} --reasoning-parser x --max-num-seqs 4"),
         (MI300X, {"variant": "plain"}, f"{ONE} --reasoning-parser x --max-num-seqs 2"),
-        (MI300X, {"variant": "draft", "wished": []}, ONE),
-        # In the recipe's order, whatever the order of the wish.
+        (MI300X, {"variant": "draft", "requested": []}, ONE),
+        # In the recipe's order, whatever the order of the request.
         (
             XEON,
-            {"wished": ["speculation", "tools"]},
+            {"requested": ["speculation", "tools"]},
             f"{ONE} --enable-auto-tool-choice --tool-call-parser openai --max-num-seqs 2",
         ),
     ],
@@ -329,16 +329,16 @@ def test_features_and_their_modes(accelerator, kwargs, expected):
 @pytest.mark.parametrize(
     ("accelerator", "kwargs", "message"),
     [
-        (MI300X, {"wished": ["speculation"], "modes": {"speculation": "eagle"}}, "'eagle' is not for mi300x"),
-        (H100, {"wished": ["speculation"], "modes": {"speculation": "fused"}}, "'fused' is not for h100"),
+        (MI300X, {"requested": ["speculation"], "modes": {"speculation": "eagle"}}, "'eagle' is not for mi300x"),
+        (H100, {"requested": ["speculation"], "modes": {"speculation": "fused"}}, "'fused' is not for h100"),
         (
             H100,
-            {"wished": ["reasoning"], "strategy": "single_node_tep"},
+            {"requested": ["reasoning"], "strategy": "single_node_tep"},
             "does not support the strategy single_node_tep",
         ),
     ],
 )
-def test_what_was_wished_for_and_cannot_be_is_no_fall_back_in_silence(accelerator, kwargs, message):
+def test_an_impossible_request_does_not_fall_back_in_silence(accelerator, kwargs, message):
     with pytest.raises(PlanError, match=message):
         words(FEATURES, accelerator, **kwargs)
 

@@ -90,7 +90,7 @@ DATE = datetime.date(2026, 1, 2)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("requested", "message"),
     [
         ({"recipe": None}, ": 'recipe' is missing; expected the <org>/<model> of a recipe in the catalogue"),
         ({"recip": "x"}, ": unknown key 'recip'; nearest: 'recipe'"),
@@ -191,8 +191,8 @@ DATE = datetime.date(2026, 1, 2)
         ),
     ],
 )
-def test_a_malformed_instance_is_one_sentence(wishes, message):
-    found = refusal({"chat": {"recipe": "org/model", **wishes} if "recip" not in wishes else wishes})
+def test_a_malformed_instance_is_one_sentence(requested, message):
+    found = refusal({"chat": {"recipe": "org/model", **requested} if "recip" not in requested else requested})
     assert found == f"vllm_instances.chat{message}"
     assert "hush" not in found
 

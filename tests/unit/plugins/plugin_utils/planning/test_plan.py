@@ -174,13 +174,13 @@ def plans(instances, accelerator=H200, a_recipe=None, site=None, host="h1", **wh
     return plan_instances(host, accelerator, instances, settings, library(a_recipe or recipe(), **where_from))
 
 
-def plan(wishes=None, accelerator=H200, a_recipe=None, **more):
-    return plans({"chat": {"recipe": "org/model", **(wishes or {})}}, accelerator, a_recipe, **more)[0]
+def plan(requested=None, accelerator=H200, a_recipe=None, **more):
+    return plans({"chat": {"recipe": "org/model", **(requested or {})}}, accelerator, a_recipe, **more)[0]
 
 
-def refusal(wishes=None, accelerator=H200, a_recipe=None, **more):
+def refusal(requested=None, accelerator=H200, a_recipe=None, **more):
     with pytest.raises(PlanError) as caught:
-        plan(wishes, accelerator, a_recipe, **more)
+        plan(requested, accelerator, a_recipe, **more)
     return str(caught.value)
 
 
@@ -372,7 +372,7 @@ def test_replicas_of_a_venv_see_their_chips_only():
     ],
 )
 def test_who_gets_which_chips(instances, expected):
-    found = plans({name: {"recipe": "org/model", **wishes} for name, wishes in instances.items()})
+    found = plans({name: {"recipe": "org/model", **requested} for name, requested in instances.items()})
     assert {one.instance: one.chips for one in found} == expected
 
 
@@ -443,7 +443,7 @@ def test_shared_chips_need_shares_that_fit():
 def test_instances_that_cannot_stand_together(instances, message):
     with pytest.raises(PlanError) as caught:
         plans(
-            {name: {"recipe": "org/model", **wishes} for name, wishes in instances.items()},
+            {name: {"recipe": "org/model", **requested} for name, requested in instances.items()},
             a_recipe=recipe(compatible_strategies=["single_node_tp", "single_node_dep"]),
         )
     assert str(caught.value) == message
@@ -486,10 +486,10 @@ def test_weights_that_are_spread_over_hosts_need_their_share_of_each():
     both = recipe(
         compatible_strategies=["multi_node_tp", "multi_node_tp_dp"], variants={"default": {"vram_minimum_gb": 2000}}
     )
-    wishes = {"nodes": ["h1", "h2"]}
-    assert plan(wishes, a_recipe=both, manifests={}).memory_required_gib == 2000
+    requested = {"nodes": ["h1", "h2"]}
+    assert plan(requested, a_recipe=both, manifests={}).memory_required_gib == 2000
     # Here each host holds all of them.
-    assert refusal({**wishes, "strategy": "multi_node_tp_dp"}, a_recipe=both, manifests={}) == (
+    assert refusal({**requested, "strategy": "multi_node_tp_dp"}, a_recipe=both, manifests={}) == (
         "vllm_instances.chat: does not fit: 2000 GB (vram_minimum_gb of the recipe) make 2000 GiB, 8 x h200 have "
         "1128.0 GiB; "
         "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host"
@@ -514,15 +514,15 @@ def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
 
 def test_an_instance_that_spans_hosts():
     a_recipe = recipe(compatible_strategies=["single_node_tp", "multi_node_tp"])
-    wishes = {"nodes": ["h1", "h2"], "node_address": "10.0.0.1"}
-    head, follower = (plan(wishes, a_recipe=a_recipe, host=host) for host in ("h1", "h2"))
+    requested = {"nodes": ["h1", "h2"], "node_address": "10.0.0.1"}
+    head, follower = (plan(requested, a_recipe=a_recipe, host=host) for host in ("h1", "h2"))
     assert (head.strategy, head.instance, head.chips) == ("multi_node_tp", "chat", list(range(8)))
     assert head.args["tensor-parallel-size"] == 16
     assert (head.args["node-rank"], follower.args["node-rank"]) == (0, 1)
     assert "headless" not in head.args
     assert follower.args["headless"] is True
     assert follower.args["master-addr"] == "10.0.0.1"
-    assert refusal(wishes, a_recipe=a_recipe, host="h3") == (
+    assert refusal(requested, a_recipe=a_recipe, host="h3") == (
         "vllm_instances.chat.nodes: h3 is not among the nodes h1, h2"
     )
 
@@ -538,7 +538,7 @@ OFFERED = {
 
 
 @pytest.mark.parametrize(
-    ("wishes", "accelerator", "message"),
+    ("requested", "accelerator", "message"),
     [
         ({"variant": "defaul"}, H200, ".variant: recipe org/model has no variant 'defaul'; nearest: 'default'"),
         ({"preset": "latence"}, H200, ".preset: recipe org/model has no preset 'latence'; nearest: 'latency'"),
@@ -577,8 +577,8 @@ OFFERED = {
         ),
     ],
 )
-def test_what_the_recipe_or_the_release_does_not_have(wishes, accelerator, message):
-    assert refusal(wishes, accelerator, recipe(**OFFERED)) == f"vllm_instances.chat{message}"
+def test_what_the_recipe_or_the_release_does_not_have(requested, accelerator, message):
+    assert refusal(requested, accelerator, recipe(**OFFERED)) == f"vllm_instances.chat{message}"
 
 
 def test_weights_in_a_format_that_the_chip_lacks_whatever_the_recipe_says():
@@ -609,9 +609,9 @@ def test_a_driver_that_is_too_old():
 def test_an_instance_may_have_a_release_of_its_own():
     asked = []
     theirs = library(recipe())
-    wishes = {"chat": {"recipe": "org/model", "release": "1.9"}}
+    requested = {"chat": {"recipe": "org/model", "release": "1.9"}}
     spy = Library(**{**theirs.__dict__, "release": lambda name: asked.append(name) or RELEASE})
-    (found, *_rest) = plan_instances("h1", H200, wishes, SITE, spy)
+    (found, *_rest) = plan_instances("h1", H200, requested, SITE, spy)
     assert (asked, found.release) == (["1.9"], "1.9")
 
 
@@ -619,7 +619,7 @@ def test_an_instance_may_have_a_release_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("requested", "message"),
     [
         (
             {"args": {"max-model-length": 1}},
@@ -668,14 +668,14 @@ def test_an_instance_may_have_a_release_of_its_own():
         ),
     ],
 )
-def test_what_the_release_does_not_take_is_refused(wishes, message):
-    found = refusal(wishes)
+def test_what_the_release_does_not_take_is_refused(requested, message):
+    found = refusal(requested)
     assert found.startswith("vllm_instances.chat: ")
     assert message in found
 
 
 @pytest.mark.parametrize(
-    ("wishes", "warning"),
+    ("requested", "warning"),
     [
         (
             {"args": {"max-model-length": 1}},
@@ -691,9 +691,9 @@ def test_what_the_release_does_not_take_is_refused(wishes, message):
         ),
     ],
 )
-def test_a_lenient_site_is_warned_of_names_that_the_table_does_not_have(wishes, warning):
-    refusal(wishes)
-    assert warning in plan(wishes, site={"strict": False}).warnings
+def test_a_lenient_site_is_warned_of_names_that_the_table_does_not_have(requested, warning):
+    refusal(requested)
+    assert warning in plan(requested, site={"strict": False}).warnings
 
 
 @pytest.mark.parametrize(
@@ -797,8 +797,8 @@ def test_a_draft_model_without_a_manifest_keeps_its_name_and_is_warned_of():
 
 @pytest.mark.parametrize("model", ["/srv/mine", "ngram", None])
 def test_a_draft_model_that_is_no_repository(model):
-    wishes = {"args": {"speculative-config.model": model}}
-    assert plan(wishes, a_recipe=SPEC).models == ["org/model"]
+    requested = {"args": {"speculative-config.model": model}}
+    assert plan(requested, a_recipe=SPEC).models == ["org/model"]
 
 
 def test_no_speculation_no_draft_model():

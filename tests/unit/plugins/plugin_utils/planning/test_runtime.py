@@ -56,7 +56,7 @@ def test_a_stack_that_the_release_does_not_serve():
 
 
 @pytest.mark.parametrize(
-    ("stack", "wished", "image", "runtime"),
+    ("stack", "requested", "image", "runtime"),
     [
         ({"runtime": "container", "image": "x"}, "", "", "container"),
         ({"runtime": "container", "images": {"h200": "x"}}, "", "", "container"),
@@ -65,12 +65,12 @@ def test_a_stack_that_the_release_does_not_serve():
         ({"runtime": "venv", "requirements": "x"}, "container", "site/image:1", "container"),
     ],
 )
-def test_the_runtime_is_the_wish_or_the_release_s(stack, wished, image, runtime):
-    assert choose_runtime(stack, wished, image, "1.0", "vllm_instances.chat") == runtime
+def test_the_runtime_is_the_requested_one_or_the_release_s(stack, requested, image, runtime):
+    assert choose_runtime(stack, requested, image, "1.0", "vllm_instances.chat") == runtime
 
 
 @pytest.mark.parametrize(
-    ("stack", "wished", "message"),
+    ("stack", "requested", "message"),
     [
         (
             {"runtime": "container", "image": "x"},
@@ -87,9 +87,9 @@ def test_the_runtime_is_the_wish_or_the_release_s(stack, wished, image, runtime)
         ),
     ],
 )
-def test_a_runtime_that_the_release_lacks(stack, wished, message):
+def test_a_runtime_that_the_release_lacks(stack, requested, message):
     with pytest.raises(PlanError) as caught:
-        choose_runtime(stack, wished, "", "1.0", "vllm_instances.chat")
+        choose_runtime(stack, requested, "", "1.0", "vllm_instances.chat")
     assert str(caught.value) == f"vllm_instances.chat.runtime: {message}"
 
 

@@ -23,8 +23,8 @@ def recipe(*listed, **sections):
     return {"model": {"model_id": "org/model"}, "compatible_strategies": list(listed), **sections}
 
 
-def chosen(a_recipe, wished=None, nodes=1):
-    return choose_strategy(a_recipe, H200, wished, nodes, "vllm_instances.chat")
+def chosen(a_recipe, requested=None, nodes=1):
+    return choose_strategy(a_recipe, H200, requested, nodes, "vllm_instances.chat")
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_what_a_recipe_prefers(listed, default, nodes, strategy):
     assert chosen(recipe(*listed, default_strategy=default), nodes=nodes) == strategy
 
 
-def test_a_wish_goes_before_the_recipe_s_preference():
+def test_a_request_goes_before_the_recipe_s_preference():
     assert chosen(recipe("single_node_tp", "single_node_dep"), "single_node_dep") == "single_node_dep"
 
 
 @pytest.mark.parametrize(
-    ("listed", "wished", "nodes", "message"),
+    ("listed", "requested", "nodes", "message"),
     [
         (
             ["single_node_tp"],
@@ -114,9 +114,9 @@ def test_a_wish_goes_before_the_recipe_s_preference():
         ),
     ],
 )
-def test_a_strategy_that_cannot_be(listed, wished, nodes, message):
+def test_a_strategy_that_cannot_be(listed, requested, nodes, message):
     with pytest.raises(PlanError) as caught:
-        chosen(recipe(*listed), wished, nodes)
+        chosen(recipe(*listed), requested, nodes)
     assert str(caught.value) == f"vllm_instances.chat.{message}"
 
 

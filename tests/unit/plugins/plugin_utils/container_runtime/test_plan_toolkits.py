@@ -9,15 +9,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import (
-    DAEMON_JSON,
-    UDEV_RULES,
-    UDEV_TEXT,
-)
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    Request,
-    RuntimePlanError,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON, UDEV_RULES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.config_files import UDEV_TEXT
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
 from tests.fakes.container_runtimes import (
     DISTRO,

@@ -10,16 +10,17 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     HostState,
-    Request,
     RuntimePlanError,
 )
-
-DEB_KEYRINGS = "/etc/apt/keyrings"
-RPM_KEYRINGS = "/etc/pki/rpm-gpg"
-
-DOCKER_HOST = "download.docker.com"
-NVIDIA_HOST = "nvidia.github.io"
-AMD_HOST = "repo.radeon.com"
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+    AMD_HOST,
+    DEB_KEYRINGS,
+    DOCKER_HOST,
+    DOCKER_VENDOR,
+    NVIDIA_HOST,
+    RPM_KEYRINGS,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
 # Fingerprints of the vendors' signing keys. No other key is ever trusted.
 DOCKER_DEB_KEY = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88"
@@ -27,29 +28,15 @@ DOCKER_RPM_KEY = "060A61C51B558A7F742B77AAC52FEB6B621E9F35"
 NVIDIA_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 AMD_KEY = "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"
 
-DOCKER_VENDOR = ("docker-ce", "docker-ce-cli", "containerd.io", "docker-buildx-plugin", "docker-compose-plugin")
 # The vendor's packages with the engine's own version.
 DOCKER_VERSIONED = ("docker-ce", "docker-ce-cli")
-# Packages that Docker's instructions remove first, and packages that conflict with a distribution's docker.
-DOCKER_OTHERS = {
-    "deb": ("docker.io", "docker-cli", "docker-compose", "docker-compose-v2", "docker-doc", "podman-docker",
-            "containerd", "runc"),
-    "rpm": ("docker", "docker-client", "docker-common", "docker-engine", "moby-engine", "podman-docker", "containerd",
-            "runc"),
-}  # fmt: skip
+# Packages that conflict with a distribution's docker.
 DOCKER_DISTRO_OTHERS = (*DOCKER_VENDOR, "docker-ce-rootless-extras", "podman-docker")
 
 _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
 # Debian's names of the processors.
 _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-def packages_of_interest(packager: str) -> list[str]:
-    """Return every package whose presence matters to a plan."""
-    toolkits = ["nvidia-container-toolkit", "nvidia-container-toolkit-base", "amd-container-toolkit"]
-    more = ["podman", "crun", "apparmor"]
-    return sorted({*DOCKER_VENDOR, "docker-ce-rootless-extras", *DOCKER_OTHERS[packager], *toolkits, *more})
 
 
 def docker_repository(system: Mapping[str, Any], request: Request, host: HostState) -> dict[str, Any]:
@@ -127,7 +114,7 @@ def amd_repository(system: Mapping[str, Any], request: Request, host: HostState)
 
 
 def deb_architecture(host: HostState) -> str:
-    """Return Debian's name of the processor; raises RuntimePlanError for one that the vendors have nothing for."""
+    """Return Debian's name of the processor; raises RuntimePlanError for one without packages of the vendors."""
     if host.architecture not in _DEB_ARCHITECTURES:
         raise RuntimePlanError(
             f"the vendors' repositories have no packages for {host.architecture}; they have some for "
@@ -204,13 +191,12 @@ _UNSIGNED = re.compile(r"\[[^\]]*trusted=yes|^\s*Trusted:\s*yes", re.IGNORECASE 
 
 
 def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
-    """Return the file, not ours, that names this vendor's repository already; empty where there is none.
+    """Return the file of somebody else that names this vendor's repository; empty where there is none.
 
-    Two entries with different keys would stop apt altogether. Raises RuntimePlanError for one that checks no
-    signatures.
+    apt fails on two entries with different keys. Raises RuntimePlanError for an entry that checks no signatures.
     """
     where = re.search(r"^(?:URIs: |baseurl=)https?://(?P<url>\S+)", repository["content"], re.MULTILINE)
-    # Without the processor and the release, which the entries of others may spell with variables.
+    # Without the processor and the release, for which other entries may use variables.
     place = re.split(r"/(?:amd64|arm64|\d+/\$basearch|\$basearch)", where.group("url") if where else "")[0]
     for path, text in sorted(host.sources.items()):
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]

@@ -7,14 +7,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.config_files import (
     cgroup_driver_of,
     daemon_text,
     mirror_urls,
     registries_text,
     storage_text,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
 
 SITE = {
     "log-driver": "journald",

@@ -9,18 +9,18 @@ import json
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import (
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    EngineState,
+    HostState,
+    RuntimePlanError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
     DAEMON_JSON,
     REGISTRIES,
     STORAGE_CONF,
     STORAGE_SHIPPED,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    EngineState,
-    HostState,
-    Request,
-    RuntimePlanError,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
 from tests.fakes.container_runtimes import (
     DISTRO_DOCKER,

@@ -9,11 +9,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import DAEMON_JSON
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    Request,
-    RuntimePlanError,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
 from tests.fakes.container_runtimes import DISTRO_DOCKER, FRESH, decide, docker_host, podman_host
 
@@ -43,7 +41,7 @@ INSTALLER = {
 
 
 def arm_host(**more):
-    """Return a host of Ascend's whose docker is as wished but for the runtime."""
+    """Return a host of Ascend's whose docker matches the request except for the runtime."""
     state = {key: more.pop(key) for key in ("runtimes", "containers") if key in more}
     return replace(docker_host(**state), architecture="aarch64", **more)
 

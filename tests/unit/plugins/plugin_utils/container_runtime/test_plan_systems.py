@@ -8,10 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
-    Request,
-    RuntimePlanError,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
 from tests.fakes.container_runtimes import (
     DEB_KEY,

@@ -10,13 +10,7 @@ import re
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
-
-DAEMON_JSON = "/etc/docker/daemon.json"
-REGISTRIES = "/etc/containers/registries.conf.d/50-container-runtime.conf"
-STORAGE_CONF = "/etc/containers/storage.conf"
-# What a distribution ships where nobody has a file of his own.
-STORAGE_SHIPPED = "/usr/share/containers/storage.conf"
-UDEV_RULES = "/etc/udev/rules.d/71-nvidia-dev-char.rules"
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
 
 MANAGED = "# Written by the role container_runtime; changes here are lost.\n"
 
@@ -28,7 +22,7 @@ UDEV_TEXT = (
 )
 LINK_COMMAND = ("/usr/bin/nvidia-ctk", "system", "create-dev-char-symlinks", "--create-all")
 
-# The flags of dockerd that say the same as a key: with both, it does not start.
+# The flags of dockerd for each key; dockerd does not start with both.
 FLAGS = {
     "data-root": ("--data-root", "--graph", "-g"),
     "registry-mirrors": ("--registry-mirror",),
@@ -43,7 +37,7 @@ CGROUP_DRIVER = "native.cgroupdriver"
 
 
 def check_registries(variable: str, names: Sequence[str]) -> None:
-    """Raise RuntimePlanError for what is no ``host`` or ``host:port``."""
+    """Raise RuntimePlanError for names that are not ``host`` or ``host:port``."""
     for name in names:
         if not _REGISTRY.match(name):
             raise RuntimePlanError(
@@ -52,7 +46,7 @@ def check_registries(variable: str, names: Sequence[str]) -> None:
 
 
 def read_daemon(text: str) -> dict[str, Any]:
-    """Return the keys of daemon.json; an empty file has none. Raises RuntimePlanError for what docker cannot read."""
+    """Return the keys of daemon.json, none for an empty file. Raises RuntimePlanError where docker cannot read it."""
     if not text.strip():
         return {}
     try:
@@ -70,9 +64,9 @@ _KINDS = {"dict": "an object", "list": "a list", "str": "a text"}
 
 
 def daemon_text(before: str, settings: Mapping[str, Any]) -> str:
-    """Return daemon.json with the settings in it, and all else as it was; the same text where nothing changes.
+    """Return daemon.json with the settings, and everything else unchanged; the same text where nothing changes.
 
-    ``features`` and ``runtimes`` are merged by their keys, ``exec-opts`` by what stands before ``=``. Raises
+    ``features`` and ``runtimes`` are merged by their keys, ``exec-opts`` by the part before ``=``. Raises
     RuntimePlanError for a file that cannot be read, or a value of another kind than docker's.
     """
     found = read_daemon(before)
@@ -103,7 +97,7 @@ def cgroup_driver_of(text: str) -> str:
 
 
 def check_flags(settings: Mapping[str, Any], flags: Sequence[str]) -> None:
-    """Raise RuntimePlanError where docker's command line says the same as a key that would be set."""
+    """Raise RuntimePlanError where docker's command line has a flag for a key that would be set."""
     given = {flag.partition("=")[0] for flag in flags}
     for key in settings:
         for flag in FLAGS.get(key, ()):
@@ -115,12 +109,12 @@ def check_flags(settings: Mapping[str, Any], flags: Sequence[str]) -> None:
 
 
 def mirror_urls(mirrors: Sequence[str], insecure: Sequence[str]) -> list[str]:
-    """Return docker's addresses of mirrors, over HTTP for those that are named as insecure."""
+    """Return docker's addresses of mirrors, over HTTP for insecure ones."""
     return [f"{'http' if name in insecure else 'https'}://{name}" for name in mirrors]
 
 
 def registries_text(mirrors: Sequence[str], insecure: Sequence[str]) -> str:
-    """Return podman's file of registries: the mirrors of docker.io in their order, and who may do without TLS."""
+    """Return podman's file of registries: the mirrors of docker.io in their order, and the registries without TLS."""
     lines: list[str] = []
     if mirrors:
         lines += ["[[registry]]", 'prefix = "docker.io"', 'location = "docker.io"', ""]
@@ -137,7 +131,7 @@ _GRAPHROOT = re.compile(r"^\s*graphroot\s*=")
 
 
 def storage_text(text: str, root: str) -> str:
-    """Return storage.conf with this place of the images and all else as it was; the least that works where empty."""
+    """Return storage.conf with this directory of images and everything else unchanged; a minimal file for none."""
     line = f"graphroot = {json.dumps(root)}"
     if not text.strip():
         return f'{MANAGED}[storage]\ndriver = "overlay"\nrunroot = "/run/containers/storage"\n{line}\n'

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 from typing import Any, Collection, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import plan_ascend
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
-    PlanPart,
-    Request,
     RuntimePlanError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.repositories import (
-    DOCKER_DISTRO_OTHERS,
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+    AMD_CDI,
     DOCKER_OTHERS,
     DOCKER_VENDOR,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI, version_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.ascend import plan_ascend
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import PlanPart, Request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.repositories import (
+    DOCKER_DISTRO_OTHERS,
     DOCKER_VERSIONED,
     amd_repository,
     docker_repository,
     elsewhere,
     nvidia_repository,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI, version_of
 
 # The first release of NVIDIA's toolkit that keeps the CDI specification up to date.
 SELF_REFRESHING = (1, 18)
-AMD_CDI = "/etc/cdi/amd.json"
 # Stands for a version that is not known yet: the newest of a vendor.
 NEWEST = (999,)
 # Packages whose upgrade restarts docker.

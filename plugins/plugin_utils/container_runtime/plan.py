@@ -8,15 +8,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import RUNTIME
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.config_files import (
-    CGROUP_DRIVER,
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    EngineState,
+    HostState,
+    RuntimePlanError,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
     DAEMON_JSON,
-    LINK_COMMAND,
+    DOCKER_UNIT,
+    REFRESH_PATH,
+    REFRESH_SERVICE,
     REGISTRIES,
+    STATIC_CDI,
     STORAGE_CONF,
     STORAGE_SHIPPED,
     UDEV_RULES,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import version_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.ascend import RUNTIME
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.config_files import (
+    CGROUP_DRIVER,
+    LINK_COMMAND,
     UDEV_TEXT,
     cgroup_driver_of,
     check_flags,
@@ -26,16 +38,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     registries_text,
     storage_text,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import (
     EnginePlan,
-    EngineState,
-    HostState,
     PlanPart,
     Request,
-    RuntimePlanError,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.packages import (
-    AMD_CDI,
+from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.packages import (
     format_version,
     gpu_way,
     list_names,
@@ -43,24 +51,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     plan_packages,
     plan_toolkit,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import version_of
-
-DOCKER_UNIT = "docker.service"
-REFRESH_PATH, REFRESH_SERVICE = "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"
 
 # The first docker whose daemon validates its own file, and the command.
 VALIDATES = (23,)
 VALIDATE = "dockerd --validate --config-file=%s"
 # From here on docker has CDI devices enabled by default.
 CDI_BY_DEFAULT = (28, 2)
-# Where users of older releases of NVIDIA's toolkit wrote the CDI specification.
-STATIC_CDI = "/etc/cdi/nvidia.yaml"
 NVIDIA_KIND = "nvidia.com/gpu"
-
-# Device nodes of the drivers that containers get unchanged.
-NODES = {"rocm": ("/dev/kfd", "/dev/dri"), "cann": ("/dev/davinci_manager", "/dev/hisi_hdc")}
-
-FILES_OF_INTEREST = (DAEMON_JSON, REGISTRIES, STORAGE_CONF, STORAGE_SHIPPED, UDEV_RULES, STATIC_CDI, AMD_CDI)
 
 
 def plan_engine(request: Request, system: Mapping[str, Any], host: HostState) -> EnginePlan:

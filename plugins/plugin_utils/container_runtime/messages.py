@@ -1,0 +1,24 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why packages could not be installed, as text for an error message."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping
+
+# dpkg prints its reasons between lines of progress; the message of apt's module does not contain them.
+_CAUSES = re.compile(r"dpkg: error|cannot |failed |E: ")
+
+
+def describe_packages(result: Mapping[str, Any]) -> str:
+    """Return the lines of apt and dpkg that name the cause, each once; the task's message where there are none."""
+    failed = [item for item in result.get("results") or [result] if item.get("failed")]
+    lines = [
+        line.strip()
+        for stream in ("stdout", "stderr")
+        for item in failed
+        for line in str(item.get(stream) or "").splitlines()
+    ]
+    return " | ".join(dict.fromkeys(filter(_CAUSES.match, lines))) or str(result.get("msg") or "")
