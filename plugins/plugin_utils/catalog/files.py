@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe, unread_keys
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -98,6 +98,12 @@ def _recipe(path: Path) -> Mapping[str, Any]:
 def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
     """Return the recipe ``<org>/<model>`` as it is written, checked for keys that nobody knows."""
     return _recipe(find("recipes", name, (".yaml", ".yml"), directories))
+
+
+def recipe_notes(name: str, directories: Sequence[str] = ()) -> list[str]:
+    """Return a sentence for each key of a recipe that has no effect."""
+    path = find("recipes", name, (".yaml", ".yml"), directories)
+    return unread_keys(_recipe(path), str(path))
 
 
 def load_manifest(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any] | None:

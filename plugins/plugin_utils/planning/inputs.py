@@ -52,7 +52,8 @@ REQUIRED = tuple(
 class Library:
     """The source of recipes, releases, manifests of weights and option tables; each method may raise PlanError.
 
-    ``manifest`` returns None for a model without a manifest. ``others`` returns the tables of the other releases.
+    ``manifest`` returns None for a model without a manifest. ``others`` returns the tables of the other releases,
+    ``notes`` the warnings about a recipe's file.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -63,3 +64,4 @@ class Library:
     foreign: Callable[[str], Foreign]
     replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     exclusive: Sequence[Mapping[str, Any]] = ()
+    notes: Callable[[str], Sequence[str]] = lambda _name: ()

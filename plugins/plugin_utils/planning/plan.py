@@ -216,7 +216,7 @@ def _warnings(
     library: Library,
 ) -> list[str]:
     table, foreign = entry.table, library.foreign(accelerator.stack)
-    warnings = judge(entry.recipe, facts, entry.where)
+    warnings = [*library.notes(entry.requested["recipe"]), *judge(entry.recipe, facts, entry.where)]
     # Left after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
     doubts = doubts_of(
         [
