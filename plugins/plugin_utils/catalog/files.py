@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe, unread_keys
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, how_to_pin
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import RUNTIMES
 
 # What one file of each part of the catalogue is called in an error.
@@ -66,7 +66,9 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
         for suffix in suffixes
         for path in place.glob(f"{pattern}{suffix}")
     }
-    raise PlanError(f"no {WORDS[kind]} {name!r} in {', '.join(str(place) for place in places)}; {nearest(name, known)}")
+    way_out = f"; {how_to_pin(name)}" if kind == "weights" else ""
+    where = ", ".join(str(place) for place in places)
+    raise PlanError(f"no {WORDS[kind]} {name!r} in {where}; {nearest(name, known)}{way_out}")
 
 
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:

@@ -28,6 +28,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
     choose_runtime,
     choose_stack,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.software import Software, choose_software
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import (
     MULTI_NODE,
     Nodes,
@@ -56,6 +57,7 @@ class Chosen:
     table: OptionTable
     choice: Choice
     demand: Demand
+    software: Software
 
     @property
     def where(self) -> str:
@@ -72,13 +74,15 @@ def choose(
     release_name = str(requested.get("release") or site.release)
     release = library.release(release_name)
     stack = choose_stack(release, release_name, accelerator)
-    variant = choose_variant(recipe, accelerator, requested.get("variant"), where)
+    variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict)
     entry = _variant(recipe, variant, accelerator)
-    check_release(recipe, entry, str(release["vllm"]), release_name, where)
+    version = str(release["vllm"])
+    check_release(recipe, entry, version, release_name, where)
     check_driver(stack, accelerator, release_name)
     runtime = choose_runtime(stack, requested.get("runtime") or site.runtime, site.image, release_name, where)
     if runtime == "venv":
         check_lock(stack, release_name)
+    software = choose_software(recipe, entry, accelerator, stack, runtime, version, release_name, site, where)
     preset = _preset(recipe, requested.get("preset"), where)
     nodes = _nodes(host, requested, where)
     strategy = choose_strategy(recipe, accelerator, requested.get("strategy"), nodes.count, where)
@@ -102,9 +106,10 @@ def choose(
         stack=stack,
         runtime=runtime,
         variant=entry,
-        table=library.table(str(release["vllm"]), site.strict),
+        table=library.table(version, site.strict),
         choice=Choice(variant, strategy, requested.get("preset"), features, found),
         demand=Demand(name, found.chips, 1 if nodes.count > 1 else requested.get("replicas"), chips),
+        software=software,
     )
 
 

@@ -17,6 +17,14 @@ class PlanError(ValueError):
     """The requested instances cannot be served; the message is the whole sentence for the user."""
 
 
+def how_to_pin(model: str) -> str:
+    """Return the command that makes the manifest of a model, as a clause of a message."""
+    return (
+        f"make a manifest: ansible-playbook playbooks/pin_weights.yml -e pin_model={model} -e pin_dest=DIR, and set "
+        "weights_manifest_path: [DIR]"
+    )
+
+
 @dataclass(frozen=True)
 class SiteSettings:
     """The site's settings for all instances of a host (paths on the host, times in seconds).

@@ -27,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     known_issues,
     option_problems,
     placeholders,
+    variant_doubts,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import (
     allot,
@@ -55,6 +56,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
     Manifest,
     PlanError,
     SiteSettings,
+    how_to_pin,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import (
     check_instances,
@@ -216,7 +218,9 @@ def _warnings(
     library: Library,
 ) -> list[str]:
     table, foreign = entry.table, library.foreign(accelerator.stack)
-    warnings = [*library.notes(entry.requested["recipe"]), *judge(entry.recipe, facts, entry.where)]
+    warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
+    warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
+    warnings += judge(entry.recipe, facts, entry.where)
     # Left after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
     doubts = doubts_of(
         [
@@ -227,11 +231,6 @@ def _warnings(
     warnings += [f"{entry.where}: {problem}" for problem in doubts]
     doubtful = [name for name in composed.env if not name.startswith("VLLM_")]
     warnings += [f"{entry.where}.env: {problem}" for problem in table.check_env(doubtful, foreign)]
-    if entry.recipe["model"].get("nightly_required") or entry.variant.get("nightly_required"):
-        warnings.append(
-            f"{entry.where}.recipe: {entry.recipe['model']['model_id']} was written for a nightly of vLLM; release "
-            f"{entry.release_name!r} may be too old for it"
-        )
     return warnings
 
 
@@ -314,7 +313,8 @@ def _start(
 ) -> dict[str, Any]:
     """Return the fields of the plan that depend on the runtime: image and container, or the virtual environment."""
     devices = devices_of(accelerator, chips)
-    image = image_of(entry.stack, accelerator, site.image, site.registry) if entry.runtime == "container" else None
+    own = entry.software.image
+    image = image_of(entry.stack, accelerator, site.image, site.registry, own) if entry.runtime == "container" else None
     container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
     venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
     return {
@@ -331,7 +331,7 @@ def _start(
 def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[str]:
     """Return a warning for each model whose weights no manifest pins."""
     return [
-        f"{entry.where}: no manifest pins the weights of {each}; make one before a host can fetch them"
+        f"{entry.where}: no manifest pins the weights of {each}, so no host can fetch them; {how_to_pin(each)}"
         for each in models
         if library.manifest(each) is None
     ]

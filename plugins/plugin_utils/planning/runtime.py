@@ -48,11 +48,16 @@ def choose_runtime(stack: Mapping[str, Any], requested: str, image: str, release
     return runtime
 
 
-def image_of(stack: Mapping[str, Any], accelerator: Accelerator, override: str, registry: str) -> str:
-    """Return the reference of the image: the site's own, or the release's from the site's registry."""
+def image_of(
+    stack: Mapping[str, Any], accelerator: Accelerator, override: str, registry: str, own: str | None = None
+) -> str:
+    """Return the reference of the image: the site's own, else the recipe's ``own`` or the release's.
+
+    The latter two come from the site's registry where it has one.
+    """
     if override:
         return override
-    exact = accelerator.pick(stack.get("images") or {})
+    exact = own or accelerator.pick(stack.get("images") or {})
     image = exact or accelerator.pick(stack.get("image"))
     if not image:
         raise PlanError(
@@ -64,7 +69,7 @@ def image_of(stack: Mapping[str, Any], accelerator: Accelerator, override: str, 
         # The first part is a registry if it cannot be the name of a repository.
         bare = rest if slash and ("." in first or ":" in first or first == "localhost") else image
         image = f"{registry.rstrip('/')}/{bare}"
-    # The digest belongs to `image`; an entry of `images` carries its own.
+    # The digest belongs to `image`; an entry of `images`, or a recipe's image, carries its own.
     digest = None if exact else stack.get("digest")
     return f"{image}@{digest}" if digest and "@" not in image else str(image)
 

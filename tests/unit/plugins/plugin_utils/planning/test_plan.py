@@ -728,7 +728,9 @@ def test_a_recipe_for_a_nightly_and_weights_without_a_manifest_are_warnings():
     found = plan(a_recipe=recipe(model={"nightly_required": True}), manifests={}).warnings
     assert found == [
         "vllm_instances.chat.recipe: org/model was written for a nightly of vLLM; release '2.0' may be too old for it",
-        "vllm_instances.chat: no manifest pins the weights of org/model; make one before a host can fetch them",
+        "vllm_instances.chat: no manifest pins the weights of org/model, so no host can fetch them; make a manifest: "
+        "ansible-playbook playbooks/pin_weights.yml -e pin_model=org/model -e pin_dest=DIR, and set "
+        "weights_manifest_path: [DIR]",
     ]
 
 
@@ -791,7 +793,9 @@ def test_a_draft_model_without_a_manifest_keeps_its_name_and_is_warned_of():
     found = plan(a_recipe=SPEC, manifests={"org/model": MANIFESTS["org/model"]})
     assert found.args["speculative-config"]["model"] == "org/draft"
     assert found.warnings == [
-        "vllm_instances.chat: no manifest pins the weights of org/draft; make one before a host can fetch them"
+        "vllm_instances.chat: no manifest pins the weights of org/draft, so no host can fetch them; make a manifest: "
+        "ansible-playbook playbooks/pin_weights.yml -e pin_model=org/draft -e pin_dest=DIR, and set "
+        "weights_manifest_path: [DIR]"
     ]
 
 
