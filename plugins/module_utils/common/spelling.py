@@ -13,7 +13,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``nearest: 'x'`` for a misspelt name, or the list of what is known where nothing is near."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
-    return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names)}"
+    return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names) or 'none'}"
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:

@@ -86,6 +86,23 @@ def check_format(
         )
 
 
+def other_variants(recipe: Mapping[str, Any], chosen: str, accelerator: Accelerator, chips: int) -> list[str]:
+    """Return the other variants that run on this hardware and by the recipe fit into so many chips."""
+    room = (accelerator.memory_mib or 0) / 1024 * chips
+    return [
+        _described(name, variant or {})
+        for name, variant in (recipe.get("variants") or {}).items()
+        if name != chosen
+        and 0 < ((variant or {}).get("vram_minimum_gb") or 0) <= room
+        and not _unsuited(recipe, variant or {}, accelerator)
+    ]
+
+
+def _described(name: str, variant: Mapping[str, Any]) -> str:
+    """Return the name of a variant, with its weights where it has its own."""
+    return f"{name} (weights {variant['model_id']})" if variant.get("model_id") else name
+
+
 def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str = "") -> str:
     """Return the variants of a recipe that run on this hardware, with their own weights, as a clause.
 
@@ -93,7 +110,7 @@ def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str =
     """
     own = recipe["model"]["model_id"]
     fit = [
-        f"{name} (weights {variant['model_id']})" if (variant or {}).get("model_id") else name
+        _described(name, variant or {})
         for name, variant in (recipe.get("variants") or {}).items()
         if not _unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
     ]

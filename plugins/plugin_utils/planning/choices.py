@@ -25,16 +25,19 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     check_lock,
+    choose_release,
     choose_runtime,
     choose_stack,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.software import Software, choose_software
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import (
     MULTI_NODE,
+    SINGLE_NODE,
     Nodes,
     Sizes,
     choose_strategy,
     sizes,
+    spread_size,
     tensor_size,
 )
 
@@ -71,7 +74,7 @@ def choose(
     """Return one entry of vllm_instances with every default resolved. Raises PlanError for an invalid choice."""
     where = f"vllm_instances.{name}"
     recipe = library.recipe(requested["recipe"])
-    release_name = str(requested.get("release") or site.release)
+    release_name = choose_release(str(requested.get("release") or site.release), accelerator)
     release = library.release(release_name)
     stack = choose_stack(release, release_name, accelerator)
     variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict)
@@ -116,7 +119,7 @@ def choose(
 def _variant(recipe: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
     """Return the variant's block, with the sizes that it states for this exact hardware."""
     block: Mapping[str, Any] = (recipe.get("variants") or {}).get(name) or {}
-    for _id, exact in exact_blocks(accelerator, block.get("hardware_overrides")):
+    for _id, exact in exact_blocks(accelerator, block.get("hardware_overrides"), accelerator.count):
         own = {key: exact[key] for key in ("tp", "vram_minimum_gb") if exact.get(key)}
         block = {**block, **own}
     return block
@@ -127,6 +130,11 @@ def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[
         return {}
     presets = recipe.get("presets") or {}
     model = recipe["model"]["model_id"]
+    if not presets:
+        raise PlanError(
+            f"{where}.preset: found {name!r}, but recipe {model} has no presets; remove preset and set args of the "
+            "instance, or add presets to a recipe file of your own (vllm_recipe_path)"
+        )
     if name not in presets:
         raise PlanError(f"{where}.preset: recipe {model} has no preset {name!r}; {nearest(name, presets)}")
     preset: Mapping[str, Any] = presets[name] or {}
@@ -163,6 +171,8 @@ def _sizes(
     tensor, because = 1, None
     if strategy == "single_node_tp":
         tensor, because = tensor_size(recipe, variant, preset, accelerator, chips)
+    elif strategy in SINGLE_NODE:
+        chips, because = spread_size(recipe, strategy, accelerator, chips)
     found = sizes(strategy, tensor, chips, nodes, because)
     own = _own_sizes(requested, where)
     if not own or strategy in MULTI_NODE:

@@ -22,6 +22,8 @@ UPSTREAM_SINGLE = {"gb300": "dgx_station_gb300"}
 
 # The memory of one chip in such a system, in GiB, where it differs from the catalogue's.
 SINGLE_MEMORY_GIB = {"gb300": 252}
+# Upstream means a host with one of these by its name; hosts with more are called rtx_5090_2x and so on.
+ONE_CARD = ("ascend_950pr", "rtx_5090", "rtx_pro_5000", "rtx_pro_6000")
 # Upstream's systems, each with the architecture that its kernels are built for.
 UPSTREAM_SYSTEMS = {
     "h100": "sm90", "h200": "sm90", "b200": "sm100", "gb200": "sm100", "b300": "sm103", "gb300": "sm103",
@@ -163,11 +165,21 @@ def generation_blocks(
             yield name, overrides[name]
 
 
+def describes(name: str, chips: int) -> bool:
+    """Return whether a block for exact hardware is about instances of so many chips."""
+    return chips == 1 or name not in ONE_CARD
+
+
 def exact_blocks(
-    accelerator: Accelerator, overrides: Mapping[str, Any] | None
+    accelerator: Accelerator, overrides: Mapping[str, Any] | None, chips: int = 1
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the blocks of a ``hardware_overrides`` map for this exact hardware, the most exact last."""
+    """Yield the blocks of a ``hardware_overrides`` map for this exact hardware, the most exact last.
+
+    ``chips`` is the number of chips of the instance: a block for one card is not for an instance of two.
+    """
     for name in reversed(accelerator.ids):
+        if not describes(name, chips):
+            continue
         # On a CPU the hardware and its generation have the same name.
         if (overrides or {}).get(name) and name not in accelerator.generations:
             yield name, (overrides or {})[name]

@@ -29,8 +29,9 @@ def how_to_pin(model: str) -> str:
 class SiteSettings:
     """The site's settings for all instances of a host (paths on the host, times in seconds).
 
-    ``runtime``, ``image`` and ``registry`` are empty where the release decides. ``secrets`` holds the names, never the
-    values, of each instance's secrets. ``strict`` False permits names that the release's table does not have.
+    ``release`` is empty where the stack decides, ``runtime``, ``image`` and ``registry`` where the release does.
+    ``secrets`` holds the names, never the values, of each instance's secrets. ``strict`` False permits names that the
+    release's table does not have, and what a recipe does not list.
     """
 
     release: str
