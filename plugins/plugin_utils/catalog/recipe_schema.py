@@ -90,7 +90,10 @@ def _map(value_check: Check) -> Check:
             yield _wrong(value, where, "a mapping")
             return
         for key, entry in value.items():
-            yield from value_check(entry, f"{where}.{key}" if where else str(key))
+            place = f"{where}.{key}" if where else str(key)
+            if not isinstance(key, str):
+                yield f"{where or 'the file'}: found the key {key!r}, expected a text; put it in quotes"
+            yield from value_check(entry, place)
 
     return check
 
@@ -124,7 +127,7 @@ def _meta(value: Any, where: str) -> Iterator[str]:
             yield f"unknown key '{where}.{key}'; nearest: {near!r}"
 
 
-def _either(kind: Any, simple: Check, other: Check) -> Check:
+def either(kind: Any, simple: Check, other: Check) -> Check:
     """Return a check that is ``simple`` for values of a kind and ``other`` for the rest."""
 
     def check(value: Any, where: str) -> Iterator[str]:
@@ -170,10 +173,10 @@ def _block(args: str, env: str, more: Mapping[str, Check]) -> dict[str, Check]:
 
 
 # A number for all hardware, or a map by hardware.
-SIZE = _either(dict, _map(INTEGER), INTEGER)
+SIZE = either(dict, _map(INTEGER), INTEGER)
 BY_HARDWARE = _map(_scalar)
 EXTRA = _block("extra_args", "extra_env", {})
-IMAGE = _either(dict, _map(_either(dict, _map(TEXT), TEXT)), TEXT)
+IMAGE = either(dict, _map(either(dict, _map(TEXT), TEXT)), TEXT)
 
 VARIANT_OVERRIDE = _object(
     {
@@ -309,7 +312,7 @@ RECIPE = _object(
         "compatible_strategies": NAMES,
         "default_strategy": TEXT,
         "strategy_hardware": _map(BY_HARDWARE),
-        "strategy_min_gpus": _either(dict, _map(_anything), INTEGER),
+        "strategy_min_gpus": either(dict, _map(_anything), INTEGER),
         "strategy_overrides": _map(STRATEGY_OVERRIDE),
         "hardware_overrides": _map(_object({**EXTRA, "install_note": TEXT})),
         "hardware_notes": _map(_anything),

@@ -216,7 +216,7 @@ def check_host_memory(needs: Mapping[str, float | None], accelerator: Accelerato
     if sum(wanted.values()) > has:
         parts = ", ".join(f"{name} {gib:g} GiB" for name, gib in sorted(wanted.items()))
         raise PlanError(
-            f"too little memory: {parts} (weights and KV cache, or vram_minimum_gb of the recipe) need "
+            f"vllm_instances: too little memory: {parts} (weights and KV cache, or vram_minimum_gb of the recipe) need "
             f"{sum(wanted.values()):g} GiB, {accelerator.count} x {accelerator.model} has {has:.1f} GiB; "
             "choose a smaller variant or another host"
         )

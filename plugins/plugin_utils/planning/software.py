@@ -195,7 +195,7 @@ def _missing(asked: _Asked) -> Iterator[str]:
 
 
 def _assumed(asked: _Asked) -> Iterator[str]:
-    """Yield a warning for the packages that upstream's images are said to have.
+    """Yield a warning for the packages that upstream expects in its images.
 
     Upstream's rule: a step without ``install_modes`` is for people without a container.
     """

@@ -585,7 +585,8 @@ def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
     with pytest.raises(PlanError) as caught:
         plans(instances, CPU, a_recipe, manifests=small)
     assert str(caught.value) == (
-        "too little memory: a 6 GiB, b 6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 12 GiB, "
+        "vllm_instances: too little memory: "
+        "a 6 GiB, b 6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 12 GiB, "
         "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
     )
 
