@@ -31,7 +31,8 @@ options:
     required: true
   release:
     description:
-      - Name of a file in C(catalog/releases/) or in O(release_path). When empty, the collection's release for the stack.
+      - Name of a file in C(catalog/releases/) or in O(release_path).
+      - When empty, the collection's release for the stack.
     type: str
     required: true
   accelerator:

@@ -86,6 +86,8 @@ def choose(
     if runtime == "venv":
         check_lock(stack, release_name)
     software = choose_software(recipe, entry, accelerator, stack, runtime, version, release_name, site, where)
+    if software.command:
+        stack = {**stack, "entrypoint": list(software.command)}
     preset = _preset(recipe, requested.get("preset"), where)
     nodes = _nodes(host, requested, where)
     strategy = choose_strategy(recipe, accelerator, requested.get("strategy"), nodes.count, where)

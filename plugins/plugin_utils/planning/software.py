@@ -35,10 +35,14 @@ _OPTIONAL = "or, if it is there already, mark the step `optional: true` in a rec
 
 @dataclass(frozen=True)
 class Software:
-    """The image that a recipe names in place of the release's, None where it names none, and warnings."""
+    """The image that a recipe names in place of the release's, None where it names none, and warnings.
+
+    ``command`` are the words that start vLLM in that image; empty where the release's do.
+    """
 
     image: str | None = None
     warnings: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,9 @@ def choose_software(
     problems += [*_too_old(asked, named), *_missing(asked)]
     _refuse(problems, site.strict, where)
     warnings = [*problems, *_of_build(asked, own), *_of_nightly(asked, named, own), *_assumed(asked), *_notes(asked)]
-    return Software(own, tuple(f"{where}.recipe: {text}" for text in warnings))
+    commands = [block["docker_serve_command"] for _name, block in _exact(asked) if block.get("docker_serve_command")]
+    command = tuple(str(commands[-1]).split()) if own and commands else ()
+    return Software(own, tuple(f"{where}.recipe: {text}" for text in warnings), command)
 
 
 def _refuse(problems: list[str], strict: bool, where: str) -> None:

@@ -388,6 +388,17 @@ def test_a_recipe_may_name_the_chips_of_every_strategy(strategy, flag, size, chi
     assert (found.args[f"{flag}-parallel-size"], len(found.chips)) == (chips, chips)
 
 
+def test_a_recipe_s_own_image_serves_unless_the_site_has_one():
+    block = {"docker_image": "a/b:c", "docker_serve_command": "vllm serve"}
+    a_recipe = recipe(variants={"default": {"tp": 2, "hardware_overrides": {"h200": block}}})
+    found = plan(a_recipe=a_recipe, site={"registry": "mirror:5000"})
+    assert found.image == found.container["image"] == "mirror:5000/a/b:c"
+    assert found.launch == found.container["command"] == ["vllm", "serve"]
+    assert "names its own build of vLLM, a/b:c" in found.warnings[0]
+    own = plan(a_recipe=a_recipe, site={"image": "site/own:1"})
+    assert (own.image, own.launch, own.warnings) == ("site/own:1", [], [])
+
+
 # --- replicas ---
 
 

@@ -68,6 +68,15 @@ def test_the_exact_hardware_s_image_goes_before_the_variant_s_and_the_model_s():
     assert software(model, MI300X, {"docker_image": "a/variant:1"}).image == "a/amd:1"
 
 
+def test_the_command_of_an_image_belongs_to_it():
+    block = {"docker_image": "a/exact:1", "docker_serve_command": "vllm  serve"}
+    variant = {"hardware_overrides": {"h200": block}}
+    assert software(variant=variant).command == ("vllm", "serve")
+    assert software(variant=variant, accelerator=MI300X).command == ()
+    release = {"hardware_overrides": {"h200": {**block, "docker_image": "vllm/vllm-openai:v0.33.0"}}}
+    assert software(variant=release).command == ()
+
+
 def test_a_newer_release_than_the_site_s_is_refused():
     assert refusal({"docker_image": "vllm/vllm-openai:v0.34.0"}) == (
         "vllm_instances.chat.recipe: org/model needs vLLM 0.34.0 or newer (the recipe's docker_image is "
