@@ -42,4 +42,4 @@ class ActionModule(ControllerAction):
         document = as_documents(groups)
         as_json = options["format"] == "json"
         Display().display(json.dumps(document, indent=2, ensure_ascii=False) if as_json else plan_table(groups))
-        return {"warnings": fleet.notes(), "plans": document}
+        return {"warnings": fleet.notes(variables.get("ansible_inventory_sources") or ()), "plans": document}

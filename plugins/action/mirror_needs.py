@@ -65,4 +65,6 @@ class ActionModule(ControllerAction):
         fleet.check("nothing was fetched")
         add_fleet(needs, fleet)
         # Warnings of plans are for those who serve them; only skipped hosts matter here.
-        return [note for note in fleet.notes() if note.startswith("skipped")]
+        return [
+            note for note in fleet.notes(variables.get("ansible_inventory_sources") or ()) if note.startswith("skipped")
+        ]

@@ -36,7 +36,7 @@ class ActionModule(ControllerAction):
         instances = sum(len(group.hosts) * len(group.plans) for group in fleet.groups)
         return {
             "changed": bool(tree.written or tree.removed),
-            "warnings": fleet.notes(),
+            "warnings": fleet.notes(variables.get("ansible_inventory_sources") or ()),
             "hosts": hosts,
             "instances": instances,
             "written": tree.written,

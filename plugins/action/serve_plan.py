@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -53,7 +54,10 @@ class ActionModule(ControllerAction):
             raise PlanError(f"{host}: {exc}") from exc
         venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
         images = sorted({entry["image"] for entry in plans.values() if entry["image"]})
-        warnings = dict.fromkeys(f"{host}: {text}" for entry in plans.values() for text in entry["warnings"])
+        places = {f"vllm_{name}": options[name] for name in PATHS}
+        texts = [text for entry in plans.values() for text in entry["warnings"]]
+        texts += misplaced(places, variables.get("ansible_inventory_sources") or ())
+        warnings = dict.fromkeys(f"{host}: {text}" for text in texts)
         return {
             "asked": options["instances"],
             "plans": plans,

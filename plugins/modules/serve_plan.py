@@ -32,6 +32,7 @@ options:
   release:
     description:
       - Name of a file in C(catalog/releases/) or in O(release_path).
+      - When empty, the collection's release for the stack.
     type: str
     required: true
   accelerator:
@@ -55,6 +56,7 @@ options:
     description:
       - Whether flags, JSON keys and C(VLLM_*) variables that the release's table does not have are errors. Otherwise
         they are warnings, and a release without a table uses the newest one. For nightlies.
+      - The same holds for hardware that a recipe does not list, and for software that it needs besides the release.
     type: bool
     default: true
   image:

@@ -11,9 +11,9 @@ from typing import Iterable
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``nearest: 'x'`` for a misspelt name, or the list of what is known where nothing is near."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names)}"
+    names = sorted(str(name) for name in known)
+    close = difflib.get_close_matches(str(name), names, n=1)
+    return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names) or 'none'}"
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:

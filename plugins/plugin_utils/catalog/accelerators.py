@@ -23,7 +23,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
+    SINGLE_MEMORY_GIB,
+    Accelerator,
+)
 
 BUNDLED = CATALOG / "accelerators"
 
@@ -302,7 +305,8 @@ def declared_accelerator(
     entry = catalogue.models[model]
     if entry.unsupported:
         raise AcceleratorError(f"nothing can be served on {entry.title}: {entry.unsupported}")
-    memory = entry.memory_gib if memory_gib is None else memory_gib
+    single = SINGLE_MEMORY_GIB.get(model) if count == 1 else None
+    memory = (single or entry.memory_gib) if memory_gib is None else memory_gib
     return Accelerator(
         model=entry.key,
         stack=entry.stack,

@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import (
+    BY_HARDWARE,
+    ENV,
+    IMAGE,
+    NAMES,
+    NUMBER,
+    TEXT,
+    check_recipe,
+    either,
+    unread_keys,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, how_to_pin
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import RUNTIMES
 
 # What one file of each part of the catalogue is called in an error.
@@ -23,10 +34,15 @@ ENTRYPOINTS = ("image", "module")
 
 
 # What the plan reads of a stack of a release.
-STACK_KEYS = (
-    "container_env", "digest", "entrypoint", "env", "image", "images", "libraries", "minimum_driver", "python",
-    "requirements", "runtime", "venv_size_gib", "wheels",
-)  # fmt: skip
+STACK_KEYS = {
+    **dict.fromkeys(("digest", "minimum_driver", "python", "requirements", "runtime"), TEXT),
+    **dict.fromkeys(("container_env", "env"), ENV),
+    **dict.fromkeys(("images", "wheels"), BY_HARDWARE),
+    "entrypoint": either(list, NAMES, TEXT),
+    "image": IMAGE,
+    "libraries": NAMES,
+    "venv_size_gib": NUMBER,
+}
 
 # Where a person names the directories of each part.
 VARIABLES = {
@@ -66,7 +82,9 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
         for suffix in suffixes
         for path in place.glob(f"{pattern}{suffix}")
     }
-    raise PlanError(f"no {WORDS[kind]} {name!r} in {', '.join(str(place) for place in places)}; {nearest(name, known)}")
+    way_out = f"; {how_to_pin(name)}" if kind == "weights" else ""
+    where = ", ".join(str(place) for place in places)
+    raise PlanError(f"no {WORDS[kind]} {name!r} in {where}; {nearest(name, known)}{way_out}")
 
 
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:
@@ -100,10 +118,26 @@ def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]
     return _recipe(find("recipes", name, (".yaml", ".yml"), directories))
 
 
+def recipe_notes(name: str, directories: Sequence[str] = ()) -> list[str]:
+    """Return a sentence for each key of a recipe that has no effect."""
+    path = find("recipes", name, (".yaml", ".yml"), directories)
+    return unread_keys(_recipe(path), str(path))
+
+
 def load_manifest(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any] | None:
     """Return the manifest that pins the weights of a repository, None where there is none."""
     path = lookup("weights", name, (".yml", ".yaml"), directories)
-    return read(path) if path else None
+    return _manifest(path) if path else None
+
+
+@functools.lru_cache(maxsize=None)
+def _manifest(path: Path) -> Mapping[str, Any]:
+    manifest = read(path)
+    try:
+        parse_manifest(manifest)
+    except WeightsError as exc:
+        raise PlanError(f"{path}: {exc}") from exc
+    return manifest
 
 
 def load_release(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
@@ -119,11 +153,16 @@ def _release(path: Path) -> Mapping[str, Any]:
             raise PlanError(f"{path}: {key!r} is missing")
     if not isinstance(release["stacks"], dict):
         raise PlanError(f"{path}: stacks: found {release['stacks']!r}, expected a mapping of stacks")
+    for key, expected in (("vllm", TEXT), ("supports", NAMES)):
+        for problem in expected(release.get(key), key):
+            raise PlanError(f"{path}: {problem}")
     release["stacks"] = {stack: _stack(path, stack, entry) for stack, entry in release["stacks"].items()}
     return release
 
 
-def _stack(path: Path, stack: str, entry: Any) -> dict[str, Any]:
+def _stack(path: Path, stack: Any, entry: Any) -> dict[str, Any]:
+    if not isinstance(stack, str):
+        raise PlanError(f"{path}: stacks: found the key {stack!r}, expected the name of a stack")
     if not isinstance(entry, dict) or "runtime" not in entry:
         raise PlanError(f"{path}: stacks.{stack}: 'runtime' is missing; expected container or venv")
     if entry["runtime"] not in RUNTIMES:
@@ -143,9 +182,11 @@ def _stack(path: Path, stack: str, entry: Any) -> dict[str, Any]:
 
 
 def _check_keys(path: Path, stack: str, entry: dict[str, Any]) -> None:
-    """Raise PlanError for a key that is a misspelt one; others are versions that belong together, as plain texts."""
+    """Raise PlanError for a wrong value and a misspelt key; other keys are versions that belong together, as texts."""
     for key, value in entry.items():
         if key in STACK_KEYS:
+            for problem in STACK_KEYS[key](value, f"stacks.{stack}.{key}"):
+                raise PlanError(f"{path}: {problem}")
             continue
         near = misspelt(str(key), STACK_KEYS)
         if near or not isinstance(value, str):

@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The schema of recipes: upstream's, and what this collection adds to it. A key that nobody knows is an error.
 
+Below ``meta`` upstream describes models for people, and adds keys whenever it likes. There an unknown key is a warning,
+unless it is a misspelt one of those that decide.
+
 ``rules``, ``release_fixes``, ``guards``, ``known_issues``, presets of three words, ``model.kv_cache_bytes_per_token``
 and ``hardware_overrides`` for one model of the catalogue are additions; docs/reference/recipes.md says what they mean.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -23,6 +26,16 @@ def check_recipe(recipe: Any, file: str) -> None:
     """Raise PlanError for the first key or value that the schema does not know; ``file`` names it."""
     for problem in RECIPE(recipe, ""):
         raise PlanError(f"{file}: {problem}")
+
+
+def unread_keys(recipe: Mapping[str, Any], file: str) -> list[str]:
+    """Return a sentence for each key below ``meta`` of a checked recipe that has no effect here."""
+    keys = recipe.get("meta") or {}
+    return [
+        f"{file}: meta.{key}: unknown key, which has no effect; {nearest(str(key), META)}"
+        for key in keys
+        if key not in META
+    ]
 
 
 def _wrong(value: Any, where: str, expected: str) -> str:
@@ -77,7 +90,10 @@ def _map(value_check: Check) -> Check:
             yield _wrong(value, where, "a mapping")
             return
         for key, entry in value.items():
-            yield from value_check(entry, f"{where}.{key}" if where else str(key))
+            place = f"{where}.{key}" if where else str(key)
+            if not isinstance(key, str):
+                yield f"{where or 'the file'}: found the key {key!r}, expected a text; put it in quotes"
+            yield from value_check(entry, place)
 
     return check
 
@@ -102,7 +118,16 @@ def _object(keys: Mapping[str, Check], required: tuple[str, ...] = ()) -> Check:
     return check
 
 
-def _either(kind: Any, simple: Check, other: Check) -> Check:
+def _meta(value: Any, where: str) -> Iterator[str]:
+    known = {key: entry for key, entry in value.items() if key in META} if isinstance(value, dict) else value
+    yield from _object(META)(known, where)
+    for key in value if isinstance(value, dict) else ():
+        near = None if key in META else misspelt(str(key), META_DECIDES)
+        if near:
+            yield f"unknown key '{where}.{key}'; nearest: {near!r}"
+
+
+def either(kind: Any, simple: Check, other: Check) -> Check:
     """Return a check that is ``simple`` for values of a kind and ``other`` for the rest."""
 
     def check(value: Any, where: str) -> Iterator[str]:
@@ -148,10 +173,10 @@ def _block(args: str, env: str, more: Mapping[str, Check]) -> dict[str, Check]:
 
 
 # A number for all hardware, or a map by hardware.
-SIZE = _either(dict, _map(INTEGER), INTEGER)
+SIZE = either(dict, _map(INTEGER), INTEGER)
 BY_HARDWARE = _map(_scalar)
 EXTRA = _block("extra_args", "extra_env", {})
-IMAGE = _either(dict, _map(_either(dict, _map(TEXT), TEXT)), TEXT)
+IMAGE = either(dict, _map(either(dict, _map(TEXT), TEXT)), TEXT)
 
 VARIANT_OVERRIDE = _object(
     {
@@ -238,26 +263,28 @@ PRESET = _object(
         **dict.fromkeys(UPSTREAM_PRESET, _anything),
     }
 )
+META: dict[str, Check] = {
+    **dict.fromkeys(("title", "slug", "provider", "description", "difficulty", "performance_headline"), TEXT),
+    **dict.fromkeys(("date_added", "date_updated"), _scalar),
+    "tasks": NAMES,
+    "hardware": BY_HARDWARE,
+    "default_hardware": TEXT,
+    "default_variant": BY_HARDWARE,
+    "related_recipes": NAMES,
+    "platforms": _list(_map(_anything), "a list of platforms"),
+}
+# The keys of meta that a plan follows.
+META_DECIDES = ("hardware", "default_variant")
 _JUDGE = {"when": _conditions(True), "unless": _conditions(True)}
 RECIPE = _object(
     {
-        "meta": _object(
-            {
-                **dict.fromkeys(("title", "slug", "provider", "description", "performance_headline"), TEXT),
-                **dict.fromkeys(("date_added", "date_updated"), _scalar),
-                "tasks": NAMES,
-                "hardware": BY_HARDWARE,
-                "default_hardware": TEXT,
-                "default_variant": BY_HARDWARE,
-                "related_recipes": NAMES,
-                "platforms": _list(_map(_anything), "a list of platforms"),
-            }
-        ),
+        "meta": _meta,
         "model": _object(
             {
                 "model_id": TEXT,
                 "min_vllm_version": _scalar,
                 "docker_image": IMAGE,
+                "docker_source": _map(_anything),
                 "nightly_required": BOOLEAN,
                 "install": _map(_anything),
                 "architecture": TEXT,
@@ -285,7 +312,7 @@ RECIPE = _object(
         "compatible_strategies": NAMES,
         "default_strategy": TEXT,
         "strategy_hardware": _map(BY_HARDWARE),
-        "strategy_min_gpus": _either(dict, _map(_anything), INTEGER),
+        "strategy_min_gpus": either(dict, _map(_anything), INTEGER),
         "strategy_overrides": _map(STRATEGY_OVERRIDE),
         "hardware_overrides": _map(_object({**EXTRA, "install_note": TEXT})),
         "hardware_notes": _map(_anything),

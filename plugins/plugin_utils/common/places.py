@@ -1,12 +1,39 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the collection's own files are on the controller."""
+"""Where files are on the controller: the collection's own, and directories that a site names."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Iterable, Mapping, Sequence
 
 COLLECTION = Path(__file__).resolve().parents[3]
 CATALOG = COLLECTION / "catalog"
 ROLES = COLLECTION / "roles"
+
+# Variables that name directories of YAML files, which are no inventories.
+DIRECTORIES = ("vllm_recipe_path", "vllm_release_path", "vllm_weights_manifest_path", "accelerator_catalog_path")
+
+
+def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]:
+    """Return a warning for each of a site's directories that lies in a directory which Ansible reads as an inventory.
+
+    ``sources`` are Ansible's inventory sources.
+    """
+    inventories = [Path(str(source)).resolve() for source in sources if Path(str(source)).is_dir()]
+    found = []
+    for name in DIRECTORIES:
+        for directory in _listed(variables.get(name)):
+            place = Path(str(directory)).resolve()
+            around = next((inventory for inventory in inventories if inventory in place.parents), None)
+            if around:
+                found.append(
+                    f"{name}: {directory} lies in the inventory {around}, so Ansible reads its files as inventories; "
+                    "move it beside that directory: {{ inventory_dir | dirname }}/" + place.name
+                )
+    return found
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return [value] if isinstance(value, str) else list(value or [])

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
     load_manifest,
     load_recipe,
     load_release,
+    recipe_notes,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
     load_exclusive,
@@ -60,6 +61,7 @@ def library(
         foreign=_foreign,
         replaced=load_replaced(),
         exclusive=load_exclusive(),
+        notes=lambda name: recipe_notes(name, recipe_path),
     )
 
 

@@ -16,6 +16,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of, hardware_facts
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
@@ -67,8 +68,8 @@ class Fleet:
             for plan in group.plans.values()
         ]
 
-    def notes(self) -> list[str]:
-        """Return a note on hosts without instances, and the warnings of the plans."""
+    def notes(self, sources: Iterable[Any] = ()) -> list[str]:
+        """Return a note on hosts without instances, and the warnings of plans and of inventory ``sources``."""
         about: dict[str, list[str]] = {}
         for group in self.groups:
             for plan in group.plans.values():
@@ -76,7 +77,8 @@ class Fleet:
                     known = about.setdefault(text, [])
                     known += [host for host in group.hosts if host not in known]
         skipped = [f"skipped because vllm_instances is empty: {hosts_in_words(self.skipped)}"] if self.skipped else []
-        return skipped + [f"{hosts_in_words(hosts)}: {text}" for text, hosts in about.items()]
+        places = dict.fromkeys(text for group in self.groups for text in misplaced(group.variables, sources))
+        return [*skipped, *places, *(f"{hosts_in_words(hosts)}: {text}" for text, hosts in about.items())]
 
 
 def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fleet:

@@ -24,24 +24,46 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 # A shell variable, as guides write it.
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
 
+TRY_IT = (
+    "; to try it all the same, set vllm_strict: false, or list the hardware in a recipe file of your own "
+    "(vllm_recipe_path)"
+)
+
 # Number formats that only some chips have (upstream's rule); catalog/accelerators states what each chip lacks.
 ONLY_BLACKWELL = ("nvfp4", "fp4")
 
 
-def choose_variant(recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, where: str) -> str:
-    """Return the requested variant, else the recipe's for this hardware. Raises PlanError with the reason."""
+def choose_variant(
+    recipe: Mapping[str, Any], accelerator: Accelerator, requested: str | None, where: str, strict: bool = True
+) -> str:
+    """Return the requested variant, else the recipe's for this hardware. Raises PlanError with the reason.
+
+    With ``strict`` False, hardware that the recipe does not list is no error; ``variant_doubts`` returns the warning.
+    """
     variants = recipe.get("variants") or {"default": {}}
     model = recipe["model"]["model_id"]
     name = requested or accelerator.pick((recipe.get("meta") or {}).get("default_variant") or {}) or "default"
     if name not in variants:
         raise PlanError(f"{where}.variant: recipe {model} has no variant {name!r}; {nearest(str(name), variants)}")
-    problem = _unsuited(recipe, variants[name] or {}, accelerator)
-    if problem:
+    lacking, unlisted = (
+        _lacking(variants[name] or {}, accelerator),
+        _unlisted(recipe, variants[name] or {}, accelerator),
+    )
+    if lacking or (unlisted and strict):
         raise PlanError(
-            f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}; "
-            f"{_way_out(recipe, accelerator)}"
+            f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {lacking or unlisted}; "
+            f"{_way_out(recipe, accelerator)}{'' if lacking else TRY_IT}"
         )
     return str(name)
+
+
+def variant_doubts(recipe: Mapping[str, Any], name: str, accelerator: Accelerator, where: str) -> list[str]:
+    """Return a warning where the recipe does not list this hardware for its variant, which a lenient site permits."""
+    problem = _unlisted(recipe, (recipe.get("variants") or {}).get(name) or {}, accelerator)
+    if problem is None:
+        return []
+    model = recipe["model"]["model_id"]
+    return [f"{where}.variant: {name!r} of recipe {model} is not for {accelerator.model}: {problem}"]
 
 
 def check_format(
@@ -64,6 +86,23 @@ def check_format(
         )
 
 
+def other_variants(recipe: Mapping[str, Any], chosen: str, accelerator: Accelerator, chips: int) -> list[str]:
+    """Return the other variants that run on this hardware and by the recipe fit into so many chips."""
+    room = (accelerator.memory_mib or 0) / 1024 * chips
+    return [
+        _described(name, variant or {})
+        for name, variant in (recipe.get("variants") or {}).items()
+        if name != chosen
+        and 0 < ((variant or {}).get("vram_minimum_gb") or 0) <= room
+        and not _unsuited(recipe, variant or {}, accelerator)
+    ]
+
+
+def _described(name: str, variant: Mapping[str, Any]) -> str:
+    """Return the name of a variant, with its weights where it has its own."""
+    return f"{name} (weights {variant['model_id']})" if variant.get("model_id") else name
+
+
 def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str = "") -> str:
     """Return the variants of a recipe that run on this hardware, with their own weights, as a clause.
 
@@ -71,7 +110,7 @@ def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str =
     """
     own = recipe["model"]["model_id"]
     fit = [
-        f"{name} (weights {variant['model_id']})" if (variant or {}).get("model_id") else name
+        _described(name, variant or {})
         for name, variant in (recipe.get("variants") or {}).items()
         if not _unsuited(recipe, variant or {}, accelerator) and (variant or {}).get("model_id", own) != besides
     ]
@@ -80,10 +119,17 @@ def _way_out(recipe: Mapping[str, Any], accelerator: Accelerator, besides: str =
 
 def _unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
     """Return why a variant cannot run on this hardware, None where it can run."""
+    return _lacking(variant, accelerator) or _unlisted(recipe, variant, accelerator)
+
+
+def _lacking(variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
+    """Return the catalogue's reason why the chips cannot serve the variant's number format."""
+    return dict(accelerator.lacks).get(str(variant.get("precision") or ""))
+
+
+def _unlisted(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
+    """Return why a variant is not for this hardware by the recipe, which names what somebody tried."""
     precision = variant.get("precision")
-    lacking = dict(accelerator.lacks).get(str(precision or ""))
-    if lacking:
-        return lacking
     wanted = variant.get("precision_hardware")
     if wanted is None and precision in ONLY_BLACKWELL:
         wanted = {"generation": "blackwell"}
@@ -93,7 +139,7 @@ def _unsuited(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator
     if (recipe.get("meta") or {}).get("hardware", {}) and accelerator.pick(recipe["meta"]["hardware"]) == "unsupported":
         return "the recipe says that the model does not run there"
     supported = variant.get("supported_hardware")
-    if supported and not _is_any(accelerator, supported) and not _is_relative(accelerator, supported):
+    if supported and not accelerator.is_listed(supported):
         return f"it is for {', '.join(str(name) for name in supported)}"
     return None
 
@@ -107,27 +153,6 @@ def _listed(value: Any) -> list[Any]:
 def _is_any(accelerator: Accelerator, names: Iterable[Any]) -> bool:
     have = set(accelerator.names)
     return any(str(name).lower() in have for name in names)
-
-
-def _is_relative(accelerator: Accelerator, names: Sequence[Any]) -> bool:
-    """Return whether a list of upstream's hardware covers hardware that upstream does not list at all.
-
-    Upstream names only hardware that somebody tried. Other chips of the same stack count as covered.
-    """
-    listed = {str(name) for name in names}
-    if accelerator.model in UPSTREAM_HARDWARE:
-        return False
-    stacks = {stack for stack, models in UPSTREAM_BY_STACK.items() if listed & set(models)}
-    return accelerator.stack in stacks
-
-
-UPSTREAM_BY_STACK = {
-    "cuda": ("h100", "h200", "b200", "gb200", "b300", "gb300", "rtx_pro_6000", "rtx_5090"),
-    "rocm": ("mi300x", "mi325x", "mi355x"),
-    "xpu": ("arc_pro_b60", "arc_pro_b70"),
-    "cpu": ("xeon5", "xeon6"),
-}
-UPSTREAM_HARDWARE = frozenset(model for models in UPSTREAM_BY_STACK.values() for model in models)
 
 
 def check_release(

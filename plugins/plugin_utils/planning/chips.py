@@ -171,19 +171,24 @@ def check_fit(
     args: Mapping[str, Any],
     accelerator: Accelerator,
     by_manifest: bool,
+    others: Sequence[str] = (),
 ) -> None:
-    """Raise PlanError with the calculation when an instance does not fit into its chips."""
+    """Raise PlanError with the calculation when an instance does not fit into its chips.
+
+    ``others`` are the variants that would.
+    """
     if needs is None or accelerator.memory_mib is None or accelerator.stack == "cpu":
         return
     each = accelerator.memory_mib / 1024
     share = utilization(args) if by_manifest else 1
     has = each * chips * share
     if needs > has:
+        fit = f"; the variants that fit: {', '.join(others)}" if others else ""
         of = f", of which gpu-memory-utilization {share:g} is {has:.1f} GiB" if by_manifest else ""
         raise PlanError(
             f"{where}: does not fit: {words} make {needs:g} GiB, {chips} x {accelerator.model} have "
             f"{each * chips:.1f} GiB{of}; take more chips (tensor-parallel-size), a smaller max-model-len or variant, "
-            "or another host"
+            f"or another host{fit}"
         )
 
 
@@ -211,7 +216,7 @@ def check_host_memory(needs: Mapping[str, float | None], accelerator: Accelerato
     if sum(wanted.values()) > has:
         parts = ", ".join(f"{name} {gib:g} GiB" for name, gib in sorted(wanted.items()))
         raise PlanError(
-            f"too little memory: {parts} (weights and KV cache, or vram_minimum_gb of the recipe) need "
+            f"vllm_instances: too little memory: {parts} (weights and KV cache, or vram_minimum_gb of the recipe) need "
             f"{sum(wanted.values()):g} GiB, {accelerator.count} x {accelerator.model} has {has:.1f} GiB; "
             "choose a smaller variant or another host"
         )

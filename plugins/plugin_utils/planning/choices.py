@@ -25,15 +25,19 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     check_lock,
+    choose_release,
     choose_runtime,
     choose_stack,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.software import Software, choose_software
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import (
     MULTI_NODE,
+    SINGLE_NODE,
     Nodes,
     Sizes,
     choose_strategy,
     sizes,
+    spread_size,
     tensor_size,
 )
 
@@ -56,6 +60,7 @@ class Chosen:
     table: OptionTable
     choice: Choice
     demand: Demand
+    software: Software
 
     @property
     def where(self) -> str:
@@ -69,16 +74,20 @@ def choose(
     """Return one entry of vllm_instances with every default resolved. Raises PlanError for an invalid choice."""
     where = f"vllm_instances.{name}"
     recipe = library.recipe(requested["recipe"])
-    release_name = str(requested.get("release") or site.release)
+    release_name = choose_release(str(requested.get("release") or site.release), accelerator)
     release = library.release(release_name)
     stack = choose_stack(release, release_name, accelerator)
-    variant = choose_variant(recipe, accelerator, requested.get("variant"), where)
+    variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict)
     entry = _variant(recipe, variant, accelerator)
-    check_release(recipe, entry, str(release["vllm"]), release_name, where)
+    version = str(release["vllm"])
+    check_release(recipe, entry, version, release_name, where)
     check_driver(stack, accelerator, release_name)
     runtime = choose_runtime(stack, requested.get("runtime") or site.runtime, site.image, release_name, where)
     if runtime == "venv":
         check_lock(stack, release_name)
+    software = choose_software(recipe, entry, accelerator, stack, runtime, version, release_name, site, where)
+    if software.command:
+        stack = {**stack, "entrypoint": list(software.command)}
     preset = _preset(recipe, requested.get("preset"), where)
     nodes = _nodes(host, requested, where)
     strategy = choose_strategy(recipe, accelerator, requested.get("strategy"), nodes.count, where)
@@ -102,16 +111,17 @@ def choose(
         stack=stack,
         runtime=runtime,
         variant=entry,
-        table=library.table(str(release["vllm"]), site.strict),
+        table=library.table(version, site.strict),
         choice=Choice(variant, strategy, requested.get("preset"), features, found),
         demand=Demand(name, found.chips, 1 if nodes.count > 1 else requested.get("replicas"), chips),
+        software=software,
     )
 
 
 def _variant(recipe: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
     """Return the variant's block, with the sizes that it states for this exact hardware."""
     block: Mapping[str, Any] = (recipe.get("variants") or {}).get(name) or {}
-    for _id, exact in exact_blocks(accelerator, block.get("hardware_overrides")):
+    for _id, exact in exact_blocks(accelerator, block.get("hardware_overrides"), accelerator.count):
         own = {key: exact[key] for key in ("tp", "vram_minimum_gb") if exact.get(key)}
         block = {**block, **own}
     return block
@@ -122,6 +132,11 @@ def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[
         return {}
     presets = recipe.get("presets") or {}
     model = recipe["model"]["model_id"]
+    if not presets:
+        raise PlanError(
+            f"{where}.preset: found {name!r}, but recipe {model} has no presets; remove preset and set args of the "
+            "instance, or add presets to a recipe file of your own (vllm_recipe_path)"
+        )
     if name not in presets:
         raise PlanError(f"{where}.preset: recipe {model} has no preset {name!r}; {nearest(name, presets)}")
     preset: Mapping[str, Any] = presets[name] or {}
@@ -158,6 +173,8 @@ def _sizes(
     tensor, because = 1, None
     if strategy == "single_node_tp":
         tensor, because = tensor_size(recipe, variant, preset, accelerator, chips)
+    elif strategy in SINGLE_NODE:
+        chips, because = spread_size(recipe, strategy, accelerator, chips)
     found = sizes(strategy, tensor, chips, nodes, because)
     own = _own_sizes(requested, where)
     if not own or strategy in MULTI_NODE:

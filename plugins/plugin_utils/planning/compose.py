@@ -24,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import applies
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
     Accelerator,
+    describes,
     exact_blocks,
     generation_blocks,
 )
@@ -133,6 +134,7 @@ class _Reader:
         self.choice = choice
         self.facts = facts
         self.variant: Mapping[str, Any] = (recipe.get("variants") or {}).get(choice.variant) or {}
+        self.chips = choice.sizes.chips
         self.override: Mapping[str, Any] = (recipe.get("strategy_overrides") or {}).get(choice.strategy) or {}
 
     def parts(self) -> Iterator[Iterator[Layer]]:
@@ -165,7 +167,7 @@ class _Reader:
     def of_variant(self) -> Iterator[Layer]:
         where = f"variants.{self.choice.variant}"
         yield from self.block(where, self.variant)
-        for name, block in exact_blocks(self.accelerator, self.variant.get("hardware_overrides")):
+        for name, block in exact_blocks(self.accelerator, self.variant.get("hardware_overrides"), self.chips):
             yield from self.block(f"{where}.hardware_overrides.{name}", block)
 
     def strategy(self) -> Iterator[Layer]:
@@ -184,7 +186,7 @@ class _Reader:
         overrides = preset.get("hardware_overrides")
         for name, block in (
             *generation_blocks(self.accelerator, overrides),
-            *exact_blocks(self.accelerator, overrides),
+            *exact_blocks(self.accelerator, overrides, self.chips),
         ):
             yield from self.block(f"{where}.hardware_overrides.{name}", block)
 
@@ -202,9 +204,9 @@ class _Reader:
                 yield from self.block(f"hardware_overrides.{name}", block)
             for name, block in generation_blocks(self.accelerator, self.variant.get("hardware_overrides")):
                 yield from self.block(f"variants.{self.choice.variant}.hardware_overrides.{name}", block)
-        for name, block in exact_blocks(self.accelerator, recipe):
+        for name, block in exact_blocks(self.accelerator, recipe, self.chips):
             yield from self.block(f"hardware_overrides.{name}", block)
-        for name, block in exact_blocks(self.accelerator, strategy):
+        for name, block in exact_blocks(self.accelerator, strategy, self.chips):
             yield from self.block(f"{where}.{name}", block)
 
     def features(self) -> Iterator[Layer]:
@@ -218,12 +220,13 @@ class _Reader:
                 yield from self.feature(f"features.{name}", feature, exact=False)
 
     def feature(self, where: str, entry: Mapping[str, Any], exact: bool) -> Iterator[Layer]:
-        overrides = entry.get("hardware_overrides") or {}
+        blocks_by_name = entry.get("hardware_overrides") or {}
+        overrides = {name: block for name, block in blocks_by_name.items() if describes(name, self.chips)}
         found = self.accelerator.pick(overrides) if exact else None
         if not exact:
             blocks = [
                 *generation_blocks(self.accelerator, overrides),
-                *exact_blocks(self.accelerator, overrides),
+                *exact_blocks(self.accelerator, overrides, self.chips),
             ]
             found = blocks[-1][1] if blocks else None
         if found is None:

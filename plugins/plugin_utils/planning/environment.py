@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import ENCODINGS_VARIABLE
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
@@ -14,14 +14,25 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardw
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SiteSettings
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import ROOT_STACKS, visible_env
 
+# Parsers of vLLM that read the vocabulary of gpt-oss, whatever a model is called.
+_HARMONY_PARSERS = {"tool-call-parser": ("openai",), "reasoning-parser": ("openai_gptoss",)}
 
-def base_env(entry: Chosen, site: SiteSettings) -> dict[str, str]:
+
+def needs_vocabulary(entry: Chosen, args: Mapping[str, Any]) -> bool:
+    """Return whether vLLM reads the vocabulary of gpt-oss for this instance: by the model's name or by its parsers."""
+    names = (entry.recipe["model"]["model_id"], entry.variant.get("model_id"), entry.requested["recipe"])
+    if any("gpt-oss" in str(name).lower() for name in names):
+        return True
+    return any(args.get(flag) in parsers for flag, parsers in _HARMONY_PARSERS.items())
+
+
+def base_env(entry: Chosen, site: SiteSettings, vocabulary: bool) -> dict[str, str]:
     """Return the variables that every instance starts with; recipe and site may override each of them."""
     own = entry.stack.get("env") if entry.runtime == "venv" else entry.stack.get("container_env")
     return {
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
-        ENCODINGS_VARIABLE: site.encodings_dir,
+        **({ENCODINGS_VARIABLE: site.encodings_dir} if vocabulary else {}),
         "TRANSFORMERS_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         **{key: str(value) for key, value in (own or {}).items()},

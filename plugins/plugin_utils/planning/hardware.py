@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 # Upstream's name of the generation, for vendors with a single name in its recipes.
 UPSTREAM_GENERATIONS = {"amd": "amd", "ascend": "npu", "intel": "xpu", "cpu": "cpu"}
@@ -18,6 +19,22 @@ UPSTREAM_IDS = {"ascend_a3": "ascend_910c", "gb10": "dgx_spark_gb10"}
 UPSTREAM_PROCESSORS = ("xeon6", "xeon5")
 # Upstream treats a host with a single one of these as a system of its own.
 UPSTREAM_SINGLE = {"gb300": "dgx_station_gb300"}
+
+# The memory of one chip in such a system, in GiB, where it differs from the catalogue's.
+SINGLE_MEMORY_GIB = {"gb300": 252}
+# Upstream means a host with one of these by its name; hosts with more are called rtx_5090_2x and so on.
+ONE_CARD = ("ascend_950pr", "rtx_5090", "rtx_pro_5000", "rtx_pro_6000")
+# Upstream's systems, each with the architecture that its kernels are built for.
+UPSTREAM_SYSTEMS = {
+    "h100": "sm90", "h200": "sm90", "b200": "sm100", "gb200": "sm100", "b300": "sm103", "gb300": "sm103",
+    "dgx_station_gb300": "sm103", "dgx_spark_gb10": "sm121", "rtx_4090": "sm89", "rtx_5090": "sm120",
+    "rtx_pro_5000": "sm120", "rtx_pro_6000": "sm120", "mi300x": "gfx942", "mi325x": "gfx942", "mi355x": "gfx950",
+    "arc_pro_b60": "battlemage", "arc_pro_b70": "battlemage", "xeon5": "cpu", "xeon6": "cpu",
+    "ascend_910c": "ascend_a3", "ascend_950pr": "ascend_950", "ascend_950dt": "ascend_950",
+}  # fmt: skip
+# Stacks by the architectures of upstream's systems.
+_STACK_OF = (("sm", "cuda"), ("gfx", "rocm"), ("ascend", "cann"), ("battlemage", "xpu"), ("cpu", "cpu"))
+_COUNT = re.compile(r"_\d+x\Z")
 
 # Facts of a host that conditions of recipes may use, where they are known.
 FACTS = ("driver_version", "cuda_version", "mec_firmware")
@@ -98,6 +115,24 @@ class Accelerator:
             )
         )
 
+    def is_listed(self, systems: Sequence[Any]) -> bool:
+        """Return whether a list of hardware in a recipe covers this host.
+
+        Upstream names what somebody tried, out of its own systems. A chip that is none of them counts as covered where
+        the list has its architecture, or several architectures of its stack.
+        """
+        listed = {str(name).lower() for name in systems}
+        station = UPSTREAM_SINGLE.get(self.model) if self.count == 1 else None
+        names = set(self.names) - ({self.model} if station else set())
+        if names & listed:
+            return True
+        if {_COUNT.sub("", name) for name in self.ids} & set(UPSTREAM_SYSTEMS):
+            return False
+        found = {UPSTREAM_SYSTEMS.get(_COUNT.sub("", name)) for name in listed} - {None}
+        kin = {name for name in found if (str(name).startswith(_prefix(self.stack)))}
+        own = {name.partition(":")[2] for name in self.architectures} | {self.generation}
+        return bool(kin & own) or len(kin) > 1
+
     def pick(self, entries: Any) -> Any:
         """Return the value of the most exact name in a map by hardware; any other value holds for all hardware."""
         if not isinstance(entries, Mapping):
@@ -106,6 +141,11 @@ class Accelerator:
             if entries.get(name) is not None:
                 return entries[name]
         return None
+
+
+def _prefix(stack: str) -> str:
+    """Return how the architectures of a stack begin."""
+    return next((prefix for prefix, name in _STACK_OF if name == stack), stack)
 
 
 def generation_blocks(
@@ -125,11 +165,21 @@ def generation_blocks(
             yield name, overrides[name]
 
 
+def describes(name: str, chips: int) -> bool:
+    """Return whether a block for exact hardware is about instances of so many chips."""
+    return chips == 1 or name not in ONE_CARD
+
+
 def exact_blocks(
-    accelerator: Accelerator, overrides: Mapping[str, Any] | None
+    accelerator: Accelerator, overrides: Mapping[str, Any] | None, chips: int = 1
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the blocks of a ``hardware_overrides`` map for this exact hardware, the most exact last."""
+    """Yield the blocks of a ``hardware_overrides`` map for this exact hardware, the most exact last.
+
+    ``chips`` is the number of chips of the instance: a block for one card is not for an instance of two.
+    """
     for name in reversed(accelerator.ids):
+        if not describes(name, chips):
+            continue
         # On a CPU the hardware and its generation have the same name.
         if (overrides or {}).get(name) and name not in accelerator.generations:
             yield name, (overrides or {})[name]

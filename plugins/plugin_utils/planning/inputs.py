@@ -17,12 +17,21 @@ class PlanError(ValueError):
     """The requested instances cannot be served; the message is the whole sentence for the user."""
 
 
+def how_to_pin(model: str) -> str:
+    """Return the command that makes the manifest of a model, as a clause of a message."""
+    return (
+        f"make a manifest: ansible-playbook playbooks/pin_weights.yml -e pin_model={model} -e pin_dest=DIR, and set "
+        "weights_manifest_path: [DIR]"
+    )
+
+
 @dataclass(frozen=True)
 class SiteSettings:
     """The site's settings for all instances of a host (paths on the host, times in seconds).
 
-    ``runtime``, ``image`` and ``registry`` are empty where the release decides. ``secrets`` holds the names, never the
-    values, of each instance's secrets. ``strict`` False permits names that the release's table does not have.
+    ``release`` is empty where the stack decides, ``runtime``, ``image`` and ``registry`` where the release does.
+    ``secrets`` holds the names, never the values, of each instance's secrets. ``strict`` False permits names that the
+    release's table does not have, and what a recipe does not list.
     """
 
     release: str
@@ -52,7 +61,8 @@ REQUIRED = tuple(
 class Library:
     """The source of recipes, releases, manifests of weights and option tables; each method may raise PlanError.
 
-    ``manifest`` returns None for a model without a manifest. ``others`` returns the tables of the other releases.
+    ``manifest`` returns None for a model without a manifest. ``others`` returns the tables of the other releases,
+    ``notes`` the warnings about a recipe's file.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -63,3 +73,4 @@ class Library:
     foreign: Callable[[str], Foreign]
     replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     exclusive: Sequence[Mapping[str, Any]] = ()
+    notes: Callable[[str], Sequence[str]] = lambda _name: ()

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -28,7 +29,8 @@ OWNED_ARGS = {
     "api-key": "the role variable vllm_secrets",
     "config": "args",
 }
-SECRET_ENV = ("VLLM_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
+API_KEY = "VLLM_API_KEY"
+SECRET_ENV = (API_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
 
 # The name of an instance becomes the name of a unit, a container and several directories.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
@@ -177,6 +179,20 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')
         if value is not None and not isinstance(value, (str, int, float)):
             raise PlanError(f"{where}.env.{key}: found {value!r} ({type(value).__name__}), expected a text in quotes")
+
+
+def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[str]:
+    """Return a warning where an instance listens beyond loopback without an API key."""
+    try:
+        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if loopback or API_KEY in secrets:
+        return []
+    return [
+        f"{where}.host: listens on {host} without an API key, so everybody who reaches the port can use it; set "
+        f"vllm_secrets.{name}.{API_KEY}, or leave host out to listen on 127.0.0.1"
+    ]
 
 
 def replica_name(name: str, number: int) -> str:

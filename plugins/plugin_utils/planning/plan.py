@@ -26,7 +26,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     judge,
     known_issues,
     option_problems,
+    other_variants,
     placeholders,
+    variant_doubts,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import (
     allot,
@@ -47,6 +49,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.envir
     base_env,
     environment_of,
     mounts_of,
+    needs_vocabulary,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.explanation import explain
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -55,10 +58,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
     Manifest,
     PlanError,
     SiteSettings,
+    how_to_pin,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import (
     check_instances,
     check_ports,
+    exposure,
     replica_name,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
@@ -157,14 +162,17 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     """Return the checked arguments and environment that all replicas of the instance share."""
     facts = facts_of(entry, accelerator)
     layers = [
-        Layer("collection", (), base_env(entry, site), "offline, quiet, and caches that survive a restart"),
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         Layer(
             "collection", _release_args(entry.release, site), {}, "requests finish before a stop; nothing is ignored"
         ),
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
     ]
-    composed = compose(layers, entry.table, f"recipe {entry.recipe['model']['model_id']}")
+    where = f"recipe {entry.recipe['model']['model_id']}"
+    vocabulary = needs_vocabulary(entry, compose(layers, entry.table, where).args)
+    because = "offline, quiet, and caches that survive a restart"
+    base = Layer("collection", (), base_env(entry, site, vocabulary), because)
+    composed = compose([base, *layers], entry.table, where)
     # The instance itself sets its address and its model; a recipe's value would apply to all replicas alike.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_draft(replace(composed, args=args), site, library)
@@ -216,7 +224,9 @@ def _warnings(
     library: Library,
 ) -> list[str]:
     table, foreign = entry.table, library.foreign(accelerator.stack)
-    warnings = judge(entry.recipe, facts, entry.where)
+    warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
+    warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
+    warnings += judge(entry.recipe, facts, entry.where)
     # Left after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
     doubts = doubts_of(
         [
@@ -227,11 +237,6 @@ def _warnings(
     warnings += [f"{entry.where}: {problem}" for problem in doubts]
     doubtful = [name for name in composed.env if not name.startswith("VLLM_")]
     warnings += [f"{entry.where}.env: {problem}" for problem in table.check_env(doubtful, foreign)]
-    if entry.recipe["model"].get("nightly_required") or entry.variant.get("nightly_required"):
-        warnings.append(
-            f"{entry.where}.recipe: {entry.recipe['model']['model_id']} was written for a nightly of vLLM; release "
-            f"{entry.release_name!r} may be too old for it"
-        )
     return warnings
 
 
@@ -256,6 +261,9 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
     models = [model, *_drafts(composed)]
+    # The other hosts of an instance that spans hosts listen to the first one only.
+    exposed = [] if args.get("headless") else exposure(entry.where, entry.name, listen["host"], secrets)
+    warnings = [*exposed, *_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)]
     return ServePlan(
         host=shared.host,
         instance=name,
@@ -287,7 +295,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         memory_required_gib=memory,
         known_issues=known_issues(entry.recipe, facts),
         explain=explain(composed, args, env),
-        warnings=[*_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)],
+        warnings=warnings,
         **start,
     )
 
@@ -305,7 +313,8 @@ def _required_memory(
     room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
     # The estimate does not apply to weights that vLLM quantizes while it loads them.
     if manifest is not None or "quantization" not in composed.args:
-        check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None)
+        others = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
+        check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None, others)
     return needs
 
 
@@ -314,7 +323,8 @@ def _start(
 ) -> dict[str, Any]:
     """Return the fields of the plan that depend on the runtime: image and container, or the virtual environment."""
     devices = devices_of(accelerator, chips)
-    image = image_of(entry.stack, accelerator, site.image, site.registry) if entry.runtime == "container" else None
+    own = entry.software.image
+    image = image_of(entry.stack, accelerator, site.image, site.registry, own) if entry.runtime == "container" else None
     container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
     venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
     return {
@@ -331,7 +341,7 @@ def _start(
 def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[str]:
     """Return a warning for each model whose weights no manifest pins."""
     return [
-        f"{entry.where}: no manifest pins the weights of {each}; make one before a host can fetch them"
+        f"{entry.where}: no manifest pins the weights of {each}, so no host can fetch them; {how_to_pin(each)}"
         for each in models
         if library.manifest(each) is None
     ]

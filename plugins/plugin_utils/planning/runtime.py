@@ -14,19 +14,34 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 GIB = 1024**3
 
+# The release of each stack where the site names none. The roles cuda, rocm and cann install the driver of the same one.
+DEFAULT_RELEASES = {"cann": "0.23.0", "cpu": "0.32.0", "cuda": "0.33.0", "rocm": "0.33.0", "xpu": "0.33.0"}
 # Workers of one instance exchange tensors through shared memory; vLLM's own instructions use --ipc=host.
 SHM_SIZE = "16g"
 # Stacks whose images keep vLLM below /root, so that only root can start it.
 ROOT_STACKS = ("cann",)
 
 
+def choose_release(requested: str, accelerator: Accelerator) -> str:
+    """Return the requested release, else the collection's for this stack. Raises PlanError where it has none."""
+    name = requested or DEFAULT_RELEASES.get(accelerator.stack)
+    if not name:
+        raise PlanError(
+            f"vllm_release is empty, and the collection has no release for stack {accelerator.stack!r} (accelerator "
+            f"{accelerator.model!r}); name one in vllm_release, and put its file into vllm_release_path"
+        )
+    return name
+
+
 def choose_stack(release: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
     """Return the release's entry for this hardware. Raises PlanError where it has none."""
     stacks = release["stacks"]
     if accelerator.stack not in stacks:
+        other = DEFAULT_RELEASES.get(accelerator.stack)
+        way_out = f"; set vllm_release: {other!r} for these hosts, or leave it out" if other else ""
         raise PlanError(
             f"vllm_release {name!r} does not support stack {accelerator.stack!r} (accelerator {accelerator.model!r}); "
-            f"it supports: {', '.join(sorted(stacks))}"
+            f"it supports: {', '.join(sorted(stacks))}{way_out}"
         )
     found: Mapping[str, Any] = stacks[accelerator.stack]
     return found
@@ -48,11 +63,16 @@ def choose_runtime(stack: Mapping[str, Any], requested: str, image: str, release
     return runtime
 
 
-def image_of(stack: Mapping[str, Any], accelerator: Accelerator, override: str, registry: str) -> str:
-    """Return the reference of the image: the site's own, or the release's from the site's registry."""
+def image_of(
+    stack: Mapping[str, Any], accelerator: Accelerator, override: str, registry: str, own: str | None = None
+) -> str:
+    """Return the reference of the image: the site's own, else the recipe's ``own`` or the release's.
+
+    The latter two come from the site's registry where it has one.
+    """
     if override:
         return override
-    exact = accelerator.pick(stack.get("images") or {})
+    exact = own or accelerator.pick(stack.get("images") or {})
     image = exact or accelerator.pick(stack.get("image"))
     if not image:
         raise PlanError(
@@ -64,7 +84,7 @@ def image_of(stack: Mapping[str, Any], accelerator: Accelerator, override: str, 
         # The first part is a registry if it cannot be the name of a repository.
         bare = rest if slash and ("." in first or ":" in first or first == "localhost") else image
         image = f"{registry.rstrip('/')}/{bare}"
-    # The digest belongs to `image`; an entry of `images` carries its own.
+    # The digest belongs to `image`; an entry of `images`, or a recipe's image, carries its own.
     digest = None if exact else stack.get("digest")
     return f"{image}@{digest}" if digest and "@" not in image else str(image)
 

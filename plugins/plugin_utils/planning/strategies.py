@@ -147,6 +147,17 @@ def tensor_size(
     return chips, f"{needs:g} GB do not fit into one chip of {has:g}"
 
 
+def spread_size(
+    recipe: Mapping[str, Any], strategy: str, accelerator: Accelerator, chips: int
+) -> tuple[int, str | None]:
+    """Return the number of chips of a strategy that takes all, and the reason where the recipe names fewer."""
+    override = (recipe.get("strategy_overrides") or {}).get(strategy) or {}
+    size = accelerator.pick(override.get("tp"))
+    if not isinstance(size, int) or not 0 < size < chips:
+        return chips, None
+    return size, "tp of the recipe's strategy_overrides"
+
+
 def sizes(strategy: str, tensor: int, chips: int, nodes: Nodes, because: str | None = None) -> Sizes:
     """Return the command words of a strategy: ``tensor`` is single_node_tp's size, ``chips`` that of the others."""
     if strategy in SINGLE_NODE:

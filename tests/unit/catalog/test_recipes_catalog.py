@@ -228,6 +228,32 @@ def test_big_model_takes_as_many_chips_as_the_guides_say(accelerator, size):
     assert found["variant"] == ("bf16" if accelerator.startswith("ascend") else "default")
 
 
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("accelerator", ["h200", "b200", "mi300x", "a100"])
+def test_balanced_sets_no_limit_that_vllm_sets_itself(name, accelerator):
+    found = plan(accelerator, "0.33.0", {"recipe": f"openai/{name}", "preset": "balanced"})
+    assert not {"max-num-seqs", "max-num-batched-tokens", "stream-interval"} & set(found["args"])
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("preset", ["balanced", "latency", "agents"])
+def test_an_interactive_preset_sends_every_token_at_once(name, preset):
+    for release in ("0.13.0", "0.33.0"):
+        found = plan("b200", release, {"recipe": f"openai/{name}", "preset": preset})
+        assert "stream-interval" not in found["args"]
+    jobs = plan("b200", "0.33.0", {"recipe": f"openai/{name}", "preset": "throughput"})
+    assert jobs["args"]["stream-interval"] == 20
+
+
+def test_a_recipe_without_presets_says_so():
+    with pytest.raises(PlanError) as caught:
+        plan("h200", "0.33.0", {"recipe": "baremetal/gpt-oss-smoke", "preset": "balanced"})
+    assert str(caught.value) == (
+        "vllm_instances.chat.preset: found 'balanced', but recipe baremetal/gpt-oss-smoke has no presets; remove "
+        "preset and set args of the instance, or add presets to a recipe file of your own (vllm_recipe_path)"
+    )
+
+
 @pytest.mark.parametrize(
     ("accelerator", "requested", "text"),
     [

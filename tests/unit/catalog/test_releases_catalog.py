@@ -18,6 +18,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table, releases
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import DEFAULT_RELEASES
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog" / "releases"
 SCHEMA = json.loads((CATALOG / "schema.json").read_text(encoding="utf-8"))
@@ -37,6 +39,21 @@ def plan(release, accelerator, requested, **more):
     chips = declared_accelerator(CATALOGUE, accelerator, 8)
     instances = {"chat": {"recipe": "openai/gpt-oss-20b", **requested}}
     return plan_host("host", chips, {**SITE, "release": release, "instances": instances, **more})["chat"]
+
+
+@pytest.mark.parametrize("stack", DEFAULT_RELEASES)
+def test_the_release_of_a_site_that_names_none_has_its_stack(stack):
+    name = DEFAULT_RELEASES[stack]
+    assert stack in FILES[name]["stacks"]
+    # The role that installs the driver takes the same one.
+    role = CATALOG.parents[1] / "roles" / stack / "defaults" / "main.yml"
+    if role.exists():
+        default = f"{stack}_release: \"{{{{ vllm_release | default('{name}', true) }}}}\""
+        assert default in role.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_stack_of_the_catalogue_has_a_release():
+    assert set(DEFAULT_RELEASES) == {stack for release in FILES.values() for stack in release["stacks"]}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -82,7 +99,7 @@ def test_images_carry_the_version_and_are_for_known_hardware(name):
     known = {word for key, entry in CATALOGUE.models.items() for word in (key, entry.generation)}
     for stack in FILES[name]["stacks"].values():
         assert set(stack.get("images", {})) <= known
-        for image in (stack["image"], *stack.get("images", {}).values()):
+        for image in filter(None, (stack.get("image"), *stack.get("images", {}).values())):
             # AMD's images of the first day bear its date.
             assert f":v{FILES[name]['vllm']}" in image or image.startswith("rocm/vllm-dev:open-")
 
@@ -92,6 +109,14 @@ def test_every_cuda_stack_names_the_oldest_driver(name):
     cuda = FILES[name]["stacks"].get("cuda")
     if cuda:
         assert cuda["minimum_driver"] == ("580.65.06" if cuda["cuda"].startswith("13") else "570.26")
+
+
+@pytest.mark.parametrize(
+    ("release", "accelerator"), [("0.23.0", "ascend_950pr"), ("0.20.2", "ascend_950pr"), ("0.20.2", "ascend_310p")]
+)
+def test_an_atlas_that_no_image_is_built_for_gets_none(release, accelerator):
+    with pytest.raises(PlanError, match=f"names no image for {accelerator}; it has ascend_.*; set vllm_image"):
+        plan(release, accelerator, {"recipe": "baremetal/gpt-oss-smoke"})
 
 
 # The image's own paths are in a file that is for people at a prompt.

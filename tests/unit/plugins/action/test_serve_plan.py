@@ -135,7 +135,8 @@ def test_warnings_name_the_host_once_for_all_replicas():
         ),
         (
             {"accelerator": H200},
-            "h1: vllm_release '0.32.0' does not support stack 'cuda' (accelerator 'h200'); it supports: cpu",
+            "h1: vllm_release '0.32.0' does not support stack 'cuda' (accelerator 'h200'); it supports: cpu; set "
+            "vllm_release: '0.33.0' for these hosts, or leave it out",
         ),
     ],
 )

@@ -291,3 +291,9 @@ def test_a_declared_model_that_cannot_be_served_on(model_name, message):
     with pytest.raises(AcceleratorError) as caught:
         declared_accelerator(load_catalogue(), model_name, 8)
     assert str(caught.value) == message
+
+
+def test_a_station_with_one_chip_has_less_memory_than_a_node():
+    catalogue = load_catalogue()
+    one, four, declared = (declared_accelerator(catalogue, "gb300", *given) for given in ((1,), (4,), (1, 279)))
+    assert [found.memory_mib for found in (one, four, declared)] == [252 * 1024, 279 * 1024, 279 * 1024]

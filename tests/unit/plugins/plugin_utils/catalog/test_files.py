@@ -57,7 +57,12 @@ def test_the_site_s_own_file_comes_first(site):
             "no recipe .* nearest: 'baremetal/gpt-oss-smoke'",
         ),
         ("releases", "0.32", "no release '0.32' .* nearest: '0.32.0'"),
-        ("weights", "openai/gpt-oss-20", "no manifest of weights 'openai/gpt-oss-20' .* nearest: 'openai/gpt-oss-20b'"),
+        (
+            "weights",
+            "openai/gpt-oss-20",
+            "no manifest of weights 'openai/gpt-oss-20' .* nearest: 'openai/gpt-oss-20b'; make a manifest: "
+            "ansible-playbook playbooks/pin_weights.yml -e pin_model=openai/gpt-oss-20 -e pin_dest=DIR",
+        ),
     ],
 )
 def test_unknown_name_gets_the_nearest(kind, name, message):

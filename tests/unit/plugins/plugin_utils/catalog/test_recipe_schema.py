@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import check_recipe, unread_keys
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 MODEL = {"model": {"model_id": "org/model"}}
@@ -12,6 +12,7 @@ MODEL = {"model": {"model_id": "org/model"}}
 GOOD = {
     "meta": {
         "title": "x",
+        "difficulty": "advanced",
         "hardware": {"h200": "verified"},
         "default_variant": {"ascend": "bf16", "default": "default"},
     },
@@ -85,6 +86,11 @@ def test_a_section_may_be_empty(section):
             "unknown key 'hardware_overrides.hopper.args'; known: extra_args, extra_env, install_note, rules",
         ),
         ({"presets": {"x": {"tpp": 1}}}, "unknown key 'presets.x.tpp'; nearest: 'tp'"),
+        # These two keys below meta decide on the plan.
+        ({"meta": {"hardwares": {}}}, "unknown key 'meta.hardwares'; nearest: 'hardware'"),
+        ({"meta": {"default_variants": {}}}, "unknown key 'meta.default_variants'; nearest: 'default_variant'"),
+        ({"meta": ["title"]}, "meta: found a list, expected a mapping"),
+        ({"meta": {"tasks": "text"}}, "meta.tasks: found the text 'text', expected a list of names"),
         ({"model": {}}, "model.model_id is missing"),
         ({"model": {"model_id": ""}}, "model.model_id is missing"),
         ({"model": None}, "model: found None, expected a mapping"),
@@ -173,3 +179,12 @@ def test_what_the_schema_does_not_know_is_one_sentence_with_file_and_key(changes
 )
 def test_a_file_that_is_no_recipe(recipe, message):
     assert refusal(recipe) == message
+
+
+def test_a_key_below_meta_that_describes_the_model_is_a_note_and_no_error():
+    described = {**MODEL, "meta": {"title": "x", "difficult": "hard", "popularity": {"stars": [1]}, 7: None}}
+    check_recipe(described, "model.yml")
+    assert unread_keys(GOOD, "model.yml") == unread_keys(MODEL, "model.yml") == []
+    notes = unread_keys(described, "model.yml")
+    assert notes[0] == "model.yml: meta.difficult: unknown key, which has no effect; nearest: 'difficulty'"
+    assert [note.split(": ")[1] for note in notes] == ["meta.difficult", "meta.popularity", "meta.7"]

@@ -69,9 +69,9 @@ def test_an_atlas_serves_bf16_from_its_own_image():
     assert found["env"]["ASCEND_RT_VISIBLE_DEVICES"] == "0,1,2,3"
     assert "/usr/local/dcmi:/usr/local/dcmi:ro" in found["container"]["mounts"]
     assert found["warnings"] == [
-        "vllm_instances.chat: no manifest pins the weights of unsloth/gpt-oss-120b-BF16; make one before a host can "
-        "fetch "
-        "them"
+        "vllm_instances.chat: no manifest pins the weights of unsloth/gpt-oss-120b-BF16, so no host can fetch them; "
+        "make a manifest: ansible-playbook playbooks/pin_weights.yml -e pin_model=unsloth/gpt-oss-120b-BF16 "
+        "-e pin_dest=DIR, and set weights_manifest_path: [DIR]"
     ]
 
 
@@ -170,7 +170,8 @@ def test_a_fact_of_the_host_decides_a_rule():
         ),
         (
             {"model": "mi300x", "release": "0.32.0"},
-            "vllm_release '0.32.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu",
+            "vllm_release '0.32.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu; set "
+            "vllm_release: '0.33.0' for these hosts, or leave it out",
         ),
     ],
 )
@@ -291,3 +292,17 @@ def test_an_instance_that_spans_hosts_is_planned_for_each(counted):
     found = [plans("h200", instances, host=host)["chat"] for host in ("h1", "h2", "h1")]
     assert counted == ["h1", "h2"]
     assert [one["args"]["node-rank"] for one in found] == [0, 1, 0]
+
+
+@pytest.mark.parametrize(("model", "release"), [("h200", "0.33.0"), ("mi300x", "0.33.0"), ("ascend_a2", "0.23.0")])
+def test_a_site_without_a_release_gets_the_stack_s(model, release):
+    found = plan(model, release="")
+    assert (found["release"], found["vllm_version"]) == (release, release)
+
+
+def test_unknown_keys_below_meta_are_warnings_of_the_plan(tmp_path):
+    (tmp_path / "org").mkdir()
+    file = tmp_path / "org" / "model.yaml"
+    file.write_text("meta: {popularity: high}\nmodel: {model_id: org/model}\n")
+    found = plan(settings={"recipe_path": [str(tmp_path)]}, recipe="org/model")
+    assert found["warnings"][0].startswith(f"{file}: meta.popularity: unknown key, which has no effect; ")

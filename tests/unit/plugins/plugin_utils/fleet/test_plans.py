@@ -198,3 +198,18 @@ def test_a_cached_fact_is_found_among_the_facts():
     facts = {"ansible_facts": {"accelerator_detected": DETECTED}, "vllm_instances": INSTANCES, "accelerator": None}
     _found, planner = fleet_of({"a": facts})
     assert [accelerator.model for _host, accelerator, _settings in planner.asked] == ["h100"]
+
+
+def test_a_directory_inside_the_inventory_is_noted_once(tmp_path):
+    (tmp_path / "recipes").mkdir()
+    host = {**HOST, "vllm_recipe_path": [f"{tmp_path}/recipes"]}
+    found, _planner = fleet_of({"a": host, "b": {**host, "accelerator_count": 4}})
+    (note,) = found.notes([str(tmp_path), "localhost,"])
+    assert note.startswith(f"vllm_recipe_path: {tmp_path}/recipes lies in the inventory {tmp_path}, so Ansible reads")
+    assert found.notes() == []
+
+
+def test_without_a_release_the_plan_chooses_it():
+    host = {name: value for name, value in HOST.items() if name != "vllm_release"}
+    _found, planner = fleet_of({"a": host})
+    assert planner.asked[0][2]["release"] == ""

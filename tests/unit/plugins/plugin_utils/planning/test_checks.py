@@ -11,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table 
     Unknown,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
+    TRY_IT,
     check_driver,
     check_format,
     check_release,
@@ -21,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     judge,
     known_issues,
     option_problems,
+    variant_doubts,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -56,8 +58,8 @@ BOTH = {"default": {"precision": "mxfp4"}, "bf16": None}
         (recipe({"default": {"precision": "nvfp4"}}), B200, None, "default"),
         (recipe({"default": {"precision_hardware": {"brand": "NVIDIA"}}}), H200, None, "default"),
         (recipe({"default": {"supported_hardware": ["hopper"]}}), H200, None, "default"),
-        # Upstream's lists name what somebody tried, from its own list: a chip outside of it counts with its stack.
-        (recipe({"default": {"supported_hardware": ["h100"]}}), A100, None, "default"),
+        # Upstream's lists name what somebody tried, of its own systems: a chip outside of them counts with its kind.
+        (recipe({"default": {"supported_hardware": ["h100", "b200"]}}), A100, None, "default"),
         (recipe(hardware={"h200": "verified", "b200": "unsupported"}), H200, None, "default"),
     ],
 )
@@ -127,7 +129,31 @@ def test_which_variant_is_served(a_recipe, accelerator, requested, name):
 def test_a_variant_that_cannot_run_here(a_recipe, accelerator, requested, message):
     with pytest.raises(PlanError) as caught:
         variant(a_recipe, accelerator, requested)
-    assert str(caught.value) == f"vllm_instances.chat.variant: {message}"
+    # No setting gives a chip a number format that it lacks.
+    way_out = TRY_IT if "is not for" in message and "MXFP4" not in message else ""
+    assert str(caught.value) == f"vllm_instances.chat.variant: {message}{way_out}"
+
+
+LENIENT = [
+    ({"precision": "nvfp4"}, {}, "nvfp4 needs blackwell"),
+    ({"supported_hardware": ["mi355x"]}, {}, "it is for mi355x"),
+    ({}, {"hardware": {"h200": "unsupported"}}, "the recipe says that the model does not run there"),
+]
+
+
+@pytest.mark.parametrize(("entry", "meta", "reason"), LENIENT)
+def test_a_lenient_site_may_try_what_the_recipe_does_not_list(entry, meta, reason):
+    a_recipe = recipe({"default": entry}, **meta)
+    assert choose_variant(a_recipe, H200, None, "vllm_instances.chat", strict=False) == "default"
+    assert variant_doubts(a_recipe, "default", H200, "vllm_instances.chat") == [
+        f"vllm_instances.chat.variant: 'default' of recipe org/model is not for h200: {reason}"
+    ]
+
+
+def test_a_lenient_site_cannot_try_a_format_that_the_chip_lacks():
+    with pytest.raises(PlanError, match="no MXFP4 kernels"):
+        choose_variant(recipe(BOTH), A2, None, "vllm_instances.chat", strict=False)
+    assert variant_doubts(recipe(BOTH), "default", H200, "vllm_instances.chat") == []
 
 
 OWN = {"bf16": {"model_id": "else/model-BF16", "precision": "bf16"}}

@@ -229,6 +229,7 @@ def test_memory_of_a_cpu_host_is_shared_by_all_its_instances():
     with pytest.raises(PlanError) as caught:
         check_host_memory({"b": 4.5, "a": 4}, CPU)
     assert str(caught.value) == (
-        "too little memory: a 4 GiB, b 4.5 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 8.5 GiB, "
+        "vllm_instances: too little memory: "
+        "a 4 GiB, b 4.5 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 8.5 GiB, "
         "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
     )

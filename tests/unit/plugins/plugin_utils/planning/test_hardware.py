@@ -89,3 +89,52 @@ def test_blocks_of_the_exact_hardware_the_most_exact_last():
     # The name of these models is that of their generation: one block, once.
     assert list(exact_blocks(A3, {"ascend_a3": {"extra_args": ["a"]}})) == []
     assert list(exact_blocks(CPU, {"cpu": {"extra_args": ["a"]}})) == []
+
+
+def nvidia(model, capability, count=8, generation="blackwell"):
+    return Accelerator(model, "cuda", generation, "nvidia", count, compute_capability=capability)
+
+
+B200 = nvidia("b200", "10.0")
+GB10 = nvidia("gb10", "12.1", 1)
+STATION = nvidia("gb300", "10.3", 1)
+L40S = nvidia("l40s", "8.9", generation="ada")
+WORKSTATION = nvidia("rtx_pro_4500", "12.0")
+MI350X = Accelerator("mi350x", "rocm", "gfx950", "amd", 8)
+R9700 = Accelerator("r9700", "rocm", "gfx1201", "amd", 4)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "systems", "covered"),
+    [
+        (H200, ["h100", "h200"], True),
+        (H200, ["h100", "mi355x"], False),
+        (H200, ["Hopper"], True),
+        # None of upstream's systems: its own architecture is listed, or several of its stack.
+        (WORKSTATION, ["rtx_pro_6000"], True),
+        (MI350X, ["mi355x"], True),
+        (A100, ["h100", "h200", "b200"], True),
+        (R9700, ["mi300x", "mi355x"], True),
+        # One architecture of others.
+        (A100, ["gb200"], False),
+        (L40S, ["gb200"], False),
+        (WORKSTATION, ["gb200", "b200"], False),
+        (A100, ["h100", "h200"], False),
+        (R9700, ["mi355x"], False),
+        (A3, ["ascend_950pr"], False),
+        (A3, ["ascend_910c"], True),
+        # Upstream's systems under another name here.
+        (GB10, ["h100", "h200", "b200", "gb200"], False),
+        (GB10, ["dgx_spark_gb10"], True),
+        (STATION, ["gb200", "gb300"], False),
+        (STATION, ["dgx_station_gb300"], True),
+        (nvidia("gb300", "10.3", 4), ["gb300"], True),
+        (B200, ["gb200"], False),
+        (nvidia("rtx_5090", "12.0", 2), ["rtx_5090_2x"], True),
+        (nvidia("rtx_5090", "12.0", 4), ["rtx_5090_2x"], False),
+        (CPU, ["xeon6"], True),
+        (A100, ["xeon6", "mi300x"], False),
+    ],
+)
+def test_which_hardware_a_list_of_a_recipe_covers(accelerator, systems, covered):
+    assert accelerator.is_listed(systems) is covered

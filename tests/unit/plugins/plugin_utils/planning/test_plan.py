@@ -71,6 +71,7 @@ FLAGS = {
     "gpu-memory-utilization": {"kind": "number"},
     "max-model-len": {"kind": "integer", "suffix": True},
     "parser": {"kind": "text", "known": ["openai"]},
+    "tool-call-parser": {"kind": "text"},
     "served-model-name": {"kind": "list", "of": "text"},
     "speculative-config": {"kind": "json", "keys": {"model": "text", "num_speculative_tokens": "integer"}},
     "compilation-config": {"kind": "json", "aliases": ["-cc"], "keys": {"mode": "integer", "sizes": "list"}},
@@ -219,6 +220,29 @@ def test_it_listens_on_loopback_unless_told_otherwise():
     assert plan().listen == {"host": "127.0.0.1", "port": 8000}
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.53", "::1", "[::1]", "localhost"])
+def test_loopback_needs_no_key(host):
+    assert plan({"host": host}).warnings == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gpu-1"])
+def test_an_instance_beyond_loopback_without_a_key_is_a_warning(host):
+    assert plan({"host": host}).warnings == [
+        f"vllm_instances.chat.host: listens on {host} without an API key, so everybody who reaches the port can use "
+        "it; set vllm_secrets.chat.VLLM_API_KEY, or leave host out to listen on 127.0.0.1"
+    ]
+    with_another = plan({"host": host}, site={"secrets": {"chat": ["EXA_API_KEY"], "chta": ["VLLM_API_KEY"]}})
+    assert "without an API key" in with_another.warnings[0]
+    assert plan({"host": host}, site={"secrets": {"chat": ["VLLM_API_KEY"]}}).warnings == []
+
+
+def test_hosts_that_follow_the_first_of_an_instance_listen_to_it_alone():
+    wishes = {"host": "0.0.0.0", "strategy": "multi_node_tp", "nodes": ["h1", "h2"], "node_address": "10.0.0.1"}
+    a_recipe = recipe(compatible_strategies=["multi_node_tp"])
+    warned = [bool(plan(wishes, a_recipe=a_recipe, host=host).warnings) for host in ("h1", "h2")]
+    assert warned == [True, False]
+
+
 def test_a_recipe_has_no_word_in_where_it_listens_and_under_which_name():
     words = ["--port", "9000", "--host", "0.0.0.0", "--served-model-name", "x"]
     found = plan(a_recipe=recipe(model={"base_args": words}))
@@ -267,7 +291,6 @@ def test_container_of_nvidia():
         "groups": [],
         "mounts": [
             f"{weights}:{weights}:ro",
-            "/srv/encodings:/srv/encodings:ro",
             "/etc/vllm/chat.yaml:/etc/vllm/chat.yaml:ro",
             "/var/cache/vllm/chat:/var/cache/vllm/chat",
         ],
@@ -277,16 +300,35 @@ def test_container_of_nvidia():
     assert found.libraries == []
 
 
-def test_a_container_sees_the_encodings_that_its_instance_reads_and_no_others():
-    own = plan({"env": {"TIKTOKEN_ENCODINGS_BASE": "/srv/own"}})
+VOCABULARY = "TIKTOKEN_ENCODINGS_BASE"
+
+
+@pytest.mark.parametrize(
+    ("model", "entry"),
+    [
+        ({"model_id": "openai/gpt-oss-20b"}, {}),
+        ({"model_id": "org/own"}, {"model_id": "acme/GPT-OSS-tuned"}),
+        # A model under another name that vLLM reads with the parser of gpt-oss.
+        ({"model_id": "org/own", "base_args": ["--tool-call-parser", "openai"]}, {}),
+        ({"model_id": "org/own", "base_env": {VOCABULARY: "/srv/encodings"}}, {}),
+    ],
+)
+def test_a_container_of_gpt_oss_sees_the_encodings(model, entry):
+    a_recipe = recipe(model=model, variants={"default": {"tp": 2, **entry}})
+    found = plan(a_recipe=a_recipe, manifests={})
+    assert found.env[VOCABULARY] == "/srv/encodings"
+    assert "/srv/encodings:/srv/encodings:ro" in found.mounts
+    own = plan({"env": {VOCABULARY: "/srv/own"}}, a_recipe=a_recipe, manifests={})
     assert "/srv/own:/srv/own:ro" in own.mounts
     assert "/srv/encodings:/srv/encodings:ro" not in own.mounts
-    for none in (
-        plan({"env": {"TIKTOKEN_ENCODINGS_BASE": None}}),
-        plan({}, a_recipe=recipe(model={"base_env": {"TIKTOKEN_ENCODINGS_BASE": None}})),
-    ):
-        assert "TIKTOKEN_ENCODINGS_BASE" not in none.env
-        assert not [mount for mount in none.mounts if "encodings" in mount]
+    none = plan({"env": {VOCABULARY: None}}, a_recipe=a_recipe, manifests={})
+    assert VOCABULARY not in none.env
+
+
+def test_another_model_needs_no_encodings():
+    for found in (plan(), plan(a_recipe=recipe(model={"base_env": {VOCABULARY: None}}))):
+        assert VOCABULARY not in found.env
+        assert not [mount for mount in found.mounts if "encodings" in mount]
 
 
 def test_container_of_amd():
@@ -317,6 +359,44 @@ def test_container_of_ascend():
 def test_the_site_s_image(site, image):
     found = plan(site=site)
     assert found.image == found.container["image"] == image
+
+
+RTX = Accelerator("rtx_5090", "cuda", "blackwell", "nvidia", 2, 32 * 1024)
+ONE_CARD = {"rtx_5090": {"extra_args": ["--a", "one"]}, "rtx_5090_2x": {"extra_args": ["--kv-cache-dtype", "fp8"]}}
+
+
+@pytest.mark.parametrize(("size", "there"), [(1, True), (2, False)])
+def test_a_block_for_one_card_is_not_for_an_instance_of_two(size, there):
+    modes = {"f": {"modes": {"m": {"hardware_overrides": {"rtx_5090": {"args": ["--a", "one"]}}}}}}
+    for a_recipe in (
+        recipe(hardware_overrides=ONE_CARD),
+        recipe(variants={"default": {"hardware_overrides": ONE_CARD}}),
+        recipe(features={"f": {"hardware_overrides": {"rtx_5090": {"args": ["--a", "one"]}}}}),
+        recipe(features=modes),
+        recipe(strategy_overrides={"single_node_tp": {"hardware_overrides": ONE_CARD}}),
+    ):
+        found = plan({"args": {"tensor-parallel-size": size}}, RTX, a_recipe, manifests={})
+        assert ("a" in found.args) is there
+
+
+@pytest.mark.parametrize(("strategy", "flag"), [("single_node_tep", "tensor"), ("single_node_dep", "data")])
+@pytest.mark.parametrize(("size", "chips"), [(4, 4), ({"h200": 2}, 2), (None, 8), (16, 8)])
+def test_a_recipe_may_name_the_chips_of_every_strategy(strategy, flag, size, chips):
+    override = {strategy: {"tp": size}} if size else {}
+    a_recipe = recipe(compatible_strategies=[strategy], strategy_overrides=override)
+    found = plan({"replicas": 1}, a_recipe=a_recipe)
+    assert (found.args[f"{flag}-parallel-size"], len(found.chips)) == (chips, chips)
+
+
+def test_a_recipe_s_own_image_serves_unless_the_site_has_one():
+    block = {"docker_image": "a/b:c", "docker_serve_command": "vllm serve"}
+    a_recipe = recipe(variants={"default": {"tp": 2, "hardware_overrides": {"h200": block}}})
+    found = plan(a_recipe=a_recipe, site={"registry": "mirror:5000"})
+    assert found.image == found.container["image"] == "mirror:5000/a/b:c"
+    assert found.launch == found.container["command"] == ["vllm", "serve"]
+    assert "names its own build of vLLM, a/b:c" in found.warnings[0]
+    own = plan(a_recipe=a_recipe, site={"image": "site/own:1"})
+    assert (own.image, own.launch, own.warnings) == ("site/own:1", [], [])
 
 
 # --- replicas ---
@@ -482,6 +562,18 @@ def test_without_a_manifest_the_recipe_s_figure_counts_for_the_chips_that_were_a
     )
 
 
+def test_a_model_that_does_not_fit_names_the_variants_that_do():
+    variants = {
+        "default": {"vram_minimum_gb": 2000},
+        "fp8": {"model_id": "org/model-FP8", "vram_minimum_gb": 1000},
+        "big": {"vram_minimum_gb": 1500},
+        "fp4": {"precision": "nvfp4", "vram_minimum_gb": 500},
+        "unknown": {},
+    }
+    message = refusal(a_recipe=recipe(variants=variants), manifests={})
+    assert message.endswith(", or another host; the variants that fit: fp8 (weights org/model-FP8)")
+
+
 def test_weights_that_are_spread_over_hosts_need_their_share_of_each():
     both = recipe(
         compatible_strategies=["multi_node_tp", "multi_node_tp_dp"], variants={"default": {"vram_minimum_gb": 2000}}
@@ -504,7 +596,8 @@ def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
     with pytest.raises(PlanError) as caught:
         plans(instances, CPU, a_recipe, manifests=small)
     assert str(caught.value) == (
-        "too little memory: a 6 GiB, b 6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 12 GiB, "
+        "vllm_instances: too little memory: "
+        "a 6 GiB, b 6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 12 GiB, "
         "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
     )
 
@@ -603,6 +696,21 @@ def test_a_driver_that_is_too_old():
         "vllm_release '2.0' needs driver 580 or newer for cuda, the host has 575.57.08; upgrade the driver, or "
         "choose an "
         "older release"
+    )
+
+
+@pytest.mark.parametrize(("accelerator", "release"), [(H200, "0.33.0"), (A3, "0.23.0"), (CPU, "0.32.0")])
+def test_without_a_release_the_stack_decides(accelerator, release):
+    # Only a recipe for all hardware is planned here; the releases are those of this file.
+    found = plan(accelerator=accelerator, site={"release": ""}, manifests={})
+    assert found.release == release
+
+
+def test_a_stack_that_the_collection_has_no_release_for():
+    other = Accelerator("rocket", "acme", "r1", "acme", 1, 8 * 1024)
+    assert refusal(accelerator=other, site={"release": ""}) == (
+        "vllm_release is empty, and the collection has no release for stack 'acme' (accelerator 'rocket'); name one in "
+        "vllm_release, and put its file into vllm_release_path"
     )
 
 
@@ -728,7 +836,9 @@ def test_a_recipe_for_a_nightly_and_weights_without_a_manifest_are_warnings():
     found = plan(a_recipe=recipe(model={"nightly_required": True}), manifests={}).warnings
     assert found == [
         "vllm_instances.chat.recipe: org/model was written for a nightly of vLLM; release '2.0' may be too old for it",
-        "vllm_instances.chat: no manifest pins the weights of org/model; make one before a host can fetch them",
+        "vllm_instances.chat: no manifest pins the weights of org/model, so no host can fetch them; make a manifest: "
+        "ansible-playbook playbooks/pin_weights.yml -e pin_model=org/model -e pin_dest=DIR, and set "
+        "weights_manifest_path: [DIR]",
     ]
 
 
@@ -791,7 +901,9 @@ def test_a_draft_model_without_a_manifest_keeps_its_name_and_is_warned_of():
     found = plan(a_recipe=SPEC, manifests={"org/model": MANIFESTS["org/model"]})
     assert found.args["speculative-config"]["model"] == "org/draft"
     assert found.warnings == [
-        "vllm_instances.chat: no manifest pins the weights of org/draft; make one before a host can fetch them"
+        "vllm_instances.chat: no manifest pins the weights of org/draft, so no host can fetch them; make a manifest: "
+        "ansible-playbook playbooks/pin_weights.yml -e pin_model=org/draft -e pin_dest=DIR, and set "
+        "weights_manifest_path: [DIR]"
     ]
 
 

@@ -51,7 +51,8 @@ def test_a_stack_that_the_release_does_not_serve():
     with pytest.raises(PlanError) as caught:
         choose_stack(release, "1.0", MI300X)
     assert str(caught.value) == (
-        "vllm_release '1.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu, cuda"
+        "vllm_release '1.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu, cuda; "
+        "set vllm_release: '0.33.0' for these hosts, or leave it out"
     )
 
 

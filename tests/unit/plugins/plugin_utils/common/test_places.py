@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import DIRECTORIES, misplaced
+
+
+@pytest.fixture
+def site(tmp_path):
+    (tmp_path / "inventory" / "recipes").mkdir(parents=True)
+    (tmp_path / "inventory" / "hosts.yml").touch()
+    (tmp_path / "recipes").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", DIRECTORIES)
+def test_a_directory_in_an_inventory_is_named_with_a_better_place(site, name):
+    directory = f"{site}/inventory/recipes"
+    assert misplaced({name: [directory]}, [f"{site}/inventory"]) == [
+        f"{name}: {directory} lies in the inventory {site}/inventory, so Ansible reads its files as inventories; "
+        "move it beside that directory: {{ inventory_dir | dirname }}/recipes"
+    ]
+    assert len(misplaced({name: directory}, [f"{site}/inventory"])) == 1
+
+
+def test_a_directory_elsewhere_is_no_matter(site):
+    variables = {"vllm_recipe_path": [f"{site}/recipes", f"{site}/gone"], "vllm_release_path": None}
+    assert misplaced(variables, [f"{site}/inventory"]) == []
+    # Beside an inventory that is a file, or a list of hosts, nothing else is read.
+    inside = {"vllm_recipe_path": [f"{site}/inventory/recipes"]}
+    assert misplaced(inside, [f"{site}/inventory/hosts.yml", "localhost,"]) == []
