@@ -14,6 +14,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights import
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
+# A page has up to 1000 files.
+MAX_PAGES = 100
+
 
 class Source(Protocol):
     """A model somewhere. ``revision`` is its commit, empty where it has none; ``files`` are all of its files.
@@ -65,11 +68,15 @@ class Hub:
     def _list(self) -> list[Listed]:
         files: list[Listed] = []
         url = _hubs.hub_tree(self._endpoint, self._model, self.revision)
-        while url:
+        for _page in range(MAX_PAGES):
+            if not url:
+                return files
             reply = self._get(url)
             files += _hubs.hub_files(reply.json(), f"{self._model} on {self._endpoint}")
             url = _hubs.next_page(reply.headers.get("Link") or "")
-        return files
+        raise WeightsError(
+            f"{self._model} on {self._endpoint}: found more than {MAX_PAGES} pages of files in its listing"
+        )
 
     def _check_name(self, reply: Response) -> None:
         """A hub leads on from old and differently written names, which would be another directory on hosts."""
