@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import email.utils
 import re
-from typing import Mapping, NamedTuple
+from typing import NamedTuple, Protocol
 
 # Eight exbibytes, the largest file of any system, have 19 digits. Python refuses to read thousands of them.
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -15,6 +15,13 @@ _RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19}|\*)")
 _SIZE_ALONE = re.compile(r"bytes \*/([0-9]{1,19})")
 # A wait of more seconds is longer than any that is accepted.
 _LONGEST_WAIT = 10.0**9
+
+
+class Headers(Protocol):
+    """The headers of an answer."""
+
+    def get(self, name: str, /) -> str | None:
+        """Return the value of a header, None where it is absent."""
 
 
 class ContentRange(NamedTuple):
@@ -45,20 +52,20 @@ def read_refused_size(text: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def read_retry_after(headers: Mapping[str, str]) -> float:
+def read_retry_after(headers: Headers) -> float:
     """Return the seconds that a server asks to wait; a date is compared with the server's own clock."""
     text = (headers.get("Retry-After") or "").strip(" \t")
     if re.fullmatch(r"[0-9]+", text):
         return float(text) if len(text) < 10 else _LONGEST_WAIT
     try:
-        until, now = (email.utils.parsedate_to_datetime(one) for one in (text, headers["Date"]))
+        until, now = (email.utils.parsedate_to_datetime(one) for one in (text, headers.get("Date") or ""))
         return max(0.0, (until - now).total_seconds())
     # What the parser raises for dates that are none differs between versions of Python.
     except (TypeError, ValueError, IndexError, KeyError, OverflowError, AttributeError):
         return 0.0
 
 
-def read_version(headers: Mapping[str, str]) -> str:
+def read_version(headers: Headers) -> str:
     """Return what a file's version is called: its ETag or else its date, empty for none.
 
     A cache that compresses or cuts an answer makes a strong ETag weak; the name in it stays.
