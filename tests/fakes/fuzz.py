@@ -127,34 +127,40 @@ def nasty(choose: random.Random) -> Any:
 
 
 def mutated(choose: random.Random, value: Any) -> Any:
-    """Return data with one to three places changed: replaced, removed, doubled, or under another key."""
+    """Return data with one to three places changed, each place as likely as any other."""
     value = copy.deepcopy(value)
     for _change in range(choose.randint(1, 3)):
-        value = _changed(choose, value)
+        places = list(_places(value))
+        if not places or choose.random() < 0.03:
+            return nasty(choose)
+        _change_place(choose, *choose.choice(places))
     return value
 
 
-def _changed(choose: random.Random, value: Any) -> Any:
-    if isinstance(value, dict) and value and choose.random() < 0.85:
-        key = choose.choice(list(value))
-        kind = choose.choice(("inside", "inside", "inside", "remove", "rename", "add"))
-        if kind == "inside":
-            value[key] = _changed(choose, value[key])
-        elif kind == "remove":
-            del value[key]
-        else:
-            found = nasty(choose)
-            with contextlib.suppress(TypeError):
-                value[found] = value.pop(key) if kind == "rename" else nasty(choose)
-        return value
-    if isinstance(value, list) and value and choose.random() < 0.85:
-        place = choose.randrange(len(value))
-        value[place] = _changed(choose, value[place])
-        return value * choose.choice((1, 1, 1, 2))
-    if isinstance(value, str) and choose.random() < 0.5:
-        place = choose.randint(0, len(value))
-        return value[:place] + choose.choice(NASTY_TEXTS) + value[place:]
-    return nasty(choose)
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield each container of nested data with each of its keys."""
+    if isinstance(value, (dict, list)):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from _places(value[key])
+
+
+def _change_place(choose: random.Random, container: Any, key: Any) -> None:
+    """Replace, extend, remove, double or rename what stands at a place."""
+    kind = choose.choice(("replace", "replace", "extend", "remove", "add", "rename"))
+    found = container[key]
+    if kind == "extend" and isinstance(found, str):
+        at = choose.randint(0, len(found))
+        container[key] = found[:at] + choose.choice(NASTY_TEXTS) + found[at:]
+    elif kind == "remove":
+        del container[key]
+    elif kind in ("add", "rename") and isinstance(container, dict):
+        with contextlib.suppress(TypeError):
+            container[nasty(choose)] = container.pop(key) if kind == "rename" else nasty(choose)
+    elif kind == "add" and isinstance(container, list):
+        container.append(nasty(choose) if choose.random() < 0.5 else copy.deepcopy(found))
+    else:
+        container[key] = nasty(choose)
 
 
 class HostileServer:

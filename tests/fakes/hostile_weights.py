@@ -12,18 +12,50 @@ from collections.abc import Iterator, Mapping
 
 from tests.fakes.fuzz import NASTY_TEXTS
 
-HEADERS = (
-    *("Content-Length", "Content-Range", "ETag", "Last-Modified", "Retry-After", "Date", "Location", "X-Linked-Size"),
-    *("Transfer-Encoding", "Connection", "Content-Encoding", "Link"),
+NUMBERS = (
+    "²",
+    "\u0663".encode().decode("latin-1"),
+    "9" * 19,
+    "9" * 5000,
+    "-1",
+    "+1",
+    "1_0",
+    "0x10",
+    "1e3",
+    "NaN",
+    "",
+    " 7 ",
+    "0",
 )
+DATES = (
+    *("Sat, 21 Nov 2026 12:00:00 GMT", "Sat, 21 Nov 99999999999999999999 12:00:00 GMT", "Thu, 99 Foo 0000 99:99:99 X"),
+    *("Sat, 21 Nov 2026 12:00:00 +99999999999999", "Sat, 21 Nov 2026 12:00:00 -0000", "21 Nov", "²"),
+)
+RANGES = tuple(
+    text.format(number)
+    for number in NUMBERS
+    for text in ("bytes {}-9/99", "bytes 0-{}/99", "bytes 0-9/{}", "bytes */{}", "{}", "lines {0}-{0}/{0}")
+)
+TAGS = ('"tag"', 'W/"tag"', '"other"', "tag", '"', "W/")
+# What each header is given, beside what any text may be.
+HEADERS = {
+    "Content-Length": NUMBERS,
+    "Content-Range": RANGES,
+    "X-Linked-Size": NUMBERS,
+    "Retry-After": (*NUMBERS, *DATES, "0.1", "1", "601"),
+    "Date": DATES,
+    "ETag": TAGS,
+    "Last-Modified": DATES,
+    "Location": ("/", "//", "http://[", "http://127.0.0.1:99999/", "http://a..b/", "file:///etc/passwd", "ftp://h/x"),
+    "Transfer-Encoding": ("chunked", "gzip", "identity", "chunked, chunked"),
+    "Connection": ("close", "keep-alive", "upgrade"),
+    "Content-Encoding": ("gzip", "br"),
+}
+# The statuses with which a header counts.
+STATUS_OF = {"Retry-After": ("429", "503"), "X-Linked-Size": ("302", "307"), "Location": ("301", "308")}
 STATUSES = (
     *("200", "206", "100", "101", "204", "301", "302", "304", "307", "400", "401", "403", "404", "405", "408", "416"),
     *("429", "500", "501", "503", "599", "999", "0", "-1", "abc", "²00", ""),
-)
-DATES = (
-    "Sat, 21 Nov 2026 12:00:00 GMT",
-    "Sat, 21 Nov 99999999999999999999 12:00:00 GMT",
-    "Thu, 99 Foo 0000 99:99:99 X",
 )
 
 
@@ -42,13 +74,16 @@ def answer(
     headers = [("Content-Length", str(len(body))), ("Date", DATES[0])]
     if wanted:
         headers.append(("Content-Range", f"bytes {first}-{end - 1}/{len(content)}"))
-    if choose.random() < 0.3:
+    if choose.random() < 0.2:
         status = choose.choice(STATUSES)
     if choose.random() < 0.15:
         status, path = "302", urllib.parse.quote(path)
         headers.append(("Location", choose.choice((elsewhere + path, path, "//" + "x" * 300, *NASTY_TEXTS))))
     for _change in range(choose.choice((0, 0, 1, 1, 2, 4))):
-        headers = _changed(choose, headers)
+        name = choose.choice(tuple(HEADERS))
+        headers = _changed(choose, headers, name)
+        if name in STATUS_OF and choose.random() < 0.5:
+            status = choose.choice(STATUS_OF[name])
     if choose.random() < 0.25:
         body = _other_body(choose, body)
     if choose.random() < 0.15:
@@ -66,12 +101,10 @@ def answer(
         yield True
 
 
-def _changed(choose: random.Random, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    name = choose.choice(HEADERS)
-    text = choose.choice(
-        (*NASTY_TEXTS, *DATES, '"tag"', 'W/"tag"', "bytes */5", "bytes 5-1/2", "chunked", "close", "0.1")
-    )
-    kind = choose.choice(("set", "set", "add", "remove", "many"))
+def _changed(choose: random.Random, headers: list[tuple[str, str]], name: str) -> list[tuple[str, str]]:
+    """Return headers with one of them set, doubled, removed, or hidden among many."""
+    text = choose.choice(HEADERS[name] if choose.random() < 0.8 else NASTY_TEXTS)
+    kind = choose.choice(("set", "set", "set", "set", "add", "remove", "many"))
     if kind == "many":
         return headers + [(f"X-{number}", "x") for number in range(choose.choice((20, 150)))]
     kept = headers if kind == "add" else [entry for entry in headers if entry[0] != name]

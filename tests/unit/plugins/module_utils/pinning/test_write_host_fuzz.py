@@ -93,7 +93,7 @@ def test_whatever_a_server_lists_it_is_pinned_or_refused_in_one_sentence(monkeyp
     monkeypatch.setattr(_web.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(_hubs, "MAX_PAGES", 5)
     pinned = 0
-    for label, choose in cases(f"pin-{kind or 'mirror:'}", 150):
+    for label, choose in cases(f"pin-{kind or 'mirror:'}", 300):
         seed = choose.random()
 
         def script(head, seed=seed):
