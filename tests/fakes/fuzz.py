@@ -121,6 +121,11 @@ def assert_presentable(message: str, most: int = 20_000) -> None:
     assert len(message) <= most, f"the message has {len(message)} characters: {message[:2000]!r}"
 
 
+def assert_enough(count: int, least: int, what: str) -> None:
+    """Fail where too few of all cases had an outcome: then the test shows nothing of it."""
+    assert ONLY or count >= least, f"only {count} cases were {what}, expected {least} or more"
+
+
 def nasty(choose: random.Random) -> Any:
     """Return a value that a file may hold and no program expects."""
     return copy.deepcopy(choose.choice(NASTY_TEXTS if choose.random() < 0.5 else NASTY_VALUES))

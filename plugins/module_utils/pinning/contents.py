@@ -90,9 +90,10 @@ def check_chosen(
         )
     if include or any(file.name.endswith(".safetensors") for file in chosen):
         return
-    kinds = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
+    found = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
+    kinds = quote_foreign(", ".join(found) or "no files")
     raise WeightsError(
-        f"{model}: found no *.safetensors that is not left out (it has {', '.join(kinds) or 'no files'}); pin a "
+        f"{model}: found no *.safetensors that is not left out (it has {kinds}); pin a "
         "revision or a model that has them, or name the files that are wanted in include"
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import Protocol
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Response, RetryingClient
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
@@ -82,7 +83,9 @@ class Hub:
         """A hub leads on from old and differently written names, which would be another directory on hosts."""
         name = reply.json().get("id")
         if isinstance(name, str) and name != self._model:
-            raise WeightsError(f"model: found {self._model!r}, which the hub calls {name!r}; give that name")
+            raise WeightsError(
+                f"model: found {self._model!r}, which the hub calls {quote_foreign(repr(name))}; give that name"
+            )
 
     def _get(self, url: str) -> Response:
         reply = self._web.get(url)

@@ -19,7 +19,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web im
     RetryingClient,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit, is_sha256
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import (
+    MAX_NAME,
+    Listed,
+    is_commit,
+    is_sha256,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 # More is no model but the root of a server.
@@ -145,6 +150,8 @@ class MirrorTree:
                 "that the server lists directories (nginx: autoindex on)"
             )
         names = listed_names(reply.body, reply.headers.get("Content-Type") or "", reply.url)
+        if any(len(name) > MAX_NAME for name in names):
+            raise WeightsError(f"{redact_url(url)}: found a name of more than {MAX_NAME} characters in the listing")
         return Entries(
             sorted(name for name in names if not name.endswith("/")),
             sorted(name[:-1] for name in names if name.endswith("/")),
@@ -306,7 +313,7 @@ def _commit(tree: Tree, base: str, commits: list[str], revision: str) -> str:
         return wanted
     if len(commits) == 1 and not revision:
         return commits[0]
+    found = ", ".join(sorted(commits)[:20])
     raise WeightsError(
-        f"{tree.label}: found the revisions {', '.join(sorted(commits))} and not {revision or 'one alone'}; give one "
-        "of them as revision"
+        f"{tree.label}: found the revisions {found} and not {revision or 'one alone'}; give one of them as revision"
     )

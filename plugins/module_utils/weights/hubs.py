@@ -17,6 +17,8 @@ HUB = "https://huggingface.co"
 MODELSCOPE = "https://www.modelscope.cn"
 # ModelScope ends each listing here without saying so.
 MODELSCOPE_MOST_FILES = 3000
+# The characters of a name in a listing.
+MAX_NAME = 1000
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -83,8 +85,16 @@ def hub_files(page: Any, where: str) -> list[Listed]:
 def _hub_file(entry: Mapping[str, Any]) -> Listed:
     large = entry.get("lfs")
     if large:
-        return Listed(str(entry["path"]), int(large["size"]), str(large["oid"]))
-    return Listed(str(entry["path"]), int(entry["size"]), blob=str(entry["oid"]))
+        return Listed(_name(entry["path"]), int(large["size"]), str(large["oid"]))
+    return Listed(_name(entry["path"]), int(entry["size"]), blob=str(entry["oid"]))
+
+
+def _name(found: Any) -> str:
+    """Return the name of a file. Raises ValueError for one that no file can have, and no message should show."""
+    name = str(found)
+    if len(name) > MAX_NAME:
+        raise ValueError(f"a name of {len(name)} characters")
+    return name
 
 
 def hub_refusal(model: str, revision: str, status: int, code: str, token: bool) -> str:
@@ -178,7 +188,7 @@ def modelscope_files(data: Mapping[str, Any], where: str) -> list[Listed]:
 
 def _modelscope_file(entry: Mapping[str, Any]) -> Listed:
     sha256 = str(entry.get("Sha256") or "")
-    return Listed(str(entry["Path"]), int(entry["Size"]), sha256 if is_sha256(sha256) else "")
+    return Listed(_name(entry["Path"]), int(entry["Size"]), sha256 if is_sha256(sha256) else "")
 
 
 def modelscope_refusal(model: str, status: int, token: bool) -> str:
