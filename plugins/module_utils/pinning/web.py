@@ -9,7 +9,6 @@ import hashlib
 import json
 import time
 from dataclasses import dataclass, replace
-from email.message import Message
 from typing import Any, Callable, Mapping, TypeVar
 
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
@@ -25,6 +24,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch
     Settings,
     http_settings,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import Headers
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch import RateFloor
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
@@ -42,7 +42,7 @@ class Response:
 
     url: str
     status: int
-    headers: Message
+    headers: Headers
     body: bytes
 
     def json(self) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import email.utils
 import re
-from typing import NamedTuple, Protocol
+from typing import Iterable, NamedTuple, Protocol
 
 # Eight exbibytes, the largest file of any system, have 19 digits. Python refuses to read thousands of them.
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -22,6 +22,22 @@ class Headers(Protocol):
 
     def get(self, name: str, /) -> str | None:
         """Return the value of a header, None where it is absent."""
+
+
+class HeadFields:
+    """The headers of an answer by their names in any spelling; of several, the first one counts."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._fields: dict[str, str] = {}
+        for line in lines:
+            name, colon, value = line.decode("iso-8859-1").partition(":")
+            # A line that goes on from the one before, or has no name, is not a header.
+            if colon and not name[:1].isspace():
+                self._fields.setdefault(name.lower(), value.strip(" \t\r\n"))
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """Return the value of a header."""
+        return self._fields.get(name.lower(), default)
 
 
 class ContentRange(NamedTuple):

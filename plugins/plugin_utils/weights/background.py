@@ -27,14 +27,16 @@ SILENCE = 60.0
 ACCESS_MINUTES = 15
 ACCESS_PREFIX = "access-"
 # Writes its standard input where nobody else may read it, without what earlier runs left there. The loop in the
-# background outlives a controller that is killed before the module begins, and ends as soon as the module has begun.
-WRITE_ACCESS = """umask 077 && mkdir -p {directory} || exit
+# background outlives a controller that is killed before the module begins, and ends as soon as the module has begun. In
+# parentheses, because Ansible adds words to the end of a command.
+WRITE_ACCESS = """(
+umask 077 && mkdir -p {directory} || exit
 find {directory} -maxdepth 1 -name '{prefix}*.json' -mmin +{minutes} -delete
 cat > {path} || exit
 setsid sh -c '
   for _time in $(seq {times}); do test -e "$0" || exit 0; sleep {pause}; done; rm -f -- "$0"
 ' {path} < /dev/null > /dev/null 2>&1 &
-"""
+)"""
 
 
 def run_in_background(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import (
     ContentRange,
+    HeadFields,
     is_other_version,
     read_content_range,
     read_number,
@@ -91,3 +92,11 @@ def test_retry_after_is_seconds_or_a_date(text, seconds):
 )
 def test_version_is_another_only_where_both_are_of_one_kind(before, now, changed):
     assert is_other_version(read_version(before), read_version(now)) is changed
+
+
+def test_fields_of_a_head_are_found_by_any_spelling_and_the_first_one_counts():
+    fields = HeadFields(
+        [b"Content-Length: 5\r\n", b"content-length: 7\n", b"X:\xb2\r\n", b" X: folded\r\n", b"none\r\n"]
+    )
+    assert [fields.get(name) for name in ("CONTENT-LENGTH", "x", "none", "folded")] == ["5", "²", None, None]
+    assert fields.get("Location", "") == ""

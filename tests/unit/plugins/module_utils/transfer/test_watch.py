@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import socket
 import time
 
@@ -115,3 +116,73 @@ def test_whole_answer_is_read_and_the_socket_outlives_its_owner(pair):
     ours.close()
     response.begin()
     assert (response.status, response.read()) == (http.client.OK, b"hello")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 5\n\n",
+        "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nConnection: Close\r\n\r\n",
+        "HTTP/1.1 200\r\n\r\n",
+        "HTTP/1.1 204 None\r\n\r\n",
+        "HTTP/1.1 304 Same\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\nContent-Length: 5\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\nX: y\r\n\r\nHTTP/1.1 206 Part\r\nContent-Length: 5\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
+        "HTTP/2 200 OK\r\n\r\n",
+        "ICY 200 OK\r\n\r\n",
+        "HTTP/1.1 2000 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n" + "X: y\r\n" * 101 + "\r\n",
+        "HTTP/1.1 200 OK\r\nX: " + "y" * 70000 + "\r\n\r\n",
+        "",
+    ],
+)
+def test_head_is_read_as_the_standard_library_reads_it(head, method):
+    assert read_with(WatchedResponse, head, method, watch=Watch(RateFloor())) == read_with(
+        http.client.HTTPResponse, head, method
+    )
+
+
+class Canned:
+    """A socket with an answer in it."""
+
+    def __init__(self, content):
+        self._content = io.BytesIO(content)
+
+    def makefile(self, _mode):
+        return io.BufferedReader(_Raw(self._content))
+
+    def gettimeout(self):
+        return None
+
+    def settimeout(self, _seconds):
+        """It never waits."""
+
+    def recv_into(self, buffer):
+        return self._content.readinto(buffer)
+
+
+class _Raw(io.RawIOBase):
+    def __init__(self, content):
+        super().__init__()
+        self._content = content
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        return self._content.readinto(buffer)
+
+
+def read_with(kind, head, method, **options):
+    response = kind(Canned(head.encode("latin-1") + b"hello"), method=method, **options)
+    try:
+        response.begin()
+    except http.client.HTTPException as exc:
+        return type(exc)
+    names = ("status", "reason", "version", "chunked", "length", "will_close")
+    return *(getattr(response, name) for name in names), response.read()
