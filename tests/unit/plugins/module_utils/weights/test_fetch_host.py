@@ -155,7 +155,7 @@ def test_server_below_the_lowest_rate_is_left_for_the_next_one(server, tmp_path,
     site = site_of(tmp_path, [f"{server.url}/stalling", f"{server.url}/good"], stall_timeout=0.3, lowest_rate=2000)
     result = fetch(site)
     assert result.source == f"{server.url}/good"
-    assert "bytes came in" in result.skipped[0] and "expected 2000 bytes/s or more (lowest_rate)" in result.skipped[0]
+    assert "bytes came in" in result.skipped[0] and "expected 2000 bytes/s or more" in result.skipped[0]
     assert time.monotonic() - started < 120
     assert (tmp_path / "models" / MANIFEST.path / "model.safetensors").read_bytes() == CONTENT
 
