@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -13,6 +14,7 @@ import socket
 import ssl
 import stat
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -390,6 +392,53 @@ def test_proxy_of_the_environment_is_used(server, dest, monkeypatch):
     server.files["http://far.invalid/a.bin"] = CONTENT
     assert get("http://far.invalid/a.bin", dest) == len(CONTENT)
     assert "Proxy-Authorization" not in server.seen[-1]
+
+
+@pytest.fixture
+def tunnel():
+    """A proxy that knows CONNECT alone; yields its address and the heads of its requests."""
+    listener, heads = socket.create_server(("127.0.0.1", 0)), []
+
+    def copy(source, target):
+        with contextlib.suppress(OSError):
+            for piece in iter(lambda: source.recv(65536), b""):
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve(client):
+        head = client.recv(65536)
+        heads.append(head.decode())
+        host, port = head.split()[1].decode().split(":")
+        with client, socket.create_connection((host, int(port))) as server:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\nX: y\r\n\r\n")
+            threads = [threading.Thread(target=copy, args=pair) for pair in ((client, server), (server, client))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}", heads
+    listener.close()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="makes a certificate authority")
+def test_https_goes_through_the_tunnel_of_a_proxy(server, dest, tmp_path, tunnel, monkeypatch):
+    pem = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.scheme = "https"
+    url, heads = tunnel
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("https_proxy", url)
+    assert get(f"{server.url}/a.bin", dest, replace(QUICK, ca_file=str(pem), part=1000)) == len(CONTENT)
+    assert heads and all(head.startswith(f"CONNECT 127.0.0.1:{server.server_port} HTTP/1.") for head in heads)
 
 
 def test_proxy_that_wants_a_password_gets_it(server, dest, monkeypatch):
