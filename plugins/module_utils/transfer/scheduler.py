@@ -226,7 +226,7 @@ class Scheduler:
             try:
                 stream.read_part(part, lambda length: self._append_received(job, length))
             except TransferError as exc:
-                self._pause(tries.wait(job, exc, self.transferred))
+                self._pause(tries.wait(job, exc, self.transferred, part.length - part.got))
             except WholeOnlyError:
                 self._fetch_whole(stream, part)
         self._finish_part(job)
@@ -245,7 +245,7 @@ class Scheduler:
                 stream.read_whole(part, self._count)
             except TransferError as exc:
                 # The file starts again from its first byte, so the bytes received so far are not progress.
-                self._pause(tries.wait(job, exc, 0))
+                self._pause(tries.wait(job, exc, 0, job.size))
                 job.target.restart()
         with self._lock:
             self._buffers.append(part.buffer)
@@ -328,8 +328,8 @@ def _allocate_buffer(size: int) -> mmap.mmap:
 class _Attempts:
     """The attempts at one part. Attempts while other parts arrive do not count: a server may serve few at once.
 
-    What arrives between two attempts is progress where it keeps the lowest rate over the pause before: a server that
-    sends a few bytes with each refusal would never be left.
+    What arrives between two attempts is progress where it keeps the lowest rate over the pause before, or is half of
+    what was left: a server that sends a few bytes with each refusal would never be left.
     """
 
     def __init__(self, pace: TransferLimits) -> None:
@@ -343,8 +343,11 @@ class _Attempts:
         """Record the bytes received before an attempt."""
         self._begun_at = transferred
 
-    def wait(self, job: Job, exc: TransferError, transferred: int) -> float:
-        """Return the seconds before the next attempt. Raises FetchError after too many attempts without progress."""
+    def wait(self, job: Job, exc: TransferError, transferred: int, left: int) -> float:
+        """Return the seconds before the next attempt; ``left`` are the bytes that are still to come.
+
+        Raises FetchError after too many attempts without progress.
+        """
         progress = transferred - self._transferred
         self._failures = 1 if progress > 0 and progress >= self._needed else self._failures + 1
         self._transferred = transferred
@@ -355,7 +358,7 @@ class _Attempts:
                 f"{job.target.length} of {job.size} bytes are kept)"
             ) from exc
         pause = max(exc.wait, self._limits.backoff * 2.0 ** (self._failures - 1))
-        self._needed = self._limits.lowest_rate * pause
+        self._needed = min(self._limits.lowest_rate * pause, left / 2)
         return pause
 
 
