@@ -56,6 +56,7 @@ integration: ready  ## Tests that need root and lab hosts of their own
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration
 
 long: ready  ## Every scenario with the tests that CI has no time for
+	FUZZ_SECONDS=120 $(BIN)/pytest -q tests/unit -k fuzz
 	MOLECULE_LONG=1 tests/molecule.sh
 
 rollout: ready  ## Rollouts of a real vLLM on three lab hosts, with requests all the while and everything that can go wrong

@@ -41,21 +41,19 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         check_options(self.ROLES, task_vars)
         args = dict(self._task.args)
-        models, directories = args.get("models"), args.pop("manifest_path", None) or []
-        sources = args.get("sources") or []
-        if isinstance(models, list) and isinstance(directories, list) and isinstance(sources, list):
+        asked = args.get("models")
+        try:
+            models = list_of("models", asked)
+            directories = [str(one) for one in list_of("manifest_path", args.pop("manifest_path", None))]
+            sources = list_of("sources", args.get("sources"))
             try:
                 args["models"] = resolve(models, directories)
             except (PlanError, WeightsError) as exc:
-                raise AnsibleActionFail(f"weights_models: {exc}") from exc
-            try:
-                result.update(self._fetch(args, sources, task_vars or {}))
-            except WeightsError as exc:
-                raise AnsibleActionFail(str(exc)) from exc
-        else:
-            # Refused by the module's argument spec.
-            result.update(self._execute_module(module_args=args, task_vars=task_vars))
-        return result if result.get("failed") else {**result, "asked": models}
+                raise WeightsError(f"weights_models: {exc}") from exc
+            result.update(self._fetch(args, sources, task_vars or {}))
+        except WeightsError as exc:
+            raise AnsibleActionFail(str(exc)) from exc
+        return result if result.get("failed") else {**result, "asked": asked}
 
     def _fetch(self, args: dict[str, Any], given: Sequence[Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Try the sources in order; those of the controller are pushed where those before them do not do."""
@@ -117,6 +115,22 @@ class ActionModule(ActionBase):
         if fetched and interval:
             tell(f"{host}: {format_fetched(fetched)}")
         return result
+
+
+def list_of(option: str, value: Any) -> list[Any]:
+    """Return an option as a list: a text counts as the words between its commas, a mapping as a list of itself.
+
+    Raises WeightsError that names the role's variable.
+    """
+    if isinstance(value, str):
+        return [word.strip() for word in value.split(",") if word.strip()]
+    if isinstance(value, Mapping):
+        return [value]
+    if value is None and option != "models":
+        return []
+    if not isinstance(value, list):
+        raise WeightsError(f"weights_{option}: found {value!r}, expected a list")
+    return value
 
 
 def number(value: Any, default: int) -> int:

@@ -83,8 +83,17 @@ options:
     description:
       - Seconds without a byte after which a connection is closed. Where all connections stall, the next source is used;
         the last one is tried four times.
+      - The head of an answer has to be complete within this time.
     type: int
     default: 30
+    version_added: 0.7.0
+  lowest_rate:
+    description:
+      - The minimum kilobytes per second of a source, all connections together, measured over each minute of waiting for
+        it; V(0) for none. A slower source is left for the next one; with the last one the download ends, and what has
+        arrived is kept.
+    type: int
+    default: 10
     version_added: 0.7.0
   verify:
     description:
@@ -289,9 +298,18 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
 BYTES_OF_MEGABIT = 125_000
+BYTES_OF_KILOBYTE = 1000
 SHARED = {"auto": None, "yes": True, "no": False}
 # The minimum of each number.
-MINIMUMS = {"connections": 1, "bandwidth": 0, "stall_timeout": 1, "lock_timeout": 0, "keep": -1, "progress": 0}
+MINIMUMS = {
+    "connections": 1,
+    "bandwidth": 0,
+    "stall_timeout": 1,
+    "lowest_rate": 0,
+    "lock_timeout": 0,
+    "keep": -1,
+    "progress": 0,
+}
 
 
 def main() -> None:
@@ -305,6 +323,7 @@ def main() -> None:
             "connections": {"type": "int", "default": 8},
             "bandwidth": {"type": "int", "default": 0},
             "stall_timeout": {"type": "int", "default": 30},
+            "lowest_rate": {"type": "int", "default": 10},
             "verify": {"type": "str", "choices": ["stamp", "full"], "default": "stamp"},
             "check_sources": {"type": "bool", "default": True},
             "lock_timeout": {"type": "int", "default": 86400},
@@ -319,7 +338,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     # First of all, so that the file is removed whatever happens.
-    access = read_access(module.params["access_file"])
+    try:
+        access = read_access(module.params["access_file"])
+    except (WeightsError, OSError, ValueError) as exc:
+        module.fail_json(msg=str(exc))
     for name, least in MINIMUMS.items():
         if module.params[name] < least:
             module.fail_json(msg=f"weights_{name}: found {module.params[name]}, expected {least} or more")
@@ -408,6 +430,7 @@ def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Weights
             stall_timeout=params["stall_timeout"],
             connections=params["connections"],
             limit=params["bandwidth"] * BYTES_OF_MEGABIT,
+            lowest_rate=params["lowest_rate"] * BYTES_OF_KILOBYTE,
         ),
         lock_timeout=params["lock_timeout"],
         pushed=params["pushed"],
@@ -418,9 +441,15 @@ def read_access(path: str | None) -> dict[str, dict[str, Any]]:
     """Read the tokens and addresses that the controller has written, and remove their file."""
     if path is None:
         return {}
-    with open(path, encoding="utf-8") as file:
-        found: dict[str, dict[str, Any]] = json.load(file)
-    os.unlink(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            found: dict[str, dict[str, Any]] = json.load(file)
+        os.unlink(path)
+    except FileNotFoundError:
+        raise WeightsError(
+            f"{path}: the tokens for the sources are not there any more, because more than 15 minutes passed since "
+            "the controller wrote them; run again"
+        ) from None
     return found
 
 

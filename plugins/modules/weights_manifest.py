@@ -63,8 +63,8 @@ options:
       - Patterns of the files to take, over the whole path, where C(*) goes over slashes. Without them all are taken but
         what vLLM does not need beside safetensors - the folders C(original), C(metal), C(onnx), C(openvino), C(coreml),
         C(runs) and C(logs); other formats (C(.bin), C(.pt), C(.pth), C(.ckpt), C(.gguf), C(.onnx), C(.msgpack), C(.h5)
-        and the like); C(consolidated*.safetensors) beside C(model*.safetensors); licences, C(README), other C(.md)
-        files, images and sounds.
+        and the like); C(consolidated*.safetensors) beside C(model*.safetensors) (see O(load_format)); licences,
+        C(README), other C(.md) files, images and sounds.
       - Dot files are never taken.
     type: list
     elements: str
@@ -102,6 +102,23 @@ options:
     description:
       - PEM file with certificate authorities that are trusted beside the system's.
     type: path
+  load_format:
+    description:
+      - Which of two formats of the weights to take, where the model has both. V(mistral) is
+        C(consolidated*.safetensors), V(auto) is C(model*.safetensors).
+      - When it is not given, it is what the model's recipe reads (C(--load-format)); V(auto) without a recipe.
+    type: str
+    choices: [auto, mistral, both]
+    default: auto
+    version_added: 0.7.0
+  recipe_path:
+    description:
+      - Directories on the controller that are searched for the model's recipe before the collection's own
+        C(catalog/recipes).
+    type: list
+    elements: path
+    default: []
+    version_added: 0.7.0
 notes:
   - Proxies are taken from the environment.
 seealso:
@@ -195,6 +212,8 @@ def main() -> None:
             "modelscope_endpoint": {"type": "str", "default": "https://www.modelscope.cn"},
             "token_file": {"type": "path", "no_log": False},
             "ca_file": {"type": "path"},
+            "load_format": {"type": "str", "choices": ["auto", "mistral", "both"], "default": "auto"},
+            "recipe_path": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -214,6 +233,8 @@ def run(module: AnsibleModule) -> Written:
     """Read the model, compare its manifest, and write it where it differs. Raises WeightsError, OSError."""
     params = dict(module.params)
     dest = params.pop("dest")
+    # The action plugin has read the recipe.
+    params.pop("recipe_path")
     params["token_file"] = params["token_file"] or ""
     written = compare_manifest(pin_model(Request(**params), os.environ), dest)
     if written.changed and not module.check_mode:

@@ -41,11 +41,12 @@ NOTHING = """
 import json, sys
 sys.path[:0] = [sys.argv[1]]
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse_manifest
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import write_stamp
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import stat_files, write_stamp
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import inspect_weights
 manifest = parse_manifest(json.load(sys.stdin))
 if sys.argv[3] == "stamp":
-    write_stamp(f"{sys.argv[2]}/{manifest.path}", manifest)
+    directory = f"{sys.argv[2]}/{manifest.path}"
+    write_stamp(directory, manifest, stat_files(directory, manifest))
 assert not inspect_weights(sys.argv[2], manifest).changed
 """
 CONF = """worker_processes 2; pid {0}/nginx.pid; error_log {0}/error.log; daemon off; user root;

@@ -176,7 +176,7 @@ def test_file_that_ends_before_it_said_it_would(tmp_path, server, other):
     server.faults[LARGE] = lambda handler, start, end: (
         handler.command == "GET" and start >= len(short) and send(handler, start, end, b"")
     )
-    assert "broke off after" in refused(tmp_path, server)
+    assert "broke off at byte" in refused(tmp_path, server)
     fetch(tmp_path, server, other)
     assert published(tmp_path) == CONTENT
 

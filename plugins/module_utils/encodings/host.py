@@ -23,6 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.whee
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
     Settings,
+    check_base,
     check_location,
     check_size,
     fetch_file,
@@ -32,7 +33,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch
     read_small_file,
 )
 
-INDEX = "index:"
+INDEX, WHEEL = "index:", ".whl"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,10 @@ def check_sources(sources: Sequence[str]) -> None:
     """Raise EncodingsError for a source that is none of: a path, a URL, a wheel, ``index:`` and a URL."""
     for source in sources:
         try:
-            check_location(source[len(INDEX) :] if source.startswith(INDEX) else source)
+            if source.endswith(WHEEL):
+                check_location(source)
+            else:
+                check_base(source[len(INDEX) :] if source.startswith(INDEX) else source)
         except FetchError as exc:
             raise EncodingsError(f"encodings_sources: {exc}") from exc
 
@@ -159,7 +163,7 @@ def _wheel_address(source: str, settings: Settings) -> str | None:
         # The page of a project with hundreds of releases has some 100 KB.
         content = read_small_file(page, WHEEL_LIMIT, settings)
         return newest_wheel(content.decode("utf-8", "replace"), page).url
-    return source if source.endswith(".whl") else None
+    return source if source.endswith(WHEEL) else None
 
 
 def _from_wheel_at(wheel: str, name: str, settings: Settings) -> bytes:

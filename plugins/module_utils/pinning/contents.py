@@ -11,6 +11,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Iterable, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
     Manifest,
@@ -34,6 +35,7 @@ _MODEL = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][\w./+-]*", re.ASCII)
 # Read as a number, or as something else than text, when not in quotes.
 _NUMBER = re.compile(r"\d+(e\d+)?")
+_PLAIN = re.compile(r"[A-Za-z][\w./+-]*", re.ASCII)
 _WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
 
 
@@ -52,36 +54,46 @@ def check_revision(revision: str, option: str = "revision") -> None:
         raise WeightsError(f"{option}: found {revision!r}, expected a branch, a tag or a commit")
 
 
-def choose_files(files: Iterable[Listed], include: Sequence[str], exclude: Sequence[str]) -> list[Listed]:
+def choose_files(
+    files: Iterable[Listed], include: Sequence[str], exclude: Sequence[str], load_format: str = "auto"
+) -> list[Listed]:
     """Return the files that belong into the manifest, by name.
 
     With ``include`` those that match one of its patterns, else all but those that vLLM does not need where there are
-    safetensors; without those that match one of ``exclude``. Names of dot files cannot stand in a manifest.
+    safetensors; without those that match one of ``exclude``. Names of dot files cannot stand in a manifest. Of a model
+    in two formats, the one that ``load_format`` (auto, mistral, both) reads is taken.
     """
     named = sorted((file for file in files if not _hidden(file.name)), key=lambda file: file.name)
     wanted = [file for file in named if not _matches(file.name, exclude)]
     if include:
         return [file for file in wanted if _matches(file.name, include)]
     wanted = [file for file in wanted if not _matches(file.name, DEFAULT_EXCLUDE)]
-    return [file for file in wanted if not _is_second_copy(file.name, wanted)]
+    formats = ("consolidated", "model") if load_format == "mistral" else ("model", "consolidated")
+    read, other = (f"{name}*.safetensors" for name in formats)
+    if load_format == "both" or not any(fnmatchcase(file.name, read) for file in wanted):
+        return wanted
+    # The same tensors once more, as Mistral publishes them, and their index.
+    return [file for file in wanted if not fnmatchcase(file.name, f"{other}*")]
 
 
-def _is_second_copy(name: str, files: Sequence[Listed]) -> bool:
-    """Whether a file has the tensors of others once more, as Mistral publishes them; vLLM takes the others."""
-    if not fnmatchcase(name, "consolidated*.safetensors*"):
-        return False
-    return any(fnmatchcase(file.name, "model*.safetensors") for file in files)
-
-
-def check_chosen(model: str, files: Sequence[Listed], chosen: Sequence[Listed], include: Sequence[str]) -> None:
+def check_chosen(
+    model: str, files: Sequence[Listed], chosen: Sequence[Listed], include: Sequence[str], load_format: str = "auto"
+) -> None:
     """Raise WeightsError where the chosen files are no model. With ``include`` the user knows better."""
     if include and not chosen:
         raise WeightsError(f"{model}: none of its {len(files)} files matches include and not exclude")
+    has_mistral = any(fnmatchcase(file.name, "consolidated*.safetensors") for file in chosen)
+    if not include and load_format == "mistral" and not has_mistral:
+        raise WeightsError(
+            f"{model}: found no consolidated*.safetensors, which the load format mistral reads; pin a revision that "
+            "has them, or set load_format to auto and change the recipe"
+        )
     if include or any(file.name.endswith(".safetensors") for file in chosen):
         return
-    kinds = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
+    found = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
+    kinds = quote_foreign(", ".join(found) or "no files")
     raise WeightsError(
-        f"{model}: found no *.safetensors that is not left out (it has {', '.join(kinds) or 'no files'}); pin a "
+        f"{model}: found no *.safetensors that is not left out (it has {kinds}); pin a "
         "revision or a model that has them, or name the files that are wanted in include"
     )
 
@@ -96,14 +108,14 @@ def check_shards(model: str, index: str, content: bytes, chosen: Iterable[Listed
     folder = index.rpartition("/")[0]
     try:
         shards = {str(name) for name in json.loads(content)["weight_map"].values()}
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise WeightsError(f"{model}: {index} cannot be read as an index of shards; the file is damaged") from exc
     missing = sorted({f"{folder}/{name}" if folder else name for name in shards} - {file.name for file in chosen})
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise WeightsError(
-            f"{model}: {missing[0]}{more} of the {len(shards)} shards that {index} names is missing; the source has "
-            "half a model, or exclude leaves it out"
+            f"{model}: {quote_foreign(missing[0])}{more} of the {len(shards)} shards that {index} names is missing; "
+            "the source has half a model, or exclude leaves it out"
         )
 
 
@@ -123,7 +135,7 @@ def precision_of(config: bytes) -> str:
     try:
         quantization = json.loads(config).get("quantization_config") or {}
         name = str(quantization.get("quant_algo") or quantization.get("quant_method") or "")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""
     name = name.lower().replace("-", "_")
     return name if re.fullmatch(r"[a-z0-9_]+", name) else ""
@@ -170,8 +182,9 @@ def revision_of(text: str) -> str:
 def _scalar(text: str) -> str:
     """Return a text as YAML reads it back, in quotes only where it must be."""
     is_hash = is_commit(text) or len(text) == 64
-    plain = not _NUMBER.fullmatch(text) if is_hash else text[0].isalpha() and text.lower() not in _WORDS
-    return text if plain else f'"{text}"'
+    plain = not _NUMBER.fullmatch(text) if is_hash else _PLAIN.fullmatch(text) and text.lower() not in _WORDS
+    # A text in JSON is one in YAML.
+    return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

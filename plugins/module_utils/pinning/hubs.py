@@ -8,11 +8,15 @@ from __future__ import annotations
 import hashlib
 from typing import Protocol
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Response, RetryingClient
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
+
+# A page has up to 1000 files.
+MAX_PAGES = 100
 
 
 class Source(Protocol):
@@ -65,17 +69,23 @@ class Hub:
     def _list(self) -> list[Listed]:
         files: list[Listed] = []
         url = _hubs.hub_tree(self._endpoint, self._model, self.revision)
-        while url:
+        for _page in range(MAX_PAGES):
+            if not url:
+                return files
             reply = self._get(url)
             files += _hubs.hub_files(reply.json(), f"{self._model} on {self._endpoint}")
             url = _hubs.next_page(reply.headers.get("Link") or "")
-        return files
+        raise WeightsError(
+            f"{self._model} on {self._endpoint}: found more than {MAX_PAGES} pages of files in its listing"
+        )
 
     def _check_name(self, reply: Response) -> None:
         """A hub leads on from old and differently written names, which would be another directory on hosts."""
         name = reply.json().get("id")
         if isinstance(name, str) and name != self._model:
-            raise WeightsError(f"model: found {self._model!r}, which the hub calls {name!r}; give that name")
+            raise WeightsError(
+                f"model: found {self._model!r}, which the hub calls {quote_foreign(repr(name))}; give that name"
+            )
 
     def _get(self, url: str) -> Response:
         reply = self._web.get(url)

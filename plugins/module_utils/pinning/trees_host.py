@@ -19,12 +19,18 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web im
     RetryingClient,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit, is_sha256
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import (
+    MAX_NAME,
+    Listed,
+    is_commit,
+    is_sha256,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 # More is no model but the root of a server.
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 8
+MAX_DIRECTORIES = 2000
 
 
 class Entries(NamedTuple):
@@ -144,6 +150,8 @@ class MirrorTree:
                 "that the server lists directories (nginx: autoindex on)"
             )
         names = listed_names(reply.body, reply.headers.get("Content-Type") or "", reply.url)
+        if any(len(name) > MAX_NAME for name in names):
+            raise WeightsError(f"{redact_url(url)}: found a name of more than {MAX_NAME} characters in the listing")
         return Entries(
             sorted(name for name in names if not name.endswith("/")),
             sorted(name[:-1] for name in names if name.endswith("/")),
@@ -174,14 +182,18 @@ def listed_names(body: bytes, content_type: str, url: str) -> set[str]:
     if "json" in content_type:
         try:
             return {str(entry["name"]) + ("/" if entry["type"] == "directory" else "") for entry in json.loads(text)}
-        except (ValueError, KeyError, TypeError) as exc:
+        except (ValueError, KeyError, TypeError, RecursionError) as exc:
             raise WeightsError(f"{redact_url(url)}: found other JSON than nginx's listing of a directory") from exc
     links = _LinkParser()
     links.feed(text)
     base = urllib.parse.urlsplit(url)
     names = set()
     for href in links.found:
-        target = urllib.parse.urlsplit(urllib.parse.urljoin(url, href))
+        try:
+            target = urllib.parse.urlsplit(urllib.parse.urljoin(url, href))
+        except ValueError:
+            # Not an address; a listing leads to its files by their names.
+            continue
         if target.query or target[:2] != base[:2] or not target.path.startswith(base.path):
             continue
         name = target.path[len(base.path) :]
@@ -207,6 +219,7 @@ class Directory:
         self._tree, self._model = tree, model
         self.parallel = tree.parallel
         self._base = _locate(tree, model, revision)
+        self._directories = 0
         self.files = [Listed(name) for name in self._walk("", 0)]
         if not self.files:
             raise WeightsError(f"{tree.label}: the directory is empty; expected the files of {model}")
@@ -249,6 +262,9 @@ class Directory:
         return commit or asked
 
     def _walk(self, path: str, depth: int) -> list[str]:
+        self._directories += 1
+        if self._directories > MAX_DIRECTORIES:
+            raise WeightsError(f"{self._tree.label}: found more than {MAX_DIRECTORIES} directories, expected one model")
         found = self._tree.entries((self._base + path).rstrip("/"))
         names = [path + name for name in found.files]
         for name in found.directories:
@@ -292,12 +308,12 @@ def _commit(tree: Tree, base: str, commits: list[str], revision: str) -> str:
         if "refs" in tree.entries(references.rpartition("/")[0]).directories:
             names = tree.entries(references).files
             wanted = revision or ("main" if "main" in names else "")
-            wanted = tree.read(f"{references}/{wanted}").decode().strip() if wanted in names else ""
+            wanted = tree.read(f"{references}/{wanted}").decode("utf-8", "replace").strip() if wanted in names else ""
     if wanted in commits:
         return wanted
     if len(commits) == 1 and not revision:
         return commits[0]
+    found = ", ".join(sorted(commits)[:20])
     raise WeightsError(
-        f"{tree.label}: found the revisions {', '.join(sorted(commits))} and not {revision or 'one alone'}; give one "
-        "of them as revision"
+        f"{tree.label}: found the revisions {found} and not {revision or 'one alone'}; give one of them as revision"
     )

@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import time
-from dataclasses import dataclass
-from email.message import Message
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, TypeVar
 
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import (
@@ -21,7 +19,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.conne
     TransferError,
     redact_url,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings, http_settings
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
+    LOWEST_RATE,
+    Settings,
+    http_settings,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import Headers
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch import RateFloor
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 CHUNK = 1024 * 1024
@@ -38,14 +42,14 @@ class Response:
 
     url: str
     status: int
-    headers: Message
+    headers: Headers
     body: bytes
 
     def json(self) -> Any:
         """Return the values of the body. Raises WeightsError when it is not JSON."""
         try:
             return json.loads(self.body)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             raise WeightsError(f"{redact_url(self.url)}: found no JSON in the answer; check the address") from exc
 
 
@@ -75,11 +79,11 @@ class RetryingClient:
         """Return a whole answer, whatever its status. Raises WeightsError where none comes."""
 
         def once(connections: RangeConnections, last: bool) -> Response:
-            response, place = connections.request_file(url, self._origin)
-            body = _read_body(response, url)
+            answer = connections.request_file(url, self._origin)
+            body, response = _read_body(answer, url), answer.response
             if response.status in RETRIED_STATUSES and not last:
                 raise TransferError(f"HTTP {response.status}")
-            return Response(place, response.status, response.headers, body)
+            return Response(answer.url, response.status, response.headers, body)
 
         return self._often(url, once, lambda: 0)
 
@@ -97,7 +101,9 @@ class RetryingClient:
         """Try until something comes, with more patience where more has come. Raises WeightsError."""
         failures = 0
         while True:
-            before, connections = progress(), RangeConnections(self._site)
+            # Each request has its own lowest rate: most are small, and several threads ask at once.
+            connections = RangeConnections(replace(self._site, floor=RateFloor(LOWEST_RATE)))
+            before = progress()
             try:
                 return once(connections, failures == ATTEMPTS - 1)
             except FetchError as exc:
@@ -138,17 +144,11 @@ class _Digest:
         return self.length, self._hash.hexdigest()
 
 
-def _read_body(response: http.client.HTTPResponse, url: str) -> bytes:
+def _read_body(answer: RangeResponse, url: str) -> bytes:
     """Return a body. Raises WeightsError for one that is too large, TransferError for one that is not whole."""
-    try:
-        body = response.read(MAX_RESPONSE_BYTES + 1)
-    except TimeoutError as exc:
-        raise TransferError("no answer in time") from exc
-    except (OSError, http.client.HTTPException) as exc:
-        raise TransferError("the connection breaks again and again") from exc
+    body = answer.read_all(MAX_RESPONSE_BYTES)
     if len(body) > MAX_RESPONSE_BYTES:
         raise WeightsError(f"{redact_url(url)}: found more than {MAX_RESPONSE_BYTES} bytes, expected a small answer")
-    length = response.headers.get("Content-Length", "")
-    if length.isdigit() and len(body) < int(length):
+    if answer.size is not None and len(body) < answer.size:
         raise TransferError("the connection breaks again and again")
     return body

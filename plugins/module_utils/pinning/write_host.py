@@ -45,7 +45,7 @@ _ENDPOINTS = {"hub": _hubs.HUB, "modelscope": _hubs.MODELSCOPE}
 
 @dataclass(frozen=True)
 class Request:
-    """What to pin; every text may be empty but ``model`` and ``source``.
+    """What to pin; every text may be empty but ``model``, ``source`` and ``load_format`` (auto, mistral, both).
 
     source: ``hub``, ``hub:URL``, ``modelscope``, ``modelscope:URL``, an address or a path. modelscope_model: what
     ModelScope calls the model.
@@ -61,6 +61,7 @@ class Request:
     modelscope_endpoint: str = _hubs.MODELSCOPE
     token_file: str = ""
     ca_file: str | None = None
+    load_format: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
         if name:
             check_revision(name, option)
     source = _open_source(request, environment)
-    chosen = choose_files(source.files, request.include, request.exclude)
-    check_chosen(request.model, source.files, chosen, request.include)
+    chosen = choose_files(source.files, request.include, request.exclude, request.load_format)
+    check_chosen(request.model, source.files, chosen, request.include, request.load_format)
     _check_shards(request.model, source, chosen)
     files = _complete_files(source, chosen)
     revision = source.revision or derived_revision(files)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import email.utils
+import functools
 import http.client
 import re
 import socket
@@ -19,8 +19,26 @@ import string
 import time
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
+    escape_controls,
+    quote_foreign,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import (
+    read_content_range,
+    read_number,
+    read_refused_size,
+    read_retry_after,
+    read_version,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch import (
+    RateFloor,
+    SourceTooSlowError,
+    Watch,
+    WatchedResponse,
+)
 
 # Statuses after which another attempt may succeed.
 RETRIED_STATUSES = (408, 425, 429, 500, 502, 503, 504)
@@ -32,7 +50,10 @@ MAX_RETRY_AFTER_SECONDS = 600
 MAX_SKIPPED_BYTES = 64 * 1024
 # After this many seconds the received bytes are passed on, even if few: a killed download loses no more than these.
 READ_SLICE_SECONDS = 0.25
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+# The characters of an address that a message shows.
+MAX_SHOWN_ADDRESS = 500
+# OpenSSL's codes for a certificate whose authority this host does not know: X509_V_ERR_* in x509_vfy.h.
+UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21, 27)
 
 
 def redact_url(location: str) -> str:
@@ -41,14 +62,14 @@ def redact_url(location: str) -> str:
         return location
     scheme, _colon, rest = location.partition("://")
     host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+    return quote_foreign(f"{scheme}://{host.rpartition('@')[2]}{slash}{path}", MAX_SHOWN_ADDRESS)
 
 
 class FetchError(Exception):
     """A file cannot be downloaded; the message is the whole sentence for the user. ``status``: HTTP's, 0 for none."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)
+        super().__init__(escape_controls(message))
         self.status = status
 
 
@@ -59,7 +80,7 @@ class TransferError(Exception):
     """
 
     def __init__(self, message: str, wait: float = 0.0, is_answer: bool = False, stalled: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(escape_controls(message))
         self.wait = wait
         self.is_answer = is_answer
         self.stalled = stalled
@@ -69,12 +90,14 @@ class TransferError(Exception):
 class HttpSettings:
     """Settings of requests: TLS (created when needed), seconds without a byte, headers for the first server.
 
-    ``headers`` (a token) go only to the host of the address, never to a host that it redirects to.
+    ``headers`` (a token) go only to the host of the address, never to a host that it redirects to. ``floor`` is the
+    lowest accepted rate of all connections that share it.
     """
 
     tls: Callable[[], ssl.SSLContext]
     timeout: float
     headers: Mapping[str, str]
+    floor: RateFloor = field(default_factory=RateFloor)
 
 
 @dataclass
@@ -91,6 +114,7 @@ class RangeResponse:
     size: int | None
     version: str
     patience: float
+    watch: Watch
     failure: Exception | None = None
 
     def read_into(self, view: memoryview) -> int:
@@ -105,19 +129,38 @@ class RangeResponse:
                 got += length
                 if not length or time.monotonic() > until:
                     break
-        except (OSError, http.client.HTTPException, ValueError) as exc:
+        except (OSError, http.client.HTTPException, ValueError, OverflowError) as exc:
             self.failure = exc
         if self.failure and not got:
+            if isinstance(self.failure, SourceTooSlowError):
+                raise FetchError(f"{redact_url(self.url)}: {self.failure}") from self.failure
             stalled = isinstance(self.failure, socket.timeout)
-            reason = f"no byte came for {self.patience:g} s" if stalled else f"broke off: {self.failure}"
+            reason = f"no byte came for {self.patience:g} s" if stalled else f"broke off: {_describe(self.failure)}"
             raise TransferError(reason, stalled=stalled) from self.failure
         return got
+
+    def read_all(self, most: int) -> bytes:
+        """Return what is left, but not more than one byte beyond ``most``. Raises FetchError or TransferError."""
+        content, piece = bytearray(), memoryview(bytearray(min(most + 1, MAX_SKIPPED_BYTES)))
+        while len(content) <= most:
+            length = self.read_into(piece[: most + 1 - len(content)])
+            if not length:
+                break
+            content += piece[:length]
+        return bytes(content)
 
     def _read_available(self, view: memoryview) -> int:
         """Read the available bytes. http.client would wait for all of them, and lose those received on failure."""
         response = self.response
-        if response.chunked or response.length is None or response.fp is None:
-            return response.readinto(view)
+        self.watch.allow(self.patience)
+        if response.fp is None:
+            return 0
+        if response.chunked:
+            content = response.read1(len(view))
+            view[: len(content)] = content
+            return len(content)
+        if response.length is None:
+            return response.fp.readinto1(view)
         length = response.fp.readinto1(view[: response.length])
         response.length -= length
         if not response.length:
@@ -131,6 +174,7 @@ class RangeConnections:
 
     def __init__(self, site: HttpSettings) -> None:
         self._site = site
+        self._watch = Watch(site.floor)
         self._open: dict[tuple[str, str], http.client.HTTPConnection] = {}
 
     def close(self) -> None:
@@ -146,29 +190,38 @@ class RangeConnections:
         TransferError.
         """
         response, url = self._follow(url, first, last, origin, method)
-        linked = response.headers.get("X-Linked-Size", "")
-        if response.status in REDIRECT_STATUSES and linked.isdigit():
-            return RangeResponse(response, url, 0, int(linked), "", self._site.timeout)
+        linked = read_number(response.headers.get("X-Linked-Size"))
+        if response.status in REDIRECT_STATUSES and linked is not None:
+            return self._opened(response, url, 0, linked)
         return self._answer(response, url, first, last)
 
-    def request_file(self, url: str, origin: str) -> tuple[http.client.HTTPResponse, str]:
-        """Request a whole file; return the response, whatever its status, and the address that it came from.
+    def request_file(self, url: str, origin: str) -> RangeResponse:
+        """Request a whole file; return the response, whatever its status.
 
         Raises FetchError or TransferError without a response.
         """
-        return self._follow(url, 0, None, origin, "GET")
+        response, url = self._follow(url, 0, None, origin, "GET")
+        return self._opened(response, url, 0, read_number(response.headers.get("Content-Length")))
+
+    def _opened(self, response: http.client.HTTPResponse, url: str, offset: int, size: int | None) -> RangeResponse:
+        version = read_version(response.headers)
+        return RangeResponse(response, url, offset, size, version, self._site.timeout, self._watch)
 
     def _follow(
         self, url: str, first: int, last: int | None, origin: str, method: str
     ) -> tuple[http.client.HTTPResponse, str]:
         begun = redact_url(url)
         for _hop in range(MAX_REDIRECTS + 1):
-            response = self._request(url, first, last, origin, method)
+            try:
+                response = self._request(url, first, last, origin, method)
+            except (ValueError, OverflowError):
+                # Without the error as the cause, as below.
+                raise FetchError(f"{redact_url(url)}: invalid characters or port in the address") from None
             if response.status not in REDIRECT_STATUSES:
                 return response, url
             target = _redirect_target(url, response.headers.get("Location", ""))
             self.skip_body(url, response)
-            if method == "HEAD" and response.headers.get("X-Linked-Size", "").isdigit():
+            if method == "HEAD" and read_number(response.headers.get("X-Linked-Size")) is not None:
                 # A hub's redirect target is valid for some minutes, and for GET alone.
                 return response, url
             if urllib.parse.urlsplit(target).scheme not in ("http", "https"):
@@ -192,9 +245,9 @@ class RangeConnections:
                 return self._send(method, parts, headers)
             except (http.client.HTTPException, OSError) as exc:
                 self.close_connection(url)
-                if attempt == 1 or isinstance(exc, socket.timeout):
+                if attempt == 1 or isinstance(exc, (socket.timeout, SourceTooSlowError)):
                     raise _connection_error(exc, url, self._site.timeout) from exc
-            except ValueError:
+            except (ValueError, OverflowError):
                 break
         self.close_connection(url)
         # Without that error as the cause: its text may quote a token or the password of a proxy.
@@ -207,9 +260,17 @@ class RangeConnections:
         connection = self._open.get(key)
         if connection is None:
             connection = self._open[key] = self._connect(parts)
+            connection.response_class = functools.partial(  # type: ignore[assignment]
+                WatchedResponse, watch=self._watch
+            )
+            # The socket limits the connection itself; this is for the answer of a proxy behind it.
+            self._watch.allow(2 * self._site.timeout)
+            connection.connect()
         target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
         if getattr(connection, "is_plain_proxy", False):
             target = urllib.parse.urlunsplit(parts)
+        # For the whole head, and for what comes before it (100 Continue): not one timeout for each byte.
+        self._watch.allow(self._site.timeout)
         connection.request(method, target, headers={**headers, **getattr(connection, "for_the_proxy", {})})
         return connection.getresponse()
 
@@ -236,37 +297,31 @@ class RangeConnections:
         return plain
 
     def _answer(self, response: http.client.HTTPResponse, url: str, first: int, last: int | None) -> RangeResponse:
-        version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-        length = response.headers.get("Content-Length", "")
         if response.status == 200:
-            return RangeResponse(
-                response, url, 0, int(length) if length.isdigit() else None, version, self._site.timeout
-            )
-        found = _RANGE.fullmatch(response.headers.get("Content-Range", "").strip())
+            return self._opened(response, url, 0, read_number(response.headers.get("Content-Length")))
+        found = read_content_range(response.headers.get("Content-Range"))
         if response.status == 206 and found:
-            start, end, size = int(found[1]), int(found[2]), found[3]
-            if start != first or (last is not None and end > last):
+            if found.first != first or (last is not None and found.last > last):
                 self.close_connection(url)
                 raise FetchError(
-                    f"{redact_url(url)}: asked for its bytes from {first} to {last}, got those from {start} to {end}"
+                    f"{redact_url(url)}: asked for its bytes from {first} to {last}, got those from {found.first} to "
+                    f"{found.last}"
                 )
-            return RangeResponse(response, url, start, int(size) if size != "*" else None, version, self._site.timeout)
+            return self._opened(response, url, found.first, found.size)
         self.skip_body(url, response)
-        said = f"HTTP {response.status} {response.reason}"
+        said = f"HTTP {response.status} {quote_foreign(response.reason)}"
         if response.status in RETRIED_STATUSES:
-            wait = _retry_after_seconds(response)
+            wait = read_retry_after(response.headers)
             if wait > MAX_RETRY_AFTER_SECONDS:
                 raise FetchError(
-                    f"{redact_url(url)}: {said}: the server asks to wait {wait:g} s; the limit is "
+                    f"{redact_url(url)}: {said}: the server asks to wait {wait:.0f} s; the limit is "
                     f"{MAX_RETRY_AFTER_SECONDS} s",
                     response.status,
                 )
             raise TransferError(said, wait, is_answer=True)
-        there = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", "").strip())
-        if response.status == 416 and there:
-            raise FetchError(
-                f"{redact_url(url)}: found {there[1]} bytes, asked for those from {first}", response.status
-            )
+        there = read_refused_size(response.headers.get("Content-Range"))
+        if response.status == 416 and there is not None:
+            raise FetchError(f"{redact_url(url)}: found {there} bytes, asked for those from {first}", response.status)
         if response.status == 206:
             raise FetchError(f"{redact_url(url)}: {said} without a Content-Range that can be read")
         hint = "; is the token right, and not expired?" if response.status in (401, 403) else ""
@@ -284,7 +339,8 @@ class RangeConnections:
         if response.length is None or response.length > MAX_SKIPPED_BYTES:
             self.close_connection(url)
             return
-        with contextlib.suppress(OSError, http.client.HTTPException):
+        self._watch.allow(self._site.timeout)
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError, OverflowError):
             response.read()
             return
         self.close_connection(url)
@@ -300,26 +356,27 @@ def _redirect_target(url: str, location: str) -> str:
     return target
 
 
-def _retry_after_seconds(response: http.client.HTTPResponse) -> float:
-    """Return the seconds that a server asks to wait; a date is compared with the server's own clock."""
-    text = response.headers.get("Retry-After", "").strip()
-    if text.isdigit():
-        return float(text)
-    try:
-        until = email.utils.parsedate_to_datetime(text)
-        return max(0.0, (until - email.utils.parsedate_to_datetime(response.headers["Date"])).total_seconds())
-    except (TypeError, ValueError, IndexError):
-        return 0.0
-
-
 def _connection_error(reason: BaseException, url: str, timeout: float) -> Exception:
     """Return the error for a request without a response."""
     if isinstance(reason, ssl.SSLCertVerificationError):
-        return FetchError(
-            f"{redact_url(url)}: the certificate is not trusted ({reason.verify_message}); name the CA in ca_file"
-        )
+        return FetchError(f"{redact_url(url)}: {_describe_certificate(reason)}")
     if isinstance(reason, http.client.InvalidURL):
         return FetchError(f"{redact_url(url)}: invalid characters in the address")
+    if isinstance(reason, SourceTooSlowError):
+        return FetchError(f"{redact_url(url)}: {reason}")
     if isinstance(reason, socket.timeout):
         return TransferError(f"no answer within {timeout:g} s", stalled=True)
-    return TransferError(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)
+    return TransferError(_describe(reason))
+
+
+def _describe_certificate(reason: ssl.SSLCertVerificationError) -> str:
+    """Return what is wrong with a certificate, and what to do; another authority helps against some faults only."""
+    found = quote_foreign(reason.verify_message)
+    if reason.verify_code in UNKNOWN_AUTHORITY:
+        return f"the certificate is not trusted ({found}); name the CA in ca_file"
+    return f"the certificate is not valid ({found}); check the server's certificate, its name and this host's clock"
+
+
+def _describe(reason: BaseException) -> str:
+    """Return an error of a connection for a message; it may quote what the server sent."""
+    return quote_foreign(getattr(reason, "strerror", None) or str(reason) or type(reason).__name__)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import ssl
 import time
 import urllib.parse
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sync_directory
@@ -26,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.conne
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import (
     Download,
     DownloadRequest,
+    OnPublished,
     TargetError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
@@ -40,11 +42,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.strea
     HttpStream,
     disk_path,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch import RateFloor
 
 __all__ = [
     "DownloadRequest",
     "Settings",
     "TargetError",
+    "check_base",
     "check_location",
     "check_size",
     "fetch_file",
@@ -59,11 +63,19 @@ __all__ = [
 CHUNK = 1024 * 1024
 # Bytes of memory for all parts in flight together.
 MEMORY = 128 * CHUNK
+# Bytes per second: at less, a model of 60 GB takes ten weeks.
+LOWEST_RATE = 10_000
+# Statuses of servers that do not know HEAD, or refuse it, and may give the file itself.
+NO_HEAD_STATUSES = (400, 403, 404, 405, 501)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to fetch: the site's own CA (besides the system's), seconds without a byte, attempts without progress."""
+    """How to fetch: the site's own CA (besides the system's), seconds without a byte, attempts without progress.
+
+    ``stall_timeout`` is the time for the head of an answer too, from its first byte to its last. ``lowest_rate`` is in
+    bytes per second of all connections together, over a minute; 0 for none.
+    """
 
     ca_file: str | None = None
     stall_timeout: float = 30.0
@@ -74,6 +86,7 @@ class Settings:
     connections: int = 8
     part: int = 8 * CHUNK
     limit: int = 0
+    lowest_rate: int = LOWEST_RATE
     # Whether there is another source: then a stalled source is abandoned at once instead of after all attempts.
     has_fallback: bool = False
     # Sent to the host of each address, never to a host that it redirects to: a token.
@@ -116,6 +129,16 @@ def check_location(location: str) -> None:
         )
 
 
+def check_base(location: str) -> None:
+    """Raise FetchError unless ``location`` is a place below which files can lie: a query would swallow their names."""
+    check_location(location)
+    if is_url(location) and re.search(r"[?#]", location):
+        raise FetchError(
+            f"{redact_url(location)}: found a query or a fragment ('?' or '#'), expected the address of a directory; a "
+            "token is named by token_file or token_env"
+        )
+
+
 def probe_size(location: str, settings: Settings) -> int | None:
     """Return the size in bytes that ``location`` states, None where it states none. Raises FetchError."""
     return probe_sizes([location], settings)[0]
@@ -125,9 +148,9 @@ def probe_sizes(locations: Sequence[str], settings: Settings) -> list[int | None
     """Return the size of each location as probe_size does, over one connection per server. Raises FetchError."""
     for location in locations:
         check_location(location)
-    connections = (
-        RangeConnections(http_settings(settings)) if any(_is_http(location) for location in locations) else None
-    )
+    # The heads of thousands of answers are few bytes, and each has its deadline.
+    site = replace(settings, lowest_rate=0)
+    connections = RangeConnections(http_settings(site)) if any(_is_http(location) for location in locations) else None
     try:
         return [
             _request_size_with_retries(connections, location, settings)
@@ -164,7 +187,7 @@ def _request_size(connections: RangeConnections, location: str, with_get: bool) 
         try:
             return _size_in(connections, connections.request_range(location, 0, None, location, "HEAD"))
         except FetchError as exc:
-            if exc.status not in (405, 501):
+            if exc.status not in NO_HEAD_STATUSES:
                 raise
     try:
         return _size_in(connections, connections.request_range(location, 0, 0, location))
@@ -189,21 +212,16 @@ def read_small_file(location: str, limit: int, settings: Settings) -> bytes:
                 return _check_length(location, file.read(limit + 1), limit)
         except OSError as exc:
             raise FetchError(f"{redact_url(location)}: {exc.strerror}") from exc
-    connections, buffer, got = RangeConnections(http_settings(settings)), bytearray(limit + 1), 0
+    connections = RangeConnections(http_settings(settings))
     try:
         answer = connections.request_range(location, 0, None, location)
-        while got <= limit:
-            length = answer.read_into(memoryview(buffer)[got : got + CHUNK])
-            if not length:
-                break
-            got += length
+        content = _check_length(location, answer.read_all(limit), limit)
     except TransferError as exc:
         raise FetchError(f"{redact_url(location)}: {exc}") from exc
     finally:
         connections.close()
-    content = _check_length(location, bytes(buffer[:got]), limit)
-    if answer.size is not None and got != answer.size:
-        raise FetchError(f"{redact_url(location)}: broke off after {got} of {answer.size} bytes")
+    if answer.size is not None and len(content) != answer.size:
+        raise FetchError(f"{redact_url(location)}: broke off at byte {len(content)} of {answer.size}")
     return content
 
 
@@ -219,18 +237,22 @@ def fetch_file(location: str, dest: str, size: int, sha256: str, settings: Setti
 
 
 def fetch_files(
-    files: Sequence[DownloadRequest], settings: Settings, progress: Callable[[Scheduler], None] | None = None
+    files: Sequence[DownloadRequest],
+    settings: Settings,
+    progress: Callable[[Scheduler], None] | None = None,
+    published: OnPublished | None = None,
 ) -> int:
     """Download each file to its ``dest``; return the bytes transferred.
 
     The bytes go to ``<dest>.partial``, which is renamed once its hash is right; the partial file of an earlier run is
     continued. Each file is published as soon as it is complete. ``progress`` receives the Scheduler, which reports the
-    progress, before it starts. Raises FetchError, and leaves each ``dest`` that is not complete as it was.
+    progress, before it starts; ``published`` receives each published file with its stat, in any thread. Raises
+    FetchError, and leaves each ``dest`` that is not complete as it was.
     """
     for file in files:
         check_location(file.location)
     with ExitStack() as stack:
-        growing = [stack.enter_context(Download(file)) for file in files]
+        growing = [stack.enter_context(Download(file, published)) for file in files]
         transferred = _transfer(growing, settings, progress)
         # An earlier partial file may have belonged to another file; such a download is repeated without it.
         again = [one for one in growing if one.discard_stale()]
@@ -241,7 +263,13 @@ def _transfer(growing: Sequence[Download], settings: Settings, progress: Callabl
     # Many connections use smaller parts, because each may hold two parts in memory.
     part = max(1, min(settings.part, MEMORY // (2 * settings.connections)))
     pace = TransferLimits(
-        settings.connections, part, settings.attempts, settings.backoff, settings.limit, settings.has_fallback
+        settings.connections,
+        part,
+        settings.attempts,
+        settings.backoff,
+        settings.limit,
+        settings.has_fallback,
+        settings.lowest_rate,
     )
     http = http_settings(settings) if any(_is_http(one.file.location) for one in growing) else None
 
@@ -293,7 +321,10 @@ def http_settings(settings: Settings) -> HttpSettings:
     if settings.ca_file:
         _tls_context(settings.ca_file)
     return HttpSettings(
-        functools.lru_cache(lambda: _tls_context(settings.ca_file)), settings.stall_timeout, settings.headers
+        functools.lru_cache(lambda: _tls_context(settings.ca_file)),
+        settings.stall_timeout,
+        settings.headers,
+        RateFloor(settings.lowest_rate),
     )
 
 

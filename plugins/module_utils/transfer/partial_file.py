@@ -12,7 +12,7 @@ import hashlib
 import io
 import os
 import stat
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError, redact_url
@@ -39,11 +39,16 @@ class DownloadRequest(NamedTuple):
     sha256: str
 
 
+# Receives a file that was published, and what its descriptor was then.
+OnPublished = Callable[[DownloadRequest, os.stat_result], None]
+
+
 class Download:
     """The download of one file: its partial file opens with the first bytes and is published when its hash is right."""
 
-    def __init__(self, file: DownloadRequest) -> None:
+    def __init__(self, file: DownloadRequest, published: OnPublished | None = None) -> None:
         self.file = file
+        self._published = published
         self._path = file.dest + ".partial"
         found = _partial_length(self._path)
         # A partial file that is too long belongs to another file.
@@ -80,7 +85,9 @@ class Download:
         found, expected = partial.sha256, self.file.sha256
         if found == expected:
             self._ended = True
-            partial.publish(self.file.dest)
+            stat_result = partial.publish(self.file.dest)
+            if self._published:
+                self._published(self.file, stat_result)
         elif not self._found:
             partial.discard()
             raise FetchError(
@@ -174,15 +181,25 @@ class PartialFile:
         """Remove the file."""
         os.unlink(self.path)
 
-    def publish(self, dest: str) -> None:
-        """Rename the file to ``dest``, complete and readable for all, and close it. Raises TargetError."""
+    def publish(self, dest: str) -> os.stat_result:
+        """Rename the file to ``dest``, complete and readable for all, close it, and return what it is.
+
+        Raises TargetError, also where another process has made the file longer or put another one into its place.
+        """
         try:
             os.fchmod(self._file.fileno(), 0o644)
             os.fsync(self._file.fileno())
+            found = os.fstat(self._file.fileno())
+            if found.st_size != self.length or not os.path.samestat(found, os.lstat(self.path)):
+                raise TargetError(
+                    f"{self.path}: another process has changed it while it was downloaded (found {found.st_size} "
+                    f"bytes, wrote {self.length}); find out which, remove the file, then run again"
+                )
             os.replace(self.path, dest)
             self._file.close()
         except OSError as exc:
             raise self._error(exc) from exc
+        return found
 
     def _open_locked(self) -> io.FileIO:
         while True:

@@ -53,6 +53,7 @@ class TransferLimits:
 
     Memory is allocated for at most ``2 * connections`` parts. ``limit`` is in bytes per second for all, 0 for none.
     ``has_fallback`` means that there is another source, so one that stalls on all connections is abandoned at once.
+    ``lowest_rate`` is in bytes per second.
     """
 
     connections: int = 8
@@ -61,6 +62,7 @@ class TransferLimits:
     backoff: float = 1.0
     limit: int = 0
     has_fallback: bool = False
+    lowest_rate: int = 0
 
 
 class Stream(Protocol):
@@ -224,7 +226,7 @@ class Scheduler:
             try:
                 stream.read_part(part, lambda length: self._append_received(job, length))
             except TransferError as exc:
-                self._pause(tries.wait(job, exc, part.offset + part.got, self.transferred))
+                self._pause(tries.wait(job, exc, self.transferred, part.length - part.got))
             except WholeOnlyError:
                 self._fetch_whole(stream, part)
         self._finish_part(job)
@@ -243,7 +245,7 @@ class Scheduler:
                 stream.read_whole(part, self._count)
             except TransferError as exc:
                 # The file starts again from its first byte, so the bytes received so far are not progress.
-                self._pause(tries.wait(job, exc, job.target.length, 0))
+                self._pause(tries.wait(job, exc, 0, job.size))
                 job.target.restart()
         with self._lock:
             self._buffers.append(part.buffer)
@@ -324,29 +326,40 @@ def _allocate_buffer(size: int) -> mmap.mmap:
 
 
 class _Attempts:
-    """The attempts at one part. Attempts while other parts arrive do not count: a server may serve few at once."""
+    """The attempts at one part. Attempts while other parts arrive do not count: a server may serve few at once.
+
+    What arrives between two attempts is progress where it keeps the lowest rate over the pause before, or is half of
+    what was left: a server that sends a few bytes with each refusal would never be left.
+    """
 
     def __init__(self, pace: TransferLimits) -> None:
         self._limits = pace
         self._failures = 0
         self._transferred = -1
         self._begun_at = 0
+        self._needed = 0.0
 
     def begin(self, transferred: int) -> None:
         """Record the bytes received before an attempt."""
         self._begun_at = transferred
 
-    def wait(self, job: Job, exc: TransferError, come: int, transferred: int) -> float:
-        """Return the seconds before the next attempt. Raises FetchError after too many attempts without progress."""
-        self._failures = self._failures + 1 if transferred == self._transferred else 1
+    def wait(self, job: Job, exc: TransferError, transferred: int, left: int) -> float:
+        """Return the seconds before the next attempt; ``left`` are the bytes that are still to come.
+
+        Raises FetchError after too many attempts without progress.
+        """
+        progress = transferred - self._transferred
+        self._failures = 1 if progress > 0 and progress >= self._needed else self._failures + 1
         self._transferred = transferred
         in_vain = exc.stalled and self._limits.has_fallback and transferred == self._begun_at
         if in_vain or self._failures >= self._limits.attempts:
             raise FetchError(
                 f"{redact_url(job.location)}: {exc} (attempt {self._failures} without progress; "
-                f"{come} of {job.size} bytes came)"
+                f"{job.target.length} of {job.size} bytes are kept)"
             ) from exc
-        return max(exc.wait, self._limits.backoff * 2.0 ** (self._failures - 1))
+        pause = max(exc.wait, self._limits.backoff * 2.0 ** (self._failures - 1))
+        self._needed = min(self._limits.lowest_rate * pause, left / 2)
+        return pause
 
 
 class WholeOnlyError(Exception):

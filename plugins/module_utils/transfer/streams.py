@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.conne
     TransferError,
     redact_url,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.headers import is_other_version
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import (
     Job,
     Part,
@@ -57,7 +58,7 @@ class HttpStream:
                 while part.got < part.length:
                     length = answer.read_into(view[part.got : _piece_end(part)])
                     if not length:
-                        raise TransferError(f"broke off after {part.offset + part.got} of {job.size} bytes")
+                        raise TransferError(f"broke off at byte {part.offset + part.got} of {job.size}")
                     part.got += length
                     came(length)
             if is_all:
@@ -75,7 +76,7 @@ class HttpStream:
                 while job.target.length < job.size:
                     length = answer.read_into(view[: min(PIECE, len(view), job.size - job.target.length)])
                     if not length:
-                        raise TransferError(f"broke off after {job.target.length} of {job.size} bytes")
+                        raise TransferError(f"broke off at byte {job.target.length} of {job.size}")
                     job.target.append(view[:length])
                     came(length)
             _check_end(job, answer)
@@ -99,10 +100,10 @@ class HttpStream:
         if answer.size is not None and answer.size != job.size:
             self._connections.close_connection(answer.url)
             raise FetchError(f"{redact_url(origin)}: found {answer.size} bytes, expected {job.size}")
-        if job.version and answer.version and answer.version != job.version:
+        if is_other_version(job.version, answer.version):
             self._connections.close_connection(answer.url)
             raise FetchError(f"{redact_url(origin)}: it was changed on the server while it was fetched")
-        job.version = answer.version
+        job.version = answer.version or job.version
         return answer
 
 

@@ -25,6 +25,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.parti
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.scheduler import Scheduler
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
     ModelState,
+    confirm_verified_files,
+    file_status,
     has_expected_hash,
     link_verified_files,
     publish_model,
@@ -40,6 +42,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
     WeightsError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import (
+    FileStatus,
     list_checksums,
     make_stamp,
     plan_fetch,
@@ -165,9 +168,10 @@ def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelS
     directory = os.path.join(root, manifest.path)
     seen, stamp = stat_files(directory, manifest), read_stamp(directory)
     todo = plan_fetch(manifest, seen, stamp, full)
-    wrong = {file for file in todo.check if not has_expected_hash(os.path.join(directory, file.name), file)}
-    missing = tuple(file for file in manifest.files if file in wrong or file in todo.fetch)
-    right = tuple(file for file in manifest.files if file not in missing)
+    lacking = {file.name for file in todo.fetch}
+    lacking.update(file.name for file in todo.check if not has_expected_hash(os.path.join(directory, file.name), file))
+    missing = tuple(file for file in manifest.files if file.name in lacking)
+    right = tuple(file for file in manifest.files if file.name not in lacking)
     return ModelState(manifest, directory, right, missing, bool(missing) or make_stamp(manifest, seen) == stamp, seen)
 
 
@@ -256,22 +260,35 @@ def _fetch_and_publish(
     if not state.changed:
         return replace(chosen, source="")
     if not state.missing:
-        write_stamp(state.directory, state.manifest)
+        write_stamp(state.directory, state.manifest, state.seen)
         return chosen
     link_verified_files(state)
-    result = _fetch_missing_files(chosen, site, log, track)
+    verified = {file.name: state.seen[file.name] for file in state.right}
+    result = _fetch_missing_files(chosen, site, log, track, verified)
     remove_unlisted_files(state)
-    write_stamp(state.partial, state.manifest)
+    confirm_verified_files(state, verified)
+    write_stamp(state.partial, state.manifest, verified)
     publish_model(state)
     return result
 
 
 def _fetch_missing_files(
-    chosen: FetchOutcome, site: WeightsStore, log: Callable[[str], None], track: ProgressTracker
+    chosen: FetchOutcome,
+    site: WeightsStore,
+    log: Callable[[str], None],
+    track: ProgressTracker,
+    verified: dict[str, FileStatus],
 ) -> FetchOutcome:
-    """Fetch what is not there from the chosen source and those after it, until one has brought the last file."""
+    """Fetch what is not there from the chosen source and those after it, until one has brought the last file.
+
+    ``verified`` gets what each file was when its hash was found to be right.
+    """
     state, skipped, transferred = chosen.state, list(chosen.skipped), 0
-    missing = _files_to_fetch(state)
+    missing = _files_to_fetch(state, verified)
+
+    def published(request: DownloadRequest, found: os.stat_result) -> None:
+        verified[os.path.relpath(request.dest, state.partial)] = file_status(found)
+
     if not missing:
         pushed = sum(file.size for file in state.missing) if chosen.source == site.pushed else 0
         return replace(chosen, transferred=pushed)
@@ -287,7 +304,7 @@ def _fetch_missing_files(
         track.begin(state, source.text, wanted)
         log(f"fetching {len(wanted)} files of {state.manifest.path} from {source.text}")
         try:
-            transferred += fetch_files(wanted, site.reach(number), track.follow)
+            transferred += fetch_files(wanted, site.reach(number), track.follow, published)
         except TargetError:
             # The host's own disk: no other source can help.
             raise
@@ -295,20 +312,22 @@ def _fetch_missing_files(
             skipped.append(str(exc))
             transferred += track.fetch.transferred if track.fetch else 0
             # What this source has brought was hashed as it came.
-            missing = [file for file in missing if not os.path.exists(os.path.join(state.partial, file.name))]
+            missing = [file for file in missing if file.name not in verified]
         else:
             return replace(chosen, source=source.text, skipped=tuple(skipped), transferred=transferred)
     raise NoSourceError(state, skipped)
 
 
-def _files_to_fetch(state: ModelState) -> list[ManifestFile]:
+def _files_to_fetch(state: ModelState, verified: dict[str, FileStatus]) -> list[ManifestFile]:
     """Return the files that an earlier run has not brought; what it has brought is read and, if wrong, removed."""
     found = []
     for file in state.missing:
         path = os.path.join(state.partial, file.name)
         if os.path.lexists(path):
-            if not os.path.islink(path) and os.path.getsize(path) == file.size and has_expected_hash(path, file):
+            status = file_status(os.lstat(path))
+            if not os.path.islink(path) and status.size == file.size and has_expected_hash(path, file):
                 _sync_pushed_file(path)
+                verified[file.name] = status
                 continue
             os.unlink(path)
         found.append(file)

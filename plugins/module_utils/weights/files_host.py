@@ -19,7 +19,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     sync_directory,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import make_directory
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, ManifestFile
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    Manifest,
+    ManifestFile,
+    WeightsError,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, FileStatus, make_stamp
 
 
@@ -92,9 +96,32 @@ def stat_files(directory: str, manifest: Manifest) -> dict[str, FileStatus]:
     seen = {}
     for file in manifest.files:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            found = os.stat(os.path.join(directory, file.name))
-            seen[file.name] = FileStatus(found.st_size, found.st_mtime_ns, found.st_ino)
+            seen[file.name] = file_status(os.stat(os.path.join(directory, file.name)))
     return seen
+
+
+def file_status(found: os.stat_result) -> FileStatus:
+    """Return what a stamp keeps of a file."""
+    return FileStatus(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def confirm_verified_files(state: ModelState, verified: dict[str, FileStatus]) -> None:
+    """Make ``verified`` what the files of the partial directory are now; one that was changed is read again.
+
+    Raises WeightsError for a file that another process has damaged since it was verified; the file is removed.
+    """
+    now = stat_files(state.partial, state.manifest)
+    for file in state.manifest.files:
+        path = os.path.join(state.partial, file.name)
+        if now.get(file.name) == verified.get(file.name) and not os.path.islink(path):
+            continue
+        if os.path.islink(path) or file.name not in now or not has_expected_hash(path, file):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            raise WeightsError(
+                f"{path}: another process has changed it since it was verified; find out which, then run again"
+            )
+        verified[file.name] = now[file.name]
 
 
 def has_expected_hash(path: str, file: ManifestFile) -> bool:
@@ -117,7 +144,7 @@ def read_stamp(directory: str) -> dict[str, Any]:
     return stamp if isinstance(stamp, dict) else {}
 
 
-def write_stamp(directory: str, manifest: Manifest) -> None:
-    """Note the size, time and inode that each verified file has now. Raises OSError."""
-    stamp = make_stamp(manifest, stat_files(directory, manifest))
+def write_stamp(directory: str, manifest: Manifest, verified: Mapping[str, FileStatus]) -> None:
+    """Note the size, time and inode that each file had when it was verified. Raises OSError."""
+    stamp = make_stamp(manifest, verified)
     publish(os.path.join(directory, STAMP_NAME), json.dumps(stamp, indent=1, sort_keys=True))

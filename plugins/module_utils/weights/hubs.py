@@ -10,12 +10,15 @@ import urllib.parse
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 HUB = "https://huggingface.co"
 MODELSCOPE = "https://www.modelscope.cn"
 # ModelScope ends each listing here without saying so.
 MODELSCOPE_MOST_FILES = 3000
+# The characters of a name in a listing.
+MAX_NAME = 1000
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -75,15 +78,23 @@ def hub_files(page: Any, where: str) -> list[Listed]:
     """Return the files of one page of a listing; large ones come with their sha256. Raises WeightsError."""
     try:
         return [_hub_file(entry) for entry in page if entry["type"] == "file"]
-    except (KeyError, TypeError, ValueError) as exc:
-        raise WeightsError(f"{where}: the listing of files cannot be read ({exc!r}); check the address") from exc
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
+        raise WeightsError(f"{where}: the listing of files cannot be read ({_quoted(exc)}); check the address") from exc
 
 
 def _hub_file(entry: Mapping[str, Any]) -> Listed:
     large = entry.get("lfs")
     if large:
-        return Listed(str(entry["path"]), int(large["size"]), str(large["oid"]))
-    return Listed(str(entry["path"]), int(entry["size"]), blob=str(entry["oid"]))
+        return Listed(_name(entry["path"]), int(large["size"]), str(large["oid"]))
+    return Listed(_name(entry["path"]), int(entry["size"]), blob=str(entry["oid"]))
+
+
+def _name(found: Any) -> str:
+    """Return the name of a file. Raises ValueError for one that no file can have, and no message should show."""
+    name = str(found)
+    if len(name) > MAX_NAME:
+        raise ValueError(f"a name of {len(name)} characters")
+    return name
 
 
 def hub_refusal(model: str, revision: str, status: int, code: str, token: bool) -> str:
@@ -135,7 +146,8 @@ def modelscope_data(answer: Any, where: str) -> Mapping[str, Any]:
     data = answer.get("Data") if isinstance(answer, Mapping) else None
     if not isinstance(data, Mapping) or answer.get("Success") is False:
         message = answer.get("Message") if isinstance(answer, Mapping) else None
-        raise WeightsError(f"{where}: ModelScope answered {message or 'nothing that can be read'!r}, expected its data")
+        said = _quoted(str(message or "nothing that can be read"))
+        raise WeightsError(f"{where}: ModelScope answered {said}, expected its data")
     return data
 
 
@@ -143,19 +155,26 @@ def modelscope_commit(data: Mapping[str, Any], model: str, revision: str) -> str
     """Return the commit of a branch or tag, empty where ModelScope does not say. Raises WeightsError for another."""
     if is_commit(revision):
         return revision
-    known = data.get("RevisionMap") or {}
-    entries = [*(known.get("Branches") or []), *(known.get("Tags") or [])]
-    for entry in entries:
-        if entry.get("Revision") == revision:
-            commit = str(entry.get("CommitId") or "")
-            return commit if is_commit(commit) else ""
-    names = ", ".join(sorted(str(entry.get("Revision")) for entry in entries)) or "none"
+    try:
+        known = data.get("RevisionMap") or {}
+        entries = [*(known.get("Branches") or []), *(known.get("Tags") or [])]
+        for entry in entries:
+            if entry.get("Revision") == revision:
+                commit = str(entry.get("CommitId") or "")
+                return commit if is_commit(commit) else ""
+        names = quote_foreign(", ".join(sorted(str(entry.get("Revision")) for entry in entries)) or "none")
+    except (AttributeError, TypeError) as exc:
+        raise WeightsError(
+            f"{model}: the list of revisions cannot be read ({_quoted(exc)}); check the address"
+        ) from exc
     raise WeightsError(f"{model}: ModelScope has no revision {revision!r}; its branches and tags: {names}")
 
 
 def modelscope_files(data: Mapping[str, Any], where: str) -> list[Listed]:
     """Return the files of a listing, each with its sha256 where ModelScope says it. Raises WeightsError."""
     entries = data.get("Files") or []
+    if not isinstance(entries, list):
+        raise WeightsError(f"{where}: the listing of files is a {type(entries).__name__}, expected a list")
     if len(entries) >= MODELSCOPE_MOST_FILES:
         raise WeightsError(
             f"{where}: ModelScope lists no more than {MODELSCOPE_MOST_FILES} files and this model has as many or more; "
@@ -163,13 +182,13 @@ def modelscope_files(data: Mapping[str, Any], where: str) -> list[Listed]:
         )
     try:
         return [_modelscope_file(entry) for entry in entries if entry.get("Type") != "tree"]
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise WeightsError(f"{where}: the listing of files cannot be read ({exc!r}); check the address") from exc
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as exc:
+        raise WeightsError(f"{where}: the listing of files cannot be read ({_quoted(exc)}); check the address") from exc
 
 
 def _modelscope_file(entry: Mapping[str, Any]) -> Listed:
     sha256 = str(entry.get("Sha256") or "")
-    return Listed(str(entry["Path"]), int(entry["Size"]), sha256 if is_sha256(sha256) else "")
+    return Listed(_name(entry["Path"]), int(entry["Size"]), sha256 if is_sha256(sha256) else "")
 
 
 def modelscope_refusal(model: str, status: int, token: bool) -> str:
@@ -195,6 +214,11 @@ def differing_files(files: Iterable[Listed], there: Iterable[Listed]) -> list[st
 
 def _modelscope(endpoint: str, repository: str, rest: str) -> str:
     return f"{endpoint.rstrip('/')}/api/v1/models/{repository}/{rest}"
+
+
+def _quoted(found: object) -> str:
+    """Return an error, or a text of a server, with its type or quotes around it."""
+    return quote_foreign(repr(found))
 
 
 def _part(text: str) -> str:

@@ -5,18 +5,32 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
+    escape_controls,
+    quote_foreign,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _REVISION = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# No segment starts with a dot: no "..", and nothing that could be taken for a stamp or a partial file.
-_FILE_NAME = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)
-
+# What a file is called while it is downloaded, and the bytes of a name that a file system takes with it.
+PARTIAL_SUFFIX = ".partial"
+_MAX_NAME_BYTES = 255 - len(PARTIAL_SUFFIX)
+_MAX_PATH = 1000
+_MAX_TEXT = 200
+_MAX_SIZE = 2**63 - 1
+# A dot would make "..", a stamp or a partial file possible; the others are something else to rsync or a shell.
+_NO_FIRST_CHARACTER = " .-~#;"
+_NAME_EXPECTED = (
+    "a relative path without '..' or leading dots, of characters that print, without backslashes, and of at most "
+    f"{_MAX_NAME_BYTES} bytes between two slashes"
+)
 
 # The form of a manifest; a later one may have keys that this code does not know.
 SCHEMA_VERSION = 1
@@ -27,6 +41,10 @@ _MODELSCOPE_REVISION = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 class WeightsError(ValueError):
     """Weights cannot be downloaded or a manifest is wrong; the message is the whole sentence for the user."""
+
+    def __init__(self, message: str) -> None:
+        # It may quote what came from a server or a file.
+        super().__init__(escape_controls(message))
 
 
 @dataclass(frozen=True)
@@ -63,23 +81,26 @@ def parse_manifest(data: Any) -> Manifest:
         )
     for key in ("repository", "revision", "files"):
         if key not in data:
-            raise WeightsError(f"manifest of {data.get('repository', 'an unnamed model')}: {key!r} is missing")
+            raise WeightsError(
+                f"manifest of {quote_foreign(data.get('repository', 'an unnamed model'))}: {key!r} is missing"
+            )
     unknown = sorted(set(data) - set(_KEYS), key=str)
     if unknown:
         raise WeightsError(
-            f"manifest of {data['repository']}: unknown key {unknown[0]!r}; {nearest(unknown[0], _KEYS)}"
+            f"manifest of {quote_foreign(data['repository'])}: unknown key {_quote(unknown[0])}; "
+            f"{nearest(str(unknown[0]), _KEYS)}"
         )
     version = data.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise WeightsError(
-            f"manifest of {data['repository']}: schema_version: found {version!r}, expected {SCHEMA_VERSION}, the "
-            "only one that this version of the collection reads"
+            f"manifest of {quote_foreign(data['repository'])}: schema_version: found {_quote(version)}, "
+            f"expected {SCHEMA_VERSION}, the only one that this version of the collection reads"
         )
     repository = _text(data["repository"], _REPOSITORY, "manifest: repository", "<organisation>/<name>")
     where = f"manifest of {repository}"
     revision = _text(data["revision"], _REVISION, f"{where}: revision", "40 hexadecimal digits (a branch may move)")
     if not isinstance(data["files"], Mapping) or not data["files"]:
-        raise WeightsError(f"{where}: files: found {data['files']!r}, expected a mapping of at least one file")
+        raise WeightsError(f"{where}: files: found {_quote(data['files'])}, expected a mapping of at least one file")
     if "precision" in data:
         _text(data["precision"], _PRECISION, f"{where}: precision", "a number format such as mxfp4")
     files = tuple(
@@ -90,8 +111,15 @@ def parse_manifest(data: Any) -> Manifest:
 
 
 def _check_tree(files: tuple[ManifestFile, ...], where: str) -> None:
-    """Raise WeightsError where a file would have to be a directory too."""
+    """Raise WeightsError where a file would have to be a directory too, or another file's partial download."""
     names = {file.name for file in files}
+    taken = {os.path.join(*name.split("/")[:depth]) for name in names for depth in range(1, name.count("/") + 2)}
+    for name in sorted(names):
+        if name + PARTIAL_SUFFIX in taken:
+            raise WeightsError(
+                f"{where}: files.{name}: {name + PARTIAL_SUFFIX!r} is a name of this manifest too, and that of the "
+                "file's partial download; drop one of them"
+            )
     for name in sorted(names):
         parent = name.rpartition("/")[0]
         while parent:
@@ -107,28 +135,46 @@ def _modelscope(entry: Any, repository: str, where: str) -> tuple[str, str]:
     if entry is None:
         return repository, "master"
     if not isinstance(entry, Mapping) or not {"repository"} <= set(entry) <= {"repository", "revision"}:
-        raise WeightsError(f"{where}: modelscope: found {entry!r}, expected repository and, if wanted, revision")
+        raise WeightsError(f"{where}: modelscope: found {_quote(entry)}, expected repository and, if wanted, revision")
     name = _text(entry["repository"], _REPOSITORY, f"{where}: modelscope.repository", "<organisation>/<name>")
     revision = entry.get("revision", "master")
     return name, _text(revision, _MODELSCOPE_REVISION, f"{where}: modelscope.revision", "a branch, tag or commit")
 
 
 def _file(name: Any, entry: Any, where: str) -> ManifestFile:
-    name = _text(name, _FILE_NAME, f"{where}: files", "a relative path without '..' or leading dots")
+    if not isinstance(name, str) or len(name) > _MAX_PATH or not all(map(_is_name, name.split("/"))):
+        raise WeightsError(f"{where}: files: found {_quote(name)}, expected {_NAME_EXPECTED}")
     if not isinstance(entry, Mapping) or set(entry) != {"size", "sha256"}:
-        raise WeightsError(f"{where}: files.{name}: found {entry!r}, expected the keys size and sha256")
+        raise WeightsError(f"{where}: files.{name}: found {_quote(entry)}, expected the keys size and sha256")
     size = entry["size"]
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise WeightsError(f"{where}: files.{name}.size: found {size!r}, expected a number of bytes")
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _MAX_SIZE:
+        found = _quote(size) if not isinstance(size, int) or abs(size) <= _MAX_SIZE else "a number beyond 64 bits"
+        raise WeightsError(f"{where}: files.{name}.size: found {found}, expected a number of bytes")
     return ManifestFile(
         name, size, _text(entry["sha256"], _SHA256, f"{where}: files.{name}.sha256", "64 hexadecimal digits")
     )
 
 
+def _is_name(part: str) -> bool:
+    """Whether a part of a path can be the name of a file, also while it is downloaded."""
+    return (
+        part.isprintable()
+        and part[:1] not in ("", *_NO_FIRST_CHARACTER)
+        and not part.endswith(" ")
+        and "\\" not in part
+        and len(part.encode()) <= _MAX_NAME_BYTES
+    )
+
+
 def _text(value: Any, pattern: re.Pattern[str], where: str, expected: str) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
-        raise WeightsError(f"{where}: found {value!r}, expected {expected}")
+    if not isinstance(value, str) or len(value) > _MAX_TEXT or not pattern.fullmatch(value):
+        raise WeightsError(f"{where}: found {_quote(value)}, expected {expected}")
     return value
+
+
+def _quote(value: Any) -> str:
+    """Return a value for a message."""
+    return quote_foreign(repr(value))
 
 
 def check_unique(manifests: Iterable[Manifest]) -> None:

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import urllib.parse
+import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
-    check_location,
+    check_base,
     is_url,
     join_location,
 )
@@ -93,6 +93,8 @@ def _parse(entry: Any) -> Source:
             raise WeightsError(f"weights_sources: {text}: unknown key {key!r}; {nearest(str(key), known)}")
         if not isinstance(value, str) or not value:
             raise WeightsError(f"weights_sources: {text}: {key}: found {value!r}, expected a text")
+        if key == "endpoint" and not _check_address(value).startswith(("http://", "https://")):
+            raise WeightsError(f"weights_sources: {text}: endpoint: found {value!r}, expected http:// or https://")
     return Source(text, kind, base, options)
 
 
@@ -110,7 +112,7 @@ def _kind(text: str) -> tuple[str, str]:
             raise WeightsError(f"weights_sources: {text}: found {rest!r}, expected an absolute path on the controller")
         return word, rest
     if text.startswith("s3://"):
-        if not urllib.parse.urlsplit(text).netloc:
+        if not re.match(r"s3://[\w.-]+(/[^?#]*)?\Z", text, re.ASCII):
             raise WeightsError(f"weights_sources: {text}: found no bucket, expected s3://BUCKET/PREFIX")
         return "s3", text
     if not is_url(text) and not text.startswith("/"):
@@ -121,7 +123,7 @@ def _kind(text: str) -> tuple[str, str]:
 
 def _check_address(location: str) -> str:
     try:
-        check_location(location)
+        check_base(location)
     except FetchError as exc:
         raise WeightsError(f"weights_sources: {exc}") from exc
     return location

@@ -23,6 +23,20 @@ LIMIT = 7 * 24 * 3600
 FIRST, LAST, GROWTH = 0.2, 5.0, 1.5
 # Seconds without a report after which nobody writes one any more, and for which a lost connection is tried again.
 SILENCE = 60.0
+# What was handed over and nobody has taken after so many minutes is removed: the module takes it within seconds.
+ACCESS_MINUTES = 15
+ACCESS_PREFIX = "access-"
+# Writes its standard input where nobody else may read it, without what earlier runs left there. The loop in the
+# background outlives a controller that is killed before the module begins, and ends as soon as the module has begun. In
+# parentheses, because Ansible adds words to the end of a command.
+WRITE_ACCESS = """(
+umask 077 && mkdir -p {directory} || exit
+find {directory} -maxdepth 1 -name '{prefix}*.json' -mmin +{minutes} -delete
+cat > {path} || exit
+setsid sh -c '
+  for _time in $(seq {times}); do test -e "$0" || exit 0; sleep {pause}; done; rm -f -- "$0"
+' {path} < /dev/null > /dev/null 2>&1 &
+)"""
 
 
 def run_in_background(
@@ -49,12 +63,24 @@ def write_access_file(action: ActionBase, secret: str) -> str:
 
     Arguments would stay in the module's file on the host for as long as it runs.
     """
-    path = f"{_directory(action)}/access-{secrets.token_hex(8)}.json"
-    command = f"umask 077 && mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {shlex.quote(path)}"
-    answer = action._low_level_execute_command(command, in_data=secret.encode())
+    path = f"{_directory(action)}/{ACCESS_PREFIX}{secrets.token_hex(8)}.json"
+    answer = action._low_level_execute_command(access_command(path), in_data=secret.encode())
     if answer["rc"]:
         raise WeightsError(f"{path}: cannot be written on the host: {answer['stderr'].strip()}")
     return path
+
+
+def access_command(path: str, minutes: int = ACCESS_MINUTES, pause: float = 5) -> str:
+    """Return the command that writes a secret to ``path`` and removes it later, whatever becomes of the controller."""
+    times = max(1, round(minutes * 60 / pause))
+    return WRITE_ACCESS.format(
+        directory=shlex.quote(os.path.dirname(path)),
+        path=shlex.quote(path),
+        prefix=ACCESS_PREFIX,
+        minutes=minutes,
+        times=times,
+        pause=pause,
+    )
 
 
 def remove_access_file(action: ActionBase, path: str) -> None:

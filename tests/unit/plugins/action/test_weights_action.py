@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.action.weights import resolve
+from ansible_collections.baremetal.inference.plugins.action.weights import list_of, resolve
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -41,3 +41,27 @@ def test_wrong_manifest_names_its_file(tmp_path):
         WeightsError, match=f"{tmp_path}/a/b.yml: manifest of openai/gpt-oss-20b: revision: found 'main'"
     ):
         resolve(["a/b"], [str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("openai/gpt-oss-20b", ["openai/gpt-oss-20b"]),
+        ("hub, /media/disk", ["hub", "/media/disk"]),
+        ({"source": "hub"}, [{"source": "hub"}]),
+        (["hub"], ["hub"]),
+        ([], []),
+    ],
+)
+def test_text_or_mapping_counts_as_a_list_of_one(value, expected):
+    assert list_of("sources", value) == expected
+
+
+def test_option_that_was_not_given_is_an_empty_list():
+    assert list_of("sources", None) == []
+
+
+@pytest.mark.parametrize(("option", "value"), [("sources", 7), ("models", None), ("models", True)])
+def test_other_value_names_the_roles_variable(option, value):
+    with pytest.raises(WeightsError, match=f"^weights_{option}: found {value!r}, expected a list$"):
+        list_of(option, value)

@@ -74,6 +74,19 @@ def manifest(**changes):
         (GOOD.replace("example/tiny", "example/tiny/more"), "repository: found 'example/tiny/more', expected"),
         (GOOD.replace("repository:", "repo:"), "'repository' is missing"),
         (GOOD + "sizes: 1\n", "unknown key 'sizes'; "),
+        (GOOD + "1: 1\n", "unknown key 1; "),
+        (
+            GOOD.replace("{a:", f"{{a.partial: {ENTRY}, a:"),
+            "files.a: 'a.partial' is a name of this manifest too, and that of the file's partial download",
+        ),
+        (
+            GOOD.replace("{a:", f"{{a.partial/b: {ENTRY}, a:"),
+            "files.a: 'a.partial' is a name of this manifest too",
+        ),
+        (GOOD.replace("size: 1", f"size: {2**63}"), "files.a.size: found a number beyond 64 bits, expected a number"),
+        (GOOD.replace("{a:", f"{{{'x' * 248}:"), "expected a relative path without '..'"),
+        (GOOD.replace("{a:", "{'a/ b':"), "files: found 'a/ b', expected a relative path"),
+        (GOOD.replace("{a:", '{"a\\u202Eb":'), r"files: found 'a\u202eb', expected a relative path"),
         ("- a\n", "found list, expected a mapping"),
         ("", "found NoneType, expected a mapping"),
         (GOOD.replace("files:", "\tfiles:"), "found a tab, YAML is indented with spaces (line 3, column 1)"),
@@ -159,6 +172,7 @@ def published(root):
         ({"connections": 0}, "weights_connections: found 0, expected 1 or more"),
         ({"bandwidth": -1}, "weights_bandwidth: found -1, expected 0 or more"),
         ({"stall_timeout": 0}, "weights_stall_timeout: found 0, expected 1 or more"),
+        ({"lowest_rate": -1}, "weights_lowest_rate: found -1, expected 0 or more"),
     ],
 )
 def test_wrong_arguments_are_one_error_and_nothing_is_written(weights, root, server, arguments, message):

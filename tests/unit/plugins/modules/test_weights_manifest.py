@@ -134,3 +134,38 @@ def test_the_playbook(hubs, tmp_path):
     moved = run("--check", "--diff")
     assert f"-revision: {COMMIT}\n+revision: {NEWER}" in moved.stdout
     assert f"revision: {NEWER}, before {COMMIT}" in " ".join(moved.stdout.split())
+
+
+RECIPE = """
+meta: {title: x, difficulty: of no use here}
+model: {model_id: org/name, base_args: ["--tokenizer_mode", "mistral", "--load_format", "mistral"]}
+"""
+
+
+def test_the_playbook_pins_the_format_that_the_recipe_reads(hubs, tmp_path):
+    files = {**FILES, "consolidated.safetensors": b"1" * 1000, "model.safetensors.index.json": b'{"weight_map": {}}'}
+    hubs.hub["org/name"].commits[COMMIT] = files
+    (tmp_path / "recipes/org").mkdir(parents=True)
+    (tmp_path / "recipes/org/name.yaml").write_text(RECIPE)
+
+    def run(**variables):
+        variables = {"pin_model": "org/name", "pin_source": f"hub:{hubs.url}", "pin_dest": str(tmp_path), **variables}
+        command = [
+            sys.executable,
+            "-m",
+            "ansible",
+            "playbook",
+            "playbooks/pin_weights.yml",
+            "-e",
+            json.dumps(variables),
+        ]
+        settings = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections")}
+        environment = {**os.environ, **settings, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_LOCALHOST_WARNING": "0"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return set(yaml.safe_load((tmp_path / "org/name.yml").read_text())["files"])
+
+    recipes = [str(tmp_path / "recipes")]
+    assert run(vllm_recipe_path=recipes) == {"config.json", "consolidated.safetensors"}
+    assert run() == {"config.json", "model.safetensors", "model.safetensors.index.json"}
+    assert run(vllm_recipe_path=recipes, pin_load_format="both") == set(files) - {"README.md"}

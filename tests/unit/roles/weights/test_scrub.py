@@ -19,7 +19,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import scrub_host as _weights_scrub
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import inspect_weights
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import write_stamp
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
+    stat_files,
+    write_stamp,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.lock_host import lock_model_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse_manifest
 
@@ -62,7 +65,8 @@ def publish(root, revision, files=None):
     for name, content in files.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_bytes(content)
-    write_stamp(str(directory), manifest(revision, files))
+    pinned = manifest(revision, files)
+    write_stamp(str(directory), pinned, stat_files(str(directory), pinned))
 
 
 @pytest.fixture

@@ -81,6 +81,36 @@ def test_other_formats_and_things_for_people_are_left_out(there, chosen):
     assert names(choose_files(listed(*there), [], [])) == sorted(chosen or there)
 
 
+BOTH = ["model-1.safetensors", "model.safetensors.index.json", "consolidated.safetensors", "params.json"]
+
+
+@pytest.mark.parametrize(
+    ("load_format", "left_out"),
+    [
+        ("auto", {"consolidated.safetensors"}),
+        ("mistral", {"model-1.safetensors", "model.safetensors.index.json"}),
+        ("both", set()),
+    ],
+)
+def test_format_that_the_recipe_reads_is_pinned(load_format, left_out):
+    chosen = choose_files(listed(*BOTH), [], [], load_format)
+    assert set(BOTH) - set(names(chosen)) == left_out
+    check_chosen("o/n", listed(*BOTH), chosen, [], load_format)
+
+
+def test_format_that_the_recipe_reads_and_the_model_lacks_is_an_error():
+    there = listed("model.safetensors", "config.json")
+    with pytest.raises(WeightsError, match=r"o/n: found no consolidated\*\.safetensors, which the load format mistral"):
+        check_chosen("o/n", there, choose_files(there, [], [], "mistral"), [], "mistral")
+    check_chosen("o/n", there, choose_files(there, ["model*"], [], "mistral"), ["model*"], "mistral")
+
+
+@pytest.mark.parametrize("name", ["a b.json", 'quote".json', "größe: #1 [x].json", "模型/tokenizer (1).json", "1e5"])
+def test_name_with_blanks_and_letters_is_read_back(name):
+    manifest = manifest_of("o/n", "c" * 40, [Listed(name, 1, SHA)], None)
+    assert parse_manifest(yaml.safe_load(render_manifest(manifest))) == manifest
+
+
 def test_include_is_the_users_choice_and_exclude_is_left_out_of_any():
     files = listed("m.safetensors", "x.gguf", "a/config.json", "original/m.safetensors", ".hidden/x.gguf")
     assert names(choose_files(files, ["*.gguf", "a/"], [])) == ["a/config.json", "x.gguf"]
@@ -171,8 +201,8 @@ def test_yaml_reads_back_what_was_written(revision, name, sha256, modelscope):
 
 
 def test_a_name_that_no_manifest_can_hold():
-    with pytest.raises(WeightsError, match=r"manifest of o/n: files: found 'a b\.safetensors'"):
-        manifest_of("o/n", "a" * 40, listed("a b.safetensors"), None)
+    with pytest.raises(WeightsError, match=r"manifest of o/n: files: found 'a\\\\b\.safetensors'"):
+        manifest_of("o/n", "a" * 40, listed("a\\b.safetensors"), None)
 
 
 def test_a_manifest_stays_a_manifest():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -13,6 +14,7 @@ import socket
 import ssl
 import stat
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -107,7 +109,7 @@ def test_broken_transfers_are_continued_where_they_broke(server, dest):
 def test_server_that_breaks_off_and_knows_no_ranges_is_given_up(server, dest):
     server.faults["/a.bin"] = "cut"
     server.ranges = False
-    with pytest.raises(FetchError, match=r"broke off after 1000 of 5120 bytes \(attempt 2 without progress"):
+    with pytest.raises(FetchError, match=r"broke off at byte 1000 of 5120 \(attempt 2 without progress"):
         get(f"{server.url}/a.bin", dest)
     assert not dest.exists()
 
@@ -138,6 +140,18 @@ def test_rest_of_another_file_is_forgotten(server, dest):
 def test_complete_or_too_long_rest_needs_no_luck(server, dest, length):
     (dest.parent / "a.bin.partial").write_bytes((CONTENT + b"trailing")[:length])
     get(f"{server.url}/a.bin", dest)
+    assert dest.read_bytes() == CONTENT
+
+
+def test_weak_form_of_an_etag_is_no_change(server, dest):
+    tags = iter(['"one"'] + ['W/"one"'] * 9)
+
+    def fault(handler, _start, _end):
+        server.headers["/a.bin"] = {"ETag": next(tags)}
+        return False
+
+    server.faults["/a.bin"] = fault
+    get(f"{server.url}/a.bin", dest, replace(QUICK, part=1000))
     assert dest.read_bytes() == CONTENT
 
 
@@ -261,7 +275,7 @@ def test_redirect_is_followed_but_not_out_of_http(server, dest, tmp_path):
         get(f"{server.url}/out", dest)
 
 
-PARTS = Settings(stall_timeout=2, attempts=2, backoff=0.01, connections=4, part=1000)
+PARTS = Settings(stall_timeout=20, attempts=2, backoff=0.01, connections=4, part=1000)
 
 
 def wanted(server, dest, count):
@@ -328,7 +342,7 @@ def test_small_page_is_read_up_to_its_limit(server):
     with pytest.raises(FetchError, match="more than 5000 bytes"):
         read_small_file(f"{server.url}/a.bin", 5000, QUICK)
     server.faults["/a.bin"] = "cut"
-    with pytest.raises(FetchError, match="broke off after 1000 of 5120 bytes"):
+    with pytest.raises(FetchError, match="broke off at byte 1000 of 5120"):
         read_small_file(f"{server.url}/a.bin", 6000, QUICK)
 
 
@@ -344,13 +358,27 @@ def test_own_authority_is_trusted_once_it_is_named(server, dest, tmp_path):
     assert get(f"{server.url}/a.bin", dest, Settings(ca_file=str(pem))) == len(CONTENT)
 
 
-def make_certificate(directory):
+def make_certificate(directory, name="IP:127.0.0.1"):
     key, certificate, pem = directory / "key", directory / "certificate", directory / "both.pem"
-    words = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-    command = ["openssl", *words.split(), "-keyout", key, "-out", certificate]
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=127.0.0.1"
+    command = ["openssl", *words.split(), "-addext", f"subjectAltName={name}", "-keyout", key, "-out", certificate]
     subprocess.run(command, check=True, capture_output=True)
     pem.write_bytes(key.read_bytes() + certificate.read_bytes())
     return pem
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="makes a certificate authority")
+def test_certificate_for_another_name_is_no_matter_of_its_authority(server, dest, tmp_path):
+    pem = make_certificate(tmp_path, "DNS:mirror.example.com")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.scheme = "https"
+    with pytest.raises(
+        FetchError, match=r"the certificate is not valid \(IP address mismatch.*check the server's"
+    ) as error:
+        get(f"{server.url}/a.bin", dest, Settings(ca_file=str(pem)))
+    assert "name the CA" not in str(error.value)
 
 
 def test_missing_authority_is_named(server, dest):
@@ -364,6 +392,53 @@ def test_proxy_of_the_environment_is_used(server, dest, monkeypatch):
     server.files["http://far.invalid/a.bin"] = CONTENT
     assert get("http://far.invalid/a.bin", dest) == len(CONTENT)
     assert "Proxy-Authorization" not in server.seen[-1]
+
+
+@pytest.fixture
+def tunnel():
+    """A proxy that knows CONNECT alone; yields its address and the heads of its requests."""
+    listener, heads = socket.create_server(("127.0.0.1", 0)), []
+
+    def copy(source, target):
+        with contextlib.suppress(OSError):
+            for piece in iter(lambda: source.recv(65536), b""):
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve(client):
+        head = client.recv(65536)
+        heads.append(head.decode())
+        host, port = head.split()[1].decode().split(":")
+        with client, socket.create_connection((host, int(port))) as server:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\nX: y\r\n\r\n")
+            threads = [threading.Thread(target=copy, args=pair) for pair in ((client, server), (server, client))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}", heads
+    listener.close()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="makes a certificate authority")
+def test_https_goes_through_the_tunnel_of_a_proxy(server, dest, tmp_path, tunnel, monkeypatch):
+    pem = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.scheme = "https"
+    url, heads = tunnel
+    monkeypatch.delenv("no_proxy")
+    monkeypatch.setenv("https_proxy", url)
+    assert get(f"{server.url}/a.bin", dest, replace(QUICK, ca_file=str(pem), part=1000)) == len(CONTENT)
+    assert heads and all(head.startswith(f"CONNECT 127.0.0.1:{server.server_port} HTTP/1.") for head in heads)
 
 
 def test_proxy_that_wants_a_password_gets_it(server, dest, monkeypatch):

@@ -54,3 +54,30 @@ def test_what_lay_there_is_forgotten_once_it_is_wrong(wanted, tmp_path):
         assert not one.discard_stale()
     assert os.listdir(tmp_path) == ["a.bin"]
     assert (tmp_path / "a.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("meddle", ["longer", "another"])
+def test_partial_file_that_another_process_changes_is_not_published(wanted, tmp_path, meddle):
+    partial = tmp_path / "a.bin.partial"
+    with Download(wanted) as one:
+        one.append(memoryview(CONTENT))
+        if meddle == "longer":
+            with open(partial, "ab") as file:
+                file.write(b"x")
+        else:
+            partial.unlink()
+            partial.write_bytes(b"another")
+        with pytest.raises(TargetError, match=r"a.bin.partial: another process has changed it while it was downloaded"):
+            one.end()
+    assert not (tmp_path / "a.bin").exists()
+
+
+def test_stat_of_the_published_file_is_that_of_its_descriptor(wanted, tmp_path):
+    told = []
+    with Download(wanted, lambda file, found: told.append((file, found))) as one:
+        one.append(memoryview(CONTENT))
+        one.end()
+    ((file, found),) = told
+    there = (tmp_path / "a.bin").stat()
+    assert file == wanted
+    assert (found.st_size, found.st_mtime_ns, found.st_ino) == (there.st_size, there.st_mtime_ns, there.st_ino)

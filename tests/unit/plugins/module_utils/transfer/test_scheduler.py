@@ -217,9 +217,27 @@ def test_source_that_stalls_is_left_at_once_where_there_is_another(has_fallback,
 
     source = Source({"only": os.urandom(90)}, fault)
     pace = TransferLimits(connections=1, part=100, attempts=3, backoff=0, has_fallback=has_fallback)
-    with pytest.raises(FetchError, match=rf"only: nothing came \(attempt {attempts} without progress; 0 of 90 bytes"):
+    with pytest.raises(
+        FetchError, match=rf"only: nothing came \(attempt {attempts} without progress; 0 of 90 bytes are kept"
+    ):
         Scheduler(jobs_of(source.contents, source), lambda: source, pace).run()
     assert len(failures) == attempts
+
+
+def test_few_bytes_with_each_refusal_are_no_progress():
+    attempts = [0]
+
+    def fault(part):
+        if part.got > attempts[-1]:
+            attempts.append(part.got)
+            raise TransferError("busy", wait=0.01)
+
+    source = Source({"only": os.urandom(5000)}, fault)
+    pace = TransferLimits(connections=1, part=5000, attempts=3, backoff=0, lowest_rate=10_000)
+    # Each pause of 0.01 s has to be worth 100 bytes.
+    with pytest.raises(FetchError, match=r"only: busy \(attempt 3 without progress"):
+        Scheduler(jobs_of(source.contents, source), lambda: source, pace).run()
+    assert len(attempts) == 4
 
 
 def test_connection_that_stalls_alone_is_tried_again():
@@ -253,7 +271,7 @@ def test_part_that_never_comes_keeps_what_lies_before_it():
 
     source = Source(contents, fault)
     jobs = jobs_of(contents, source)
-    with pytest.raises(FetchError, match=r"large: gone \(attempt 3 without progress; 700 of 2000 bytes came\)"):
+    with pytest.raises(FetchError, match=r"large: gone \(attempt 3 without progress; 700 of 2000 bytes are kept\)"):
         Scheduler(jobs, lambda: source, PACE).run()
     assert jobs[0].target.content == contents["large"][:700]
 

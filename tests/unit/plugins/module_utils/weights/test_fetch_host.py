@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer import watch as _watch
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
     ProgressTracker,
@@ -17,7 +20,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_
     fetch_weights,
     inspect_weights,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import parse_manifest
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
+    ManifestFile,
+    WeightsError,
+    parse_manifest,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.space_host import _needed_bytes
 
@@ -101,3 +108,125 @@ def test_room_is_looked_at_while_another_run_renames(tmp_path):
     partial.mkdir(parents=True)
     (partial / "model.safetensors.partial").symlink_to("nowhere")
     assert _needed_bytes(state, 4096) == 8192
+
+
+def site_of(tmp_path, sources, **settings):
+    return WeightsStore(
+        str(tmp_path / "models"),
+        parse_sources(sources),
+        (Access(),) * len(sources),
+        str(tmp_path),
+        lambda _unit: False,
+        Settings(backoff=0.01, **settings),
+    )
+
+
+def fetch(site, manifest=MANIFEST):
+    chosen = choose_source(inspect_weights(site.root, manifest), site)
+    return fetch_weights(chosen, site, lambda _line: None, ProgressTracker())
+
+
+def dribbles(handler, start, _end):
+    """Give a byte now and then, for ever."""
+    if handler.command == "HEAD":
+        return False
+    handler.send_response(206 if start else 200)
+    if start:
+        handler.send_header("Content-Range", f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
+    handler.send_header("Content-Length", str(len(CONTENT) - start))
+    handler.end_headers()
+    for first in range(start, len(CONTENT)):
+        handler.wfile.write(CONTENT[first : first + 1])
+        if handler.server.released.wait(0.05):
+            break
+    return True
+
+
+def little_and_then_nothing(handler, start, end):
+    """Give a hundred bytes to each request, and then nothing more."""
+    return stalls_after(start + 100)(handler, start, end)
+
+
+@pytest.mark.parametrize("fault", [dribbles, little_and_then_nothing])
+def test_server_below_the_lowest_rate_is_left_for_the_next_one(server, tmp_path, monkeypatch, fault):
+    monkeypatch.setattr(_watch, "WINDOW_SECONDS", 0.5)
+    server.faults[f"/stalling/{MANIFEST.path}/model.safetensors"] = fault
+    started = time.monotonic()
+    site = site_of(tmp_path, [f"{server.url}/stalling", f"{server.url}/good"], stall_timeout=0.3, lowest_rate=2000)
+    result = fetch(site)
+    assert result.source == f"{server.url}/good"
+    assert "bytes came in" in result.skipped[0] and "expected 2000 bytes/s or more" in result.skipped[0]
+    assert time.monotonic() - started < 120
+    assert (tmp_path / "models" / MANIFEST.path / "model.safetensors").read_bytes() == CONTENT
+
+
+TWO = parse_manifest(
+    {
+        "repository": "example/tiny",
+        "revision": "1d7a1e6f4f5f0b1f6a3d0f6c5f0c8a1be2a1c0de",
+        "files": {
+            name: {"size": len(CONTENT), "sha256": hashlib.sha256(CONTENT).hexdigest()}
+            for name in ("a.safetensors", "b.safetensors")
+        },
+    }
+)
+
+
+@pytest.mark.parametrize("content", [b"x" * len(CONTENT), b"short", None])
+def test_file_that_another_process_changes_during_the_download_is_not_published(server, tmp_path, content):
+    for file in TWO.files:
+        server.files[f"/good/{TWO.path}/{file.name}"] = CONTENT
+    site = site_of(tmp_path, [f"{server.url}/good"], connections=1)
+    state = inspect_weights(site.root, TWO)
+    first = Path(state.partial) / "a.safetensors"
+
+    def meddle(handler, _start, _end):
+        if handler.command != "HEAD":
+            deadline = time.monotonic() + 20
+            while not first.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            # Later than the clock of file systems can tell.
+            time.sleep(0.05)
+            if content is None:
+                first.unlink()
+                first.symlink_to("/etc/hostname")
+            else:
+                first.write_bytes(content)
+        return False
+
+    server.faults[f"/good/{TWO.path}/b.safetensors"] = meddle
+    with pytest.raises(WeightsError, match=r"a.safetensors: another process has changed it since it was verified"):
+        fetch(site, TWO)
+    assert not os.path.lexists(state.directory)
+    server.faults.clear()
+    fetch(site, TWO)
+    assert [(Path(state.directory) / file.name).read_bytes() for file in TWO.files] == [CONTENT] * 2
+    assert not inspect_weights(site.root, TWO).changed
+
+
+def test_file_that_was_only_touched_is_read_again_and_published(server, tmp_path):
+    for file in TWO.files:
+        server.files[f"/good/{TWO.path}/{file.name}"] = CONTENT
+    site = site_of(tmp_path, [f"{server.url}/good"], connections=1)
+    first = Path(inspect_weights(site.root, TWO).partial) / "a.safetensors"
+
+    def touch(handler, _start, _end):
+        if handler.command != "HEAD":
+            deadline = time.monotonic() + 20
+            while not first.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            os.utime(first, (1, 1))
+        return False
+
+    server.faults[f"/good/{TWO.path}/b.safetensors"] = touch
+    fetch(site, TWO)
+    assert not inspect_weights(site.root, TWO).changed
+
+
+def test_work_grows_with_the_number_of_missing_files(tmp_path, monkeypatch):
+    entry, compared = {"size": 1, "sha256": "0" * 64}, []
+    files = {f"{number}.safetensors": entry for number in range(400)}
+    manifest = parse_manifest({"repository": "a/b", "revision": "0" * 40, "files": files})
+    monkeypatch.setattr(ManifestFile, "__eq__", lambda one, other: compared.append(1) or one is other)
+    assert len(inspect_weights(str(tmp_path), manifest).missing) == 400
+    assert len(compared) < 4000

@@ -20,6 +20,14 @@ GOOD = {
 }
 
 
+@pytest.mark.parametrize(
+    "name", ["a b.json", "model (1).safetensors", "[x]/{y}.json", "größe/模型.safetensors", "a+b,c=d@e!f'g&h.txt", "_x"]
+)
+def test_names_that_hubs_have_are_names(name):
+    (file,) = parse_manifest({**GOOD, "files": {name: {"size": 1, "sha256": SHA}}}).files
+    assert file.name == name
+
+
 def test_manifest_says_where_its_files_lie():
     manifest = parse_manifest(GOOD)
     assert manifest.path == f"openai/gpt-oss-20b/{REVISION}"

@@ -1,0 +1,22 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Text from servers in messages: a terminal or a log must not obey it, and a message must stay readable."""
+
+from __future__ import annotations
+
+# The characters of a server's text that a message shows; more say nothing new.
+FOREIGN_CHARACTERS = 200
+
+
+def escape_controls(text: str) -> str:
+    """Return a text in which characters that do not print (controls, directions, surrogates) are escapes."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+
+
+def quote_foreign(text: object, most: int = FOREIGN_CHARACTERS) -> str:
+    """Return a server's text for a message: in one line, without controls, and cut after ``most`` characters."""
+    shown = str(text)
+    return escape_controls(shown[:most]) + ("..." if len(shown) > most else "")
