@@ -46,7 +46,7 @@ def test_defaults_and_argument_spec_name_the_same_options(role):
 
 
 def is_template_of_another_type(value, option):
-    """Return whether the default is a template and no text: the spec's words describe it, as ansible-doc parses values."""
+    """Return whether a default is a template where readers of the spec parse a value; its description gives it."""
     return isinstance(value, str) and "{{" in value and option["type"] in ("bool", "int", "float")
 
 
