@@ -275,7 +275,7 @@ def test_cann_itself_where_it_is_wanted(fleet):
         ),
         (
             "upgrade",
-            "upgrade: driver 25.5.1 cannot be replaced without a reboot, and none is possible: a reboot is needed (firmwar",
+            "upgrade: driver 25.5.1 cannot be replaced without a reboot, and none is possible: a reboot is needed (",
         ),
         (
             "training",
