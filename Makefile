@@ -29,12 +29,13 @@ python:  # Only the Python environment: no root, no Debian package
 fast: python  ## Lint of what changed, types, imports, unit tests without the slow ones: a minute, without root
 	@tools/fast.sh
 
-lint: ready  ## ansible-lint (production), ruff, shellcheck, imports between rooms, language
+lint: ready  ## ansible-lint (production), ruff, shellcheck, imports between rooms, language, pages of roles and plugins
 	$(BIN)/ansible-lint --offline --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PYTHONPATH=.collections $(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/check_language.py
+	PATH="$(CURDIR)/$(BIN):$$PATH" antsibull-docs lint-collection-docs --plugin-docs .
 	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/* tests/*.sh .ci/run
 
 types: ready  ## mypy, strict

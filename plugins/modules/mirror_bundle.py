@@ -182,7 +182,7 @@ def present(module: AnsibleModule) -> dict[str, Any]:
     root, new = module.params["root"], parse_holds(module.params["holds"], "holds")
     missing = find_missing_files(root, all_files(new))
     if missing and not module.check_mode:
-        raise BundleError(f"{root}: {', '.join(missing[:SHOWN])} should be there by now; fill the directory again")
+        raise BundleError(f"{root}: {', '.join(missing[:SHOWN])} are missing after the fill; fill the directory again")
     try:
         before = read_bundle(root) or {}
     except BundleError as exc:
@@ -190,7 +190,7 @@ def present(module: AnsibleModule) -> dict[str, Any]:
         before = {}
     holds, dropped = merge_holds(new, before, sizes_of(root, all_files(before)))
     for item in dropped:
-        module.warn(f"{root}/{NAME}: {item}, from an earlier fill, is not whole any more and no longer named")
+        module.warn(f"{root}/{NAME}: {item}, from an earlier fill, is incomplete now and no longer listed")
     text, old = render_bundle(holds), render_bundle(before) if before else ""
     if text != old and not module.check_mode:
         write_bundle(root, text)
@@ -217,8 +217,8 @@ def verified(module: AnsibleModule) -> dict[str, Any]:
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         module.fail_json(
-            msg=f"{root}: {len(problems)} of {len(all_files(expected))} files ({format_bytes(size_of(expected))}) did "
-            f"not arrive as {NAME} says: {'; '.join(problems[:SHOWN])}{more}; fill the disk again with "
+            msg=f"{root}: {len(problems)} of {len(all_files(expected))} files ({format_bytes(size_of(expected))}) are "
+            f"missing or differ from {NAME}: {'; '.join(problems[:SHOWN])}{more}; fill the disk again with "
             "playbooks/mirror.yml -e bundle_check=full, which fetches only those, or copy them again",
             problems=problems,
         )

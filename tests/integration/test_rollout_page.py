@@ -193,6 +193,38 @@ def test_dark_light_and_print(show):
     assert shown.browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def test_failed_hosts_come_first(show):
+    shown = show(large().events)
+    waves = [title.text for title in shown.all("#rows h3")]
+    assert waves[0].startswith("not done · wave ") and not waves[-1].startswith("not done")
+    names = shown.hosts()
+    assert len(names) == 1000 and [name.endswith("99") for name in names[:11]] == [True] * 10 + [False]
+    # A thousand hosts are few enough to do without a line for each cluster.
+    assert not shown.one("#clusters").is_displayed()
+
+
+def test_more_than_a_thousand_hosts_have_a_line_for_each_cluster(show):
+    shown = show(large(1200).events)
+    rows = [row.text for row in shown.all("#clusters tbody tr")]
+    assert len(rows) > 1 and sum(int(row.split()[1].replace(",", "")) for row in rows) == 1200
+
+
+@pytest.mark.parametrize("width", [500, 1400])
+def test_labels_of_the_time_do_not_touch(show, width):
+    shown = show(good().events)
+    shown.browser.set_window_size(width, 900)
+    shown.settle()
+    boxes = shown.script(
+        "return [...document.querySelectorAll('#axis .track span')].map((tick) => tick.getBoundingClientRect())"
+        ".map((box) => [box.left, box.right])"
+    )
+    right = shown.script("return document.querySelector('#axis .track').getBoundingClientRect().right")
+    narrow = shown.script("return document.documentElement.scrollWidth <= window.innerWidth")
+    shown.browser.set_window_size(1400, 900)
+    assert narrow and len(boxes) >= 2 and boxes[-1][1] <= right
+    assert all(one[1] <= other[0] for one, other in zip(boxes, boxes[1:], strict=False))
+
+
 def test_a_thousand_hosts(browser, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(page(report(large().events), page_parts()), encoding="utf-8")

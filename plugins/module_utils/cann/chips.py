@@ -81,7 +81,7 @@ def hardware_of(detected: Mapping[str, Any], catalogue: Catalogue) -> CannHardwa
 def chip_of(hardware: CannHardware) -> AscendChip:
     """Return the kind of all chips of a host. Raises StackError for none, several kinds, or a chip without a driver."""
     if not hardware.npus:
-        raise StackError("no Ascend chip is on PCI; take the host out of accel_cann, or see why its chips do not show")
+        raise StackError("no Ascend chip is on PCI; take the host out of accel_cann, or check why lspci lists none")
     found = {npu.generation: npu.model for npu in hardware.npus}
     unknown = sorted(model for generation, model in found.items() if generation not in CHIPS)
     if unknown:

@@ -69,16 +69,18 @@ def flavour_of(gpus: Sequence[Chip], branch: int) -> tuple[str, tuple[str, ...]]
         )
     if legacy and branch > LAST_LEGACY:
         raise StackError(
-            f"{', '.join(legacy)} is not known to driver branch {branch}, {LAST_LEGACY} is the last that knows it; set "
+            f"driver branch {branch} does not support {', '.join(legacy)}, {LAST_LEGACY} is the last that does; set "
             f'cuda_version to "{LAST_LEGACY}"'
         )
     if any(gpu.generation in OPEN_ONLY for gpu in gpus) and branch < FIRST_BLACKWELL:
         raise StackError(
-            f"{', '.join(strict)} is not known to driver branch {branch}, {FIRST_BLACKWELL} is the first that knows "
-            f'it; set cuda_version to "{FIRST_BLACKWELL}" or newer'
+            f"driver branch {branch} does not support {', '.join(strict)}, {FIRST_BLACKWELL} is the first that does; "
+            f'set cuda_version to "{FIRST_BLACKWELL}" or newer'
         )
     if legacy:
-        mixed = f"proprietary kernel modules for all chips: {', '.join(legacy)} needs them, {', '.join(both)} works too"
+        mixed = (
+            f"proprietary kernel modules for all chips: {', '.join(legacy)} needs them, {', '.join(both)} accepts them"
+        )
         return PROPRIETARY, (mixed,) if both else ()
     return (OPEN if strict or branch >= FIRST_OPEN else PROPRIETARY), ()
 

@@ -116,7 +116,7 @@ def size_of(holds: Holds) -> int:
 
 
 def merge_holds(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> tuple[Holds, list[str]]:
-    """Return what a directory holds after a fill, and the items of an earlier one that are not whole any more.
+    """Return what a directory holds after a fill, and the items of an earlier one that are incomplete now.
 
     An earlier fill's items stay as long as each of their files has its bytes (``sizes``) and no new item says
     otherwise of it.

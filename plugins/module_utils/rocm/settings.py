@@ -96,12 +96,12 @@ def _blacklists(host: Host, shown: RocmHostState, may_remove: bool) -> Steps:
     for entry in shown.blacklists:
         if not entry.line:
             raise StackError(
-                f"the kernel's command line keeps amdgpu out ({entry.text}); take that out of /etc/default/grub, run "
+                f"the kernel's command line disables amdgpu ({entry.text}); remove that from /etc/default/grub, run "
                 f"'{' '.join(_new_grub(host).argv)}' and reboot"
             )
         if not may_remove:
             raise StackError(
-                f"{entry.where} keeps amdgpu out ({entry.text}), so that no driver would come up after a boot; delete "
+                f"{entry.where} disables amdgpu ({entry.text}), so the driver would not load after a reboot; delete "
                 "that line, or set rocm_blacklist_remove to true"
             )
     files, notes = [], []
@@ -113,7 +113,7 @@ def _blacklists(host: Host, shown: RocmHostState, may_remove: bool) -> Steps:
         )
         place = os.path.join("/etc/modprobe.d", os.path.basename(path))
         files.append(ConfigFile(place, content, in_initramfs=True))
-        notes.append(f"{', '.join(gone)} is taken out of {path}" + ("" if place == path else f", by {place}"))
+        notes.append(f"{', '.join(gone)} is removed from {path}" + ("" if place == path else f", by {place}"))
     return Steps(files=tuple(files), notes=tuple(notes))
 
 
@@ -127,8 +127,8 @@ def _iommu(host: Host, shown: RocmHostState) -> Steps:
     wanted = IOMMU_WORDS.get(shown.cpu_vendor)
     if wanted is None:
         raise StackError(
-            "rocm_iommu_pt is for processors of AMD and Intel, this one is of "
-            f"{shown.cpu_vendor or 'an unknown vendor'}; set it to false"
+            "rocm_iommu_pt is true, and the host's processor is from "
+            f"{shown.cpu_vendor or 'an unknown vendor'}; expected AMD or Intel; set it to false"
         )
     lacking = [word for word in wanted if word not in shown.command_line.split()]
     file = ConfigFile(GRUB_FILE, f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(wanted)}"\n')
@@ -136,8 +136,8 @@ def _iommu(host: Host, shown: RocmHostState) -> Steps:
         return Steps(files=(file,) if shown.grub is not None else ())
     if not shown.has_grub:
         raise StackError(
-            "rocm_iommu_pt is set and the host has no GRUB (/etc/default/grub); give the kernel "
-            f"{' '.join(lacking)} as its boot loader wants it, and reboot"
+            "rocm_iommu_pt is true, and the host has no GRUB (/etc/default/grub); add "
+            f"{' '.join(lacking)} to the kernel's command line in the host's own boot loader, and reboot"
         )
     reboot = (f"the kernel's command line has no {' '.join(lacking)} yet",)
     if host.manager != APT:
@@ -148,6 +148,6 @@ def _iommu(host: Host, shown: RocmHostState) -> Steps:
 
 def _numa(shown: RocmHostState) -> Steps:
     if not shown.numa_balancing:
-        return Steps(notes=("rocm_numa_balancing_off is set, and this kernel does not balance between NUMA nodes",))
-    command = Command(("sysctl", "-w", "kernel.numa_balancing=0"), "the file counts from the next boot on")
+        return Steps(notes=("rocm_numa_balancing_off is true, and this kernel has no NUMA balancing to switch off",))
+    command = Command(("sysctl", "-w", "kernel.numa_balancing=0"), "the file takes effect at the next boot")
     return Steps(files=(NUMA,), finish=(command,) if shown.numa_balancing != "0" else ())

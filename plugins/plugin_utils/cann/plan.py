@@ -162,7 +162,7 @@ def _check_source(host: Host, request: CannRequest) -> None:
             f"no distribution carries Huawei's driver, {host.title} neither; set cann_source to vendor, mirror or none"
         )
     if request.format == PACKAGES and request.files:
-        raise StackError("cann_format is packages and cann_run_files has files; leave one of them out")
+        raise StackError("cann_format is packages and cann_run_files has files; remove one of them")
     if request.format == RUN and not request.files:
         raise StackError("cann_format is run and cann_run_files is empty; name the files with url and sha256")
     if request.source != NONE:
@@ -287,8 +287,8 @@ def _check_policy(need: _Need, installed: Installed, request: CannRequest) -> No
         raise StackError(f"cann_policy is halt, and these are to be installed: {words}")
     if not request.licence_accepted:
         raise StackError(
-            f"{words} would be installed, and Huawei's licence for them is not accepted; read it where the files are "
-            "had (hiascend.com, or the .run file with --check), then set cann_licence_accepted to true"
+            f"{words} would be installed, and Huawei's licence for them is not accepted; read it where the files come "
+            "from (hiascend.com, or the .run file with --check), then set cann_licence_accepted to true"
         )
     if installed.group and installed.group != request.group:
         raise StackError(

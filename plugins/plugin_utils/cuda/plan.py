@@ -115,7 +115,7 @@ def plan_driver(
 
 def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offered: Sequence[str] | None) -> DriverPlan:
     if not hardware.gpus:
-        raise StackError("no NVIDIA chip is on PCI; take the host out of accel_cuda, or see why its chips do not show")
+        raise StackError("no NVIDIA chip is on PCI; take the host out of accel_cuda, or check why lspci lists none")
     if request.source != NONE:
         platform(host)
     change = (

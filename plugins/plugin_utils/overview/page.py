@@ -11,13 +11,14 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, Model
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import STATES, Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.colours import Colour, choose_colours
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import SharedTexts, escape_json, fill_page
 
-# The hues (of 360) of a vendor: similar colours mean related models.
-HUES = {"nvidia": (115, 215), "amd": (15, 75), "intel": (225, 265), "ascend": (290, 345)}
-OTHER_HUES = (85, 105)
-# Similar hues also differ in lightness; the hue None means no colour (cpu, unknown).
-TONES = 3
+# The hues (of 360) of a vendor; lightness tells its models apart for whoever cannot see hues.
+HUES = {"nvidia": (125, 215), "amd": (15, 90), "intel": (225, 265), "ascend": (285, 345)}
+OTHER_HUES = (95, 120)
+# Without an accelerator, or of a model that is in no catalogue.
+GREY = Colour(0.62)
 
 
 def page(lines: Sequence[Line], models: Mapping[str, Model], title: str, parts: Mapping[str, str]) -> str:
@@ -79,21 +80,19 @@ def _host(line: Line, texts: SharedTexts, serves: SharedTexts) -> list[Any]:
 
 
 def _describe_models(used: Iterable[str], models: Mapping[str, Model]) -> dict[str, dict[str, Any]]:
-    """Return title, family and colour of each model; the models of a vendor divide its hues."""
-    by_vendor: dict[str, list[str]] = {}
+    """Return title, family and colour of each model; the colours are those that differ most for this fleet."""
     described: dict[str, dict[str, Any]] = {}
     for key in sorted(used):
         known = models.get(key)
         if known:
             described[key] = {"title": known.title, "family": f"{known.vendor} {known.stack} {known.generation}"}
-            by_vendor.setdefault(known.vendor, []).append(key)
         else:
-            described[key] = {"title": "no accelerator" if key == CPU else key, "family": "", "hue": None, "tone": 1}
-    for vendor, keys in by_vendor.items():
-        low, high = HUES.get(vendor, OTHER_HUES)
-        for index, key in enumerate(sorted(keys, key=lambda key: (models[key].generation, key))):
-            share = (index + 0.5) / len(keys)
-            described[key].update(hue=round(low + (high - low) * share), tone=index % TONES)
+            described[key] = {"title": "no accelerator" if key == CPU else key, "family": ""}
+    ranges = {key: HUES.get(models[key].vendor, OTHER_HUES) for key in described if key in models}
+    colours = choose_colours(ranges, [GREY])
+    for key, entry in described.items():
+        colour = colours.get(key, GREY)
+        entry.update(hue=colour.hue, light=colour.light)
     return described
 
 

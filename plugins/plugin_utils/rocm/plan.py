@@ -130,7 +130,7 @@ def _plan_driver(
     offered: Mapping[str, Sequence[str]] | None,
 ) -> DriverPlan:
     if not chips:
-        raise StackError("no AMD chip is on PCI; take the host out of accel_rocm, or see why its chips do not show")
+        raise StackError("no AMD chip is on PCI; take the host out of accel_rocm, or check why lspci lists none")
     settled = steps(host, shown, request.settings)
     is_due = _needs_driver(host, chips, shown, request)
     if is_due and request.source == DISTRO:
@@ -243,8 +243,8 @@ def _check_chips(chips: Sequence[Chip], release: Release) -> None:
         need = NEEDS.get(chip.generation)
         if need and numbers_of(release.rocm) < numbers_of(need.rocm):
             raise StackError(
-                f"{chip.generation} ({chip.model}) is not known to ROCm {release.rocm}, {need.rocm} is the first that "
-                f'knows it; set rocm_version to "{need.rocm}" or newer'
+                f"ROCm {release.rocm} does not support {chip.generation} ({chip.model}), {need.rocm} is the first that "
+                f'does; set rocm_version to "{need.rocm}" or newer'
             )
 
 
@@ -257,8 +257,8 @@ def _plan_own_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, re
         need = NEEDS.get(chip.generation)
         if need and host.manager == APT and numbers_of(host.next_kernel) < numbers_of(need.kernel):
             raise StackError(
-                f"{chip.generation} ({chip.model}) is not known to the driver of kernel {host.next_kernel}, "
-                f"{need.kernel} is the first that knows it; set rocm_source to vendor, or boot a newer kernel"
+                f"the driver of kernel {host.next_kernel} does not support {chip.generation} ({chip.model}), "
+                f"{need.kernel} is the first that does; set rocm_source to vendor, or boot a newer kernel"
             )
     repositories: tuple[Repository, ...] = ()
     if host.distribution == "debian":

@@ -73,7 +73,7 @@ def plan_userspace(host: Host, shown: RocmHostState, chips: Sequence[Chip], requ
         )
         return Userspace(notes=notes)
     if release is None:
-        raise StackError("rocm_userspace is to be installed and nobody says of which release; set rocm_version")
+        raise StackError("rocm_userspace needs a release of ROCm, and the vLLM release names none; set rocm_version")
     packages = userspace_packages(release, request.extent, [chip.generation for chip in chips if not chip.unsupported])
     if request.source == NONE:
         missing = [package.name for package in packages if package.name not in host.packages]

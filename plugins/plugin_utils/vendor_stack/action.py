@@ -126,7 +126,9 @@ class StackAction(ControllerAction):
         refused = _refused(self.stack, found, state, options)
         if found.replaces and refused and not found.unload:
             # Tools that are newer than the module would let no program start until then.
-            raise StackError(f"driver {found.replaces} is not replaced, as no reboot may follow: {refused}")
+            raise StackError(
+                f"driver {found.replaces} cannot be replaced without a reboot, and none is possible: {refused}"
+            )
         return {
             "no_reboot": refused,
             **_result(self.stack, found, inputs, stopping),

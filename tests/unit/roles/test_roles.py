@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway import clients
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import paths, services
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import INSTANCE_KEYS
 
 TOP = Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
@@ -18,6 +22,12 @@ ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 INTERNAL = {"vendor_stack"}
 # Declared in the inventory, by host; a default would declare something.
 DECLARED = {"accelerator", "accelerator_count"}
+# Mappings of names, with the keys that the code accepts below each name.
+KEYS_OF_NAMES = {
+    ("vllm", "vllm_instances"): INSTANCE_KEYS,
+    ("gateway", "gateway_clients"): clients.OPTIONS,
+    ("gateway", "gateway_services"): services.SERVICE_OPTIONS,
+}
 
 
 def load(path):
@@ -30,7 +40,40 @@ def test_defaults_and_argument_spec_name_the_same_options(role):
     options = load(TOP / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
     optional = {name for name, option in options.items() if not option.get("required")}
     assert set(defaults) == optional - DECLARED
-    assert {name: value for name, value in defaults.items() if options[name].get("default") != value} == {}
+    described = {name for name in defaults if is_template_of_another_type(defaults[name], options[name])}
+    assert {name for name, value in defaults.items() if options[name].get("default") != value} == described
+    assert [name for name in described if "default" in options[name]] == []
+
+
+def is_template_of_another_type(value, option):
+    """Return whether a default is a template where readers of the spec parse a value; its description gives it."""
+    return isinstance(value, str) and "{{" in value and option["type"] in ("bool", "int", "float")
+
+
+def entry_points():
+    for role in ROLES:
+        for name, entry in load(TOP / "roles" / role / "meta/argument_specs.yml")["argument_specs"].items():
+            yield pytest.param(entry, id=f"{role}-{name}")
+
+
+@pytest.mark.parametrize("entry", list(entry_points()))
+def test_every_entry_point_is_described(entry):
+    assert entry["short_description"]
+    assert entry["description"]
+
+
+@pytest.mark.parametrize(("role", "option"), KEYS_OF_NAMES)
+def test_the_keys_below_a_name_are_documented(role, option):
+    spec = load(TOP / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert set(spec[option]["options"]["<name>"]["options"]) == set(KEYS_OF_NAMES[role, option])
+    # Ansible itself checks none of them: the code does, with the nearest name.
+    found = ArgumentSpecValidator({option: spec[option]}).validate({option: {"chat": {"recpe": "a/b"}}})
+    assert found.error_messages == []
+
+
+def test_the_keys_of_a_path_are_documented():
+    spec = load(TOP / "roles/gateway/meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert set(spec["gateway_paths"]["options"]) == set(paths.KEYS)
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -45,7 +45,7 @@
       const look = fleet.models[model];
       const [light, chroma, hue] = index ? ["--m", "--d", "--i"] : ["--l", "--c", "--h"];
       const grey = look.hue === null;
-      element.style.setProperty(light, `var(--l${look.tone})`);
+      element.style.setProperty(light, String(look.light));
       element.style.setProperty(chroma, grey ? "0.012" : "0.13");
       element.style.setProperty(hue, grey ? "250" : String(look.hue));
     });

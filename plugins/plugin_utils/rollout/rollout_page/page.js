@@ -21,6 +21,11 @@
   const FEW = 50;
   // So many failed hosts are listed at the top.
   const TOLD = 5;
+  // Above this many hosts a table has one line for each cluster.
+  const MANY = 1000;
+  // Pixels that a label of the time axis needs, and the most labels of a wide page.
+  const LABEL = 84;
+  const LABELS = 8;
   const brief = (text) => (text.length > 200 ? `${text.slice(0, 200)}...` : text).replace(/\s*\n-?\s*/g, " ");
 
   function make(tag, className, text) {
@@ -164,13 +169,17 @@
 
   function axis(whole) {
     const track = make("div", "track");
-    const size = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400].find((step) => whole / step <= 8) || whole / 4;
-    for (let at = 0; at < whole * 0.95; at += size) {
+    $("axis").replaceChildren(track);
+    const room = track.clientWidth;
+    const most = Math.max(1, Math.min(LABELS, Math.floor(room / LABEL)));
+    const size = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400].find((step) => whole / step <= most) || whole / most;
+    for (let at = 0; at < whole; at += size) {
       const tick = make("span", "", at ? `+${length(at)}` : "0");
       tick.style.setProperty("left", `${(100 * at) / whole}%`);
       track.append(tick);
+      // The last label needs room too.
+      if (at && tick.offsetLeft + tick.offsetWidth > room) tick.remove();
     }
-    $("axis").replaceChildren(track);
   }
 
   function draw() {
@@ -179,15 +188,19 @@
     for (const host of hosts) bars(host, whole);
   }
 
+  // Hosts that somebody has to care for come first, then all others by wave.
+  const ordered = [...hosts.filter((host) => BAD.has(host.state)), ...hosts.filter((host) => !BAD.has(host.state))];
+
   const places = [];
   function build() {
     const all = document.createDocumentFragment();
     let place = null;
-    for (const host of hosts) {
-      const key = JSON.stringify([host.wave, host.cluster]);
+    for (const host of ordered) {
+      const bad = BAD.has(host.state);
+      const key = JSON.stringify([bad, host.wave, host.cluster]);
       if (!place || place.key !== key) {
         place = {key, element: make("section", "wave"), hosts: []};
-        const title = [host.wave === null ? "no wave" : `wave ${host.wave + 1}`, host.cluster].filter(Boolean).join(" · ");
+        const title = [bad && "not done", host.wave === null ? "no wave" : `wave ${host.wave + 1}`, host.cluster].filter(Boolean).join(" · ");
         place.element.append(make("h3", "", title));
         places.push(place);
         all.append(place.element);
@@ -249,7 +262,7 @@
       shown += here;
     }
     $("shown").textContent = shown < hosts.length ? `${many(shown, "host")} of ${hosts.length.toLocaleString("en")} shown` : "";
-    if (!roving || !roving.fits) rove(hosts.find((host) => host.fits));
+    if (!roving || !roving.fits) rove(ordered.find((host) => host.fits));
   }
 
   // Details of one host.
@@ -348,13 +361,22 @@
       const host = hostOf(event);
       if (!host || !["ArrowUp", "ArrowDown", "Home", "End"].includes(event.key)) return;
       event.preventDefault();
-      const fitting = hosts.filter((other) => other.fits);
+      const fitting = ordered.filter((other) => other.fits);
       const at = fitting.indexOf(host);
       const next = {ArrowUp: fitting[at - 1], ArrowDown: fitting[at + 1], Home: fitting[0], End: fitting[fitting.length - 1]}[event.key];
       if (!next) return;
       next.row.focus();
       rove(next);
       show(next);
+    });
+    // A narrower page has room for fewer labels.
+    let drawn = window.innerWidth;
+    let redraw = 0;
+    window.addEventListener("resize", () => {
+      if (drawn === window.innerWidth) return;
+      drawn = window.innerWidth;
+      cancelAnimationFrame(redraw);
+      redraw = requestAnimationFrame(() => axis(span()));
     });
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape") show(null);
@@ -371,8 +393,28 @@
     return indexes.length > 5 ? `${names} and ${(indexes.length - 5).toLocaleString("en")} more` : names;
   };
 
+  // One line for each cluster, the worst first.
+  function clusters() {
+    const shown = rollout.states.filter((state) => rollout.totals[state]);
+    const byName = new Map();
+    for (const host of hosts) {
+      if (!byName.has(host.cluster)) byName.set(host.cluster, {name: host.cluster, hosts: 0, bad: 0, counts: new Map()});
+      const cluster = byName.get(host.cluster);
+      cluster.hosts += 1;
+      cluster.bad += BAD.has(host.state);
+      cluster.counts.set(host.state, (cluster.counts.get(host.state) || 0) + 1);
+    }
+    const rows = [...byName.values()].sort((a, b) => b.bad - a.bad || (a.name < b.name ? -1 : 1)).map((cluster) => [
+      cluster.name || "no cluster", number(cluster.hosts), ...shown.map((state) => number(cluster.counts.get(state) || 0)),
+    ]);
+    const headers = ["cluster", "hosts", ...shown.map((state) => state.replace("_", " "))];
+    longTable($("clusters"), headers, rows, headers.map((_name, index) => index).slice(1));
+  }
+
   function tables() {
     const nothing = (where, text) => where.append(make("p", "soft", text));
+    if (hosts.length > MANY) clusters();
+    else $("clusters").parentNode.hidden = true;
     if (rollout.durations.length) {
       const rows = rollout.durations.map(([name, count, median, most, host]) => [name, STEP_MEANINGS[name] || "", number(count), length(median), length(most), host]);
       $("steps").append(table(["step", "", "times", "median", "longest", "host"], rows, [2, 3, 4]));

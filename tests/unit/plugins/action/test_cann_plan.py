@@ -275,7 +275,7 @@ def test_cann_itself_where_it_is_wanted(fleet):
         ),
         (
             "upgrade",
-            "upgrade: driver 25.5.1 is not replaced, as no reboot may follow: a reboot is needed (firmware 7.8.0.6.201",
+            "upgrade: driver 25.5.1 cannot be replaced without a reboot, and none is possible: a reboot is needed (",
         ),
         (
             "training",

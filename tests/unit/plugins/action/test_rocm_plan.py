@@ -238,7 +238,7 @@ def test_a_fresh_host(fleet):
         ("nameless", "nameless: release 'nameless' names no version of ROCm, and a driver is to be installed; set"),
         (
             "blacklisted",
-            "blacklisted: /etc/modprobe.d/cloud.conf line 1 keeps amdgpu out (blacklist amdgpu), so that no",
+            "blacklisted: /etc/modprobe.d/cloud.conf line 1 disables amdgpu (blacklist amdgpu), so the",
         ),
         (
             "under_programs",

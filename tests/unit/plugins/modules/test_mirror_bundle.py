@@ -82,7 +82,7 @@ def test_a_bundle_of_an_earlier_fill_stays_in(disk):
     assert result["files"] == 2
     (root / "weights/a/b/1/x").write_bytes(b"cut")
     result = run(root, holds={"encodings": holds["encodings"]})
-    assert result["dropped"] == ["weights x"] and "not whole" in str(result["warnings"])
+    assert result["dropped"] == ["weights x"] and "is incomplete now" in str(result["warnings"])
 
 
 def test_a_bundle_that_cannot_be_read_is_written_anew(disk):

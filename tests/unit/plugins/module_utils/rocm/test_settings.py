@@ -52,8 +52,8 @@ BLACKLISTED = replace(DRIVEN, blacklists=(Blacklist(BLACKLIST, 3, "blacklist amd
 @pytest.mark.parametrize("policy", ["retain", "install", "halt"])
 def test_a_line_that_keeps_amdgpu_out_is_not_touched_unasked(policy):
     assert plan_driver(working(), MI300X, BLACKLISTED, replace(REQUEST, policy=policy)).halt == (
-        f"{BLACKLIST} line 3 keeps amdgpu out (blacklist amdgpu), so that no driver would come up after a "
-        "boot; delete that line, or set rocm_blacklist_remove to true"
+        f"{BLACKLIST} line 3 disables amdgpu (blacklist amdgpu), so the driver would not load after a "
+        "reboot; delete that line, or set rocm_blacklist_remove to true"
     )
 
 
@@ -66,7 +66,7 @@ def test_a_line_that_keeps_amdgpu_out_goes_where_that_is_asked_for(place):
     assert file.content == ("# from the image\nblacklist nouveau\n# taken out by the role rocm: blacklist amdgpu\n")
     assert file.in_initramfs
     by = "" if place == BLACKLIST else f", by {BLACKLIST}"
-    assert f"blacklist amdgpu is taken out of {place}{by}" in found.notes
+    assert f"blacklist amdgpu is removed from {place}{by}" in found.notes
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_line_that_keeps_amdgpu_out_goes_where_that_is_asked_for(place):
 def test_a_kernel_that_is_told_to_keep_amdgpu_out(host, command):
     shown = replace(DRIVEN, blacklists=(Blacklist("", 0, "modprobe.blacklist=amdgpu"),))
     assert planned(host, shown, blacklist_remove=True).halt == (
-        "the kernel's command line keeps amdgpu out (modprobe.blacklist=amdgpu); take that out of /etc/default/grub, "
+        "the kernel's command line disables amdgpu (modprobe.blacklist=amdgpu); remove that from /etc/default/grub, "
         f"run '{command}' and reboot"
     )
 
@@ -148,11 +148,11 @@ def test_a_kernel_that_has_it_already(grub):
     [
         (
             replace(AMD_CPU, has_grub=False),
-            "rocm_iommu_pt is set and the host has no GRUB (/etc/default/grub); give the",
+            "rocm_iommu_pt is true, and the host has no GRUB (/etc/default/grub); add amd_iommu=on",
         ),
         (
             replace(AMD_CPU, cpu_vendor=""),
-            "rocm_iommu_pt is for processors of AMD and Intel, this one is of an unknown",
+            "rocm_iommu_pt is true, and the host's processor is from an unknown",
         ),
     ],
 )
@@ -167,7 +167,7 @@ def test_pass_through_that_cannot_be_had(shown, sentence):
 def test_numa_balancing(says, expected, files):
     found = planned(shown=replace(DRIVEN, numa_balancing=says), numa_balancing_off=True)
     assert (commands(found), found.files) == (expected, files)
-    assert any("does not balance between NUMA nodes" in note for note in found.notes) == (says == "")
+    assert any("has no NUMA balancing" in note for note in found.notes) == (says == "")
     assert planned(shown=replace(DRIVEN, numa_balancing=says)).files == ()
 
 

@@ -298,8 +298,8 @@ def test_ubuntus_own_packages():
         ("debian13", "hgx_h100", {"source": "distro", "minimum": "550.1"}, "which debian 13 does not have of its own"),
         ("rhel9", "l40s", {"source": "distro"}, "rhel 9.6 has no NVIDIA driver of its own"),
         ("debian12", "l40s", {"version": "570"}, "would be branch 570; correct cuda_version"),
-        ("debian12", "v100", {"version": "595"}, "v100 is not known to driver branch 595, 580 is the last"),
-        ("debian12", "hgx_b200", {"version": "565", "minimum": "550.1"}, "b200 is not known to driver branch 565"),
+        ("debian12", "v100", {"version": "595"}, "driver branch 595 does not support v100, 580 is the last"),
+        ("debian12", "hgx_b200", {"version": "565", "minimum": "550.1"}, "driver branch 565 does not support b200"),
         ("debian12", "l40s", {"source": "none"}, "no NVIDIA driver is on the host and cuda_source is none"),
         (
             "debian12",

@@ -161,7 +161,7 @@ def test_what_amd_has_no_driver_for(host, sentence):
 )
 def test_chips_that_a_rocm_does_not_know(chips, rocm, name, first):
     halt = plan_driver(SYSTEMS["ubuntu2404"][0], chips, SHOWN, asked(rocm, minimum="")).halt
-    knows = f"{name} is not known to ROCm {rocm}, {first} is the first that knows it"
+    knows = f"ROCm {rocm} does not support {name}, {first} is the first that does"
     assert halt == (f'{knows}; set rocm_version to "{first}" or newer' if first else None)
 
 
@@ -291,7 +291,7 @@ def test_a_driver_of_the_kernels_that_came_up_before_its_firmware():
 def test_a_kernel_whose_own_driver_does_not_know_the_chip():
     host = replace(SYSTEMS["debian12"][0], kernel="6.1.0-28-amd64", next_kernel="6.1.0-31-amd64")
     assert plan_driver(host, R9700, SHOWN, replace(REQUEST, source="distro")).halt == (
-        "gfx1201 (r9700) is not known to the driver of kernel 6.1.0-31-amd64, 6.12 is the first that knows it; set "
+        "the driver of kernel 6.1.0-31-amd64 does not support gfx1201 (r9700), 6.12 is the first that does; set "
         "rocm_source to vendor, or boot a newer kernel"
     )
     assert plan_driver(SYSTEMS["rhel9"][0], R9700, SHOWN, replace(REQUEST, source="distro")).halt is None

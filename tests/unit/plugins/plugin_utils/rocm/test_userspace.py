@@ -155,7 +155,7 @@ def test_an_older_layout_goes_before_the_newer_one_comes():
     ("changes", "sentence"),
     [
         ({"source": "none"}, "rocm_userspace is runtime, which needs amdrocm10.0-gfx942, and rocm_source is none"),
-        ({"rocm": None, "minimum": ""}, "rocm_userspace is to be installed and nobody says of which release"),
+        ({"rocm": None, "minimum": ""}, "rocm_userspace needs a release of ROCm, and the vLLM release names none"),
         ({"policy": "halt"}, "rocm_policy is halt, and the host needs more: install amdrocm10.0-gfx942"),
     ],
 )

@@ -1,0 +1,29 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What ansible-builder reads of the collection: files that the built collection has, and what the controller needs."""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+
+import yaml
+
+TOP = Path(__file__).resolve().parents[3]
+
+
+def lines(path):
+    return [line.split(" #")[0].strip() for line in path.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def test_an_image_gets_what_the_controller_needs():
+    described = yaml.safe_load((TOP / "meta/execution-environment.yml").read_text())
+    assert described["version"] == 1
+    python, system = (described["dependencies"][kind] for kind in ("python", "system"))
+    ignored = yaml.safe_load((TOP / "galaxy.yml").read_text())["build_ignore"]
+    assert not [name for name in (python, system) if any(fnmatch.fnmatch(name, pattern) for pattern in ignored)]
+    # requirements.txt names the same, as an option.
+    assert [line for line in lines(TOP / python) if f"# {line}" not in (TOP / "requirements.txt").read_text()] == []
+    packages = {line.split()[0] for line in lines(TOP / system)}
+    assert packages == {"openssh-client", "openssh-clients", "openssl", "rsync", "skopeo"}
