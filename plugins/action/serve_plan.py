@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -41,6 +42,8 @@ ARGUMENT_SPEC = {
 class ActionModule(ControllerAction):
     """Plans the instances of a host."""
 
+    # Where the hardware was detected before, the role accelerator checks no options.
+    ROLES = SERVING
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceleratorError, PlanError)
 
