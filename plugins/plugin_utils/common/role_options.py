@@ -46,20 +46,29 @@ class RoleOptionError(ValueError):
 def check_role_options(
     variables: Mapping[str, Any], roles: Iterable[str], template: Callable[[Any], Any] | None = None
 ) -> list[str]:
+    """Return the warnings of check_names_and_booleans with the name of the host. Raises RoleOptionError, too."""
+    host = variables.get("inventory_hostname", "")
+    try:
+        return [f"{host}: {text}" for text in check_names_and_booleans(variables, tuple(roles), template)]
+    except RoleOptionError as exc:
+        raise RoleOptionError(f"{host}: {exc}") from exc
+
+
+def check_names_and_booleans(
+    variables: Mapping[str, Any], roles: tuple[str, ...], template: Callable[[Any], Any] | None = None
+) -> list[str]:
     """Return warnings of variables with a role's prefix that no role reads, and of old names.
 
     Raises RoleOptionError for a name that is close to an option's, and for a boolean option with another value.
     ``template`` renders a value; without it a template is not judged.
     """
-    host = variables.get("inventory_hostname", "")
-    roles = tuple(roles)
+    warnings = misspelt_options(frozenset(variables), roles)
     try:
-        warnings = misspelt_options(frozenset(variables), roles)
         for name in (name for role in roles for name in booleans_of(role) if name in variables):
             _check_boolean(name, variables[name], template)
-    except (RoleOptionError, BooleanError) as exc:
-        raise RoleOptionError(f"{host}: {exc}") from exc
-    return [f"{host}: {text}" for text in warnings]
+    except BooleanError as exc:
+        raise RoleOptionError(str(exc)) from exc
+    return warnings
 
 
 # Hosts of a fleet have few different sets of variables.

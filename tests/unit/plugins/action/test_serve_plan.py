@@ -185,3 +185,24 @@ def test_weights_that_no_manifest_pins_are_refused_before_a_host_is_asked(tmp_pa
     with pytest.raises(PlanError, match=r"no manifest of weights 'example/draft' in .*catalog/weights; known: "):
         check_pinned(plans, [str(tmp_path)])
     check_pinned({"chat": {"models": ["openai/gpt-oss-20b"]}}, [])
+
+
+def test_a_secret_of_no_instance_is_refused_before_anything_changes():
+    hosts = {"h1": {}, "h2": {"vllm_instances": {"embed": {}}}}
+
+    def plan(secrets):
+        nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+        action = ActionModule(Task({**OPTIONS, "secret_names": secrets}), nowhere, None, None, None, None)
+        known = SimpleNamespace(raw_get=hosts.__getitem__)
+        return action.run(task_vars={"inventory_hostname": "h1", "hostvars": known, "groups": {"all": list(hosts)}})
+
+    assert list(plan({"chat": ["VLLM_API_KEY"], "embed": ["VLLM_API_KEY"]})["plans"]) == ["chat"]
+    with pytest.raises(AnsibleActionFail, match=r"^h1: vllm_secrets.chta: no host has an instance 'chta'.*'chat'"):
+        plan({"chta": ["VLLM_API_KEY"]})
+
+
+def test_a_misspelt_option_is_refused_where_the_hardware_was_detected_before():
+    nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    action = ActionModule(Task(OPTIONS), nowhere, None, None, None, None)
+    with pytest.raises(AnsibleActionFail, match=r"h1: weights_source is no option of the role weights"):
+        action.run(task_vars={"inventory_hostname": "h1", "weights_source": "x"})
