@@ -36,7 +36,7 @@ def _check_value(name: str, value: Any, definition: Mapping[str, Any]) -> None:
     kind = definition.get("type") or "str"
     if value is None:
         if kind not in ("str", "path", "pathspec", "raw"):
-            raise SourceOptionError(f"{name}: found nothing, expected {_words(kind)}; leave the option out")
+            raise SourceOptionError(f"{name}: found nothing, expected {_describe_type(kind)}; leave the option out")
         return
     texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
     if any("\0" in text for text in texts):
@@ -50,9 +50,9 @@ def _check_value(name: str, value: Any, definition: Mapping[str, Any]) -> None:
     if kind in ("str", "path", "pathspec") and isinstance(value, (Mapping, list)):
         raise SourceOptionError(f"{name}: found {_kind(value)}, expected a text")
     if kind in _EXPECTED and not isinstance(value, _EXPECTED[kind][0]):
-        raise SourceOptionError(f"{name}: found {_kind(value)}, expected {_words(kind)}")
+        raise SourceOptionError(f"{name}: found {_kind(value)}, expected {_describe_type(kind)}")
     if kind in ("int", "integer", "float") and (isinstance(value, bool) or not isinstance(value, (int, float))):
-        raise SourceOptionError(f"{name}: found {_kind(value)}, expected {_words(kind)}")
+        raise SourceOptionError(f"{name}: found {_kind(value)}, expected {_describe_type(kind)}")
     if isinstance(value, list) and definition.get("elements") == "str":
         strange = [entry for entry in value if not isinstance(entry, str)]
         if strange:
@@ -72,7 +72,7 @@ def _kind(value: Any) -> str:
     return repr(value)[:80]
 
 
-def _words(kind: str) -> str:
+def _describe_type(kind: str) -> str:
     if kind in _EXPECTED:
         return _EXPECTED[kind][1]
     return {"bool": "true or false", "boolean": "true or false", "float": "a number"}.get(kind, "a whole number")
