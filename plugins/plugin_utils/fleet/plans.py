@@ -144,9 +144,9 @@ def _planned(host: str, variables: dict[str, Any], planner: Planner, reader: Hos
         catalogue = load_catalogue(_listed(variables.get("accelerator_catalog_path")))
         accelerator = accelerator_of(hardware_facts(variables, catalogue), catalogue)
         settings = {name: value for name, value in _checked(variables).items() if name != SECRETS}
-        check_secret_names(variables[SECRETS], settings["vllm_instances"], reader, reader.all_hosts(host))
         asked = {key: settings[name] for key, name in SETTING_VARIABLES.items() if name in settings}
         plans = planner(host, accelerator, {**asked, "secrets": variables[SECRETS]})
+        check_secret_names(variables[SECRETS], settings["vllm_instances"], reader, reader.all_hosts(host))
     except (PlanError, AcceleratorError, OptionTableError, FleetError) as exc:
         return str(exc)
     return Alike([], plans, settings)
