@@ -224,14 +224,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _read_options(self, path: str) -> None:
         """Read the plugin's own file. Raises AnsibleParserError that names the file and the option."""
         try:
-            config = self.loader.load_from_file(path, cache="none")
-            check_options(config, self.option_definitions)
+            check_options(self.loader.load_from_file(path, cache="none"), self.option_definitions, self.NAME)
             self._read_config_data(path)
         except SourceOptionError as exc:
             raise AnsibleParserError(f"{path}: {exc}") from None
         except AnsibleParserError:
             raise
-        except AnsibleError as exc:
+        except (AnsibleError, ValueError) as exc:
             raise AnsibleParserError(f"{path}: {exc}") from exc
 
     def _resolved(self, name: str) -> str:

@@ -18,13 +18,15 @@ class SourceOptionError(ValueError):
     """An option of the source is invalid; the message names the option."""
 
 
-def check_options(config: Any, definitions: Mapping[str, Mapping[str, Any]]) -> None:
+def check_options(config: Any, definitions: Mapping[str, Mapping[str, Any]], plugin: str) -> None:
     """Raise SourceOptionError for an unknown option and for a value of another type.
 
-    ``definitions`` are the options as the plugin documents them.
+    ``definitions`` are the options as the plugin documents them. The source of another plugin is not judged.
     """
     if not isinstance(config, Mapping):
         raise SourceOptionError(f"found {_kind(config)}, expected a mapping that begins with 'plugin'")
+    if config.get("plugin") != plugin:
+        return
     for name in config:
         if name not in definitions:
             raise SourceOptionError(f"unknown option {str(name)!r}; {nearest(str(name), definitions)}")

@@ -167,3 +167,10 @@ def test_a_playbook_refuses_what_is_no_boolean(name, default):
     assert render(cast) is (default == "true")
     with pytest.raises(AnsibleError, match=f"{name}: found 'maybe', expected true or false"):
         render(cast, **{name: "maybe"})
+
+
+@pytest.mark.parametrize(("value", "needed"), [("own", True), ("files", True), ("off", False), (False, False)])
+def test_tls_is_off_with_and_without_quotes(value, needed):
+    """YAML reads ``gateway_tls: off`` as false."""
+    has_tls = yaml.safe_load((TOP / "roles/gateway/vars/main.yml").read_text())["__gateway_has_tls"]
+    assert render(has_tls, gateway_tls=value) is needed

@@ -108,7 +108,7 @@ def test_a_glob_that_matches_the_source_leaves_it_out(tmp_path):
     assert parse(source).groups["accel_h200"] == {"gpu-2"}
 
 
-@pytest.mark.parametrize("text", ["[]", "- plugin: x", "plugin", "5", '{"plugin": null}'])
+@pytest.mark.parametrize("text", ["[]", "- plugin: x", "plugin", "5", "", "a: \\xff", '{"plugin": null}'])
 def test_a_source_that_is_no_mapping(tmp_path, text):
     source = tmp_path / "accelerators.yml"
     source.write_text(text)

@@ -42,7 +42,7 @@ DEFINITIONS = {
 )
 def test_one_clear_error(config, message):
     with pytest.raises(SourceOptionError) as caught:
-        check_options(config, DEFINITIONS)
+        check_options({"plugin": "x", **config} if isinstance(config, dict) else config, DEFINITIONS, "x")
     assert str(caught.value).startswith(message)
 
 
@@ -54,4 +54,9 @@ def test_one_clear_error(config, message):
     ],
 )
 def test_what_ansible_accepts_is_accepted(config):
-    check_options(config, DEFINITIONS)
+    check_options({"plugin": "x", **config}, DEFINITIONS, "x")
+
+
+def test_the_source_of_another_plugin_is_not_judged():
+    check_options({"all": {"hosts": {}}}, DEFINITIONS, "x")
+    check_options({"plugin": "constructed", "foo": 1}, DEFINITIONS, "x")
