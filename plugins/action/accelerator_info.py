@@ -21,21 +21,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.modules.accelerator_info import ARGUMENT_SPEC
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
 
 
 class ActionModule(ControllerAction):
     """Read the hardware on the host and look it up in the catalogue, which is on the controller."""
 
-    ROLES = (
-        "accelerator",
-        "cuda",
-        "rocm",
-        "cann",
-        "container_runtime",
-        "encodings",
-        "weights",
-        "vllm",
-    )
+    ROLES = SERVING
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = ARGUMENT_SPEC
     _requires_connection = True
 

@@ -36,6 +36,7 @@ class ActionModule(StackAction):
     """Decides what Huawei's driver, firmware and CANN need."""
 
     stack = STACK
+    ROLES = (STACK,)
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         **ARGUMENTS,
         "driver_version": {"type": "str", "default": ""},

@@ -26,6 +26,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runt
 class ActionModule(ControllerAction):
     """Decides what a host's container engine needs."""
 
+    ROLES = ("container_runtime",)
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         "system": {"type": "dict", "required": True},
         "engine": {"type": "str", "choices": list(ENGINES), "default": "docker"},

@@ -27,6 +27,7 @@ class ActionModule(StackAction):
     """Decides what NVIDIA's driver needs."""
 
     stack = STACK
+    ROLES = (STACK,)
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {**ARGUMENTS, "epel_mirror": {"type": "str", "default": ""}}
     paths = tuple(file.path for file in FILES)
 

@@ -10,12 +10,16 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
+    INFERENCE,
     address_of,
     backends_of,
+    clusters_of,
     hosts_of,
     peers_of,
     read_clients,
+    served_cluster,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError, decide
 
 
@@ -49,7 +53,10 @@ class ActionModule(ControllerAction):
         clients, problems = read_clients(options["clients"])
         found: dict[str, Any] = {}
         try:
-            hosts = hosts_of(options["backends"], options["cluster"], groups)
+            inventory = InventoryVariables(hostvars, self._loader)
+            serving = clusters_of(groups.get(INFERENCE, []), inventory)
+            cluster = options["cluster"] or served_cluster(inventory[gateway])
+            hosts = hosts_of(options["backends"], cluster, groups, serving)
             found = decide(gateway, backends_of(hosts, hostvars, self._loader), options)
             found["peers"] = peers_of(gateway, options, groups, hostvars)
         except (FleetError, GatewayError) as exc:

@@ -4,21 +4,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Iterable, Mapping
+from typing import Any, ClassVar, Mapping
 
-from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.template import Templar
+from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import clusters_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import (
     GATEWAYS,
-    clusters_of,
     gateways_of,
     hosts_behind,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
-
-VARIABLES = ("cluster", "gateway_cluster", "gateway_backends")
 
 
 class ActionModule(ControllerAction):
@@ -36,30 +34,6 @@ class ActionModule(ControllerAction):
         unknown = [f"{host} ({nearest(host, known)})" for host in hosts if host not in known]
         if unknown:
             raise AnsibleActionFail(f"hosts: the inventory has no {', '.join(unknown)}")
-        inventory = _InventoryVariables(variables["hostvars"], self._loader)
+        inventory = InventoryVariables(variables["hostvars"], self._loader)
         gateways = gateways_of(hosts, groups, inventory, options["group"])
         return {"gateways": gateways, "hosts": hosts_behind(gateways), "clusters": clusters_of(hosts, inventory)}
-
-
-class _InventoryVariables:
-    """The VARIABLES of each host. Values without a template are returned as they are, because templating is slow."""
-
-    def __init__(self, hostvars: Any, loader: Any) -> None:
-        self._hostvars = hostvars
-        self._loader = loader
-
-    def __getitem__(self, host: str) -> Mapping[str, Any]:
-        own = self._hostvars.raw_get(host)
-        found = {name: own[name] for name in VARIABLES if name in own}
-        if any("{{" in text or "{%" in text for text in _texts(found.values())):
-            templar = Templar(loader=self._loader, variables={**own, "hostvars": self._hostvars})
-            try:
-                return {name: templar.template(value) for name, value in found.items()}
-            except AnsibleError as exc:
-                raise AnsibleActionFail(f"{host}: {', '.join(found)}: {exc}") from exc
-        return found
-
-
-def _texts(values: Iterable[Any]) -> Iterable[str]:
-    for value in values:
-        yield from _texts(value) if isinstance(value, (list, tuple)) else (str(value),)

@@ -35,6 +35,7 @@ class ActionModule(StackAction):
     """Decides what AMD's driver needs."""
 
     stack = STACK
+    ROLES = (STACK,)
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         **ARGUMENTS,
         "epel_mirror": {"type": "str", "default": ""},

@@ -36,7 +36,6 @@ class ActionModule(ControllerAction):
         "turn": {"type": "dict", "default": {}},
         "files": {"type": "dict", "default": {}},
         "others": {"type": "list", "elements": "str", "default": []},
-        "cluster": {"type": "str", "default": ""},
         "undo": {"type": "str", "default": ""},
         "directory": {"type": "path", "default": ""},
         "undone": {"type": "dict", "default": {}},
@@ -70,7 +69,6 @@ class ActionModule(ControllerAction):
         measured, unkept = measurable(slots, bool(turn))
         instances = list(options["plans"] or slots)
         return {
-            "cluster": options["cluster"],
             "changes": changes,
             "words": words,
             "concerned": bool(words or (turn and meant)),

@@ -9,7 +9,9 @@ import platform
 from typing import Any, ClassVar, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
     Seen,
@@ -23,6 +25,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.invent
     serving_of,
     shared_option,
     turns_of,
+    with_clusters,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import new_id
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError, Wave, waves_of
@@ -56,15 +59,15 @@ class ActionModule(ControllerAction):
         hostvars, groups = variables["hostvars"], variables["groups"]
         seen = {host: hostvars.raw_get(host).get(SEEN) for host in options["hosts"]}
         try:
-            return self._plan(options, {host: entry for host, entry in seen.items() if entry}, groups, hostvars)
+            variables_of = InventoryVariables(hostvars, self._loader)
+            known = with_clusters({host: entry for host, entry in seen.items() if entry}, groups, variables_of)
+            return self._plan(options, known, groups, hostvars, variables_of)
         except (RolloutError, GatewayError, FleetError) as exc:
             raise RolloutError(f"nothing was changed: {exc}") from exc
 
-    def _plan(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any) -> dict[str, Any]:
+    def _plan(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any, known: Any) -> dict[str, Any]:
         if not seen:
-            raise RolloutError(
-                "no host was checked; put hosts into the group 'inference', or name some by -e rollout_hosts=PATTERN"
-            )
+            raise RolloutError(_nobody(options["hosts"]))
         concerned = concerned_of(options["hosts"], seen)
         base = _base(str(shared_option("state_dir", seen)), set(groups.get("all", [])))
         if not concerned:
@@ -76,11 +79,11 @@ class ActionModule(ControllerAction):
         concerns = {entry.cluster for entry in concerned}
         clusters = {cluster: seen_in for cluster, seen_in in by_cluster(seen).items() if cluster in concerns}
         paces = {cluster: pace_of(seen_in) for cluster, seen_in in clusters.items()}
-        serving = serving_of(clusters, options["kind"], groups, hostvars, self._loader)
+        serving = serving_of(clusters, options["kind"], groups, hostvars, known, self._loader)
         waves = waves_of(concerned, serving, paces, shared_option("order", seen))
-        turns = turns_of(waves, seen, groups, hostvars)
+        turns = turns_of(waves, seen, groups, known)
         who = {"user": getpass.getuser(), "controller": platform.node(), "kind": options["kind"]}
-        locks = lock_hosts(turns, groups, hostvars)
+        locks = lock_hosts(turns, groups, known)
         begun = {**who, "resumes": base["resumes"], "locks": locks}
         return {
             **base,
@@ -97,6 +100,16 @@ class ActionModule(ControllerAction):
             "summary": describe_plan(waves, turns, options["kind"]),
             "events": events_of(str(base["id"]), waves, turns, seen, begun),
         }
+
+
+def _nobody(hosts: Sequence[str]) -> str:
+    """Return why no host was checked."""
+    if hosts:
+        return (
+            f"none of {len(hosts)} hosts could be checked ({hosts_in_words(hosts)}): each was unreachable or failed; "
+            "correct the errors above and run the playbook again"
+        )
+    return "no host was checked; put hosts into the group 'inference', or name some by -e rollout_hosts=PATTERN"
 
 
 def _base(directory: str, known: Collection[str]) -> dict[str, Any]:

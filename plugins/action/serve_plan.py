@@ -4,19 +4,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import list_uses
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     load_catalogue,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, check_pinned, plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.secret_names import check_secret_names
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import REQUIRED, SETTINGS, PlanError
 
@@ -42,6 +43,8 @@ ARGUMENT_SPEC = {
 class ActionModule(ControllerAction):
     """Plans the instances of a host."""
 
+    # Where the hardware was detected before, the role accelerator checks no options.
+    ROLES = SERVING
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceleratorError, PlanError)
 
@@ -50,7 +53,10 @@ class ActionModule(ControllerAction):
         try:
             plans = plan_host(host, accelerator(options), settings_of(options))
             check_pinned(plans, options["weights_manifest_path"])
-        except self.ERRORS as exc:
+            reader = HostReader(variables.get("hostvars"), self._loader)
+            hosts = list((variables.get("groups") or {}).get("all") or [])
+            check_secret_names(options["secret_names"], options["instances"], reader, hosts)
+        except (*self.ERRORS, FleetError) as exc:
             raise PlanError(f"{host}: {exc}") from exc
         venvs = {entry["venv"]["path"]: entry["venv"] for entry in plans.values() if entry["venv"]}
         images = sorted({entry["image"] for entry in plans.values() if entry["image"]})
@@ -70,14 +76,6 @@ class ActionModule(ControllerAction):
             "encodings": list_uses(plans),
             "warnings": list(warnings),
         }
-
-
-def check_pinned(plans: Mapping[str, PlanDocument], directories: Sequence[str]) -> None:
-    """Raise PlanError for weights that no manifest pins: they can be planned, but no host can fetch them."""
-    for plan in plans.values():
-        for model in plan["models"]:
-            # Says where it looked, and the nearest name.
-            find("weights", model, (".yml", ".yaml"), directories)
 
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:

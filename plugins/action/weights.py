@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        check_options(self.ROLES, task_vars)
+        check_options(self.ROLES, task_vars, self._templar)
         args = dict(self._task.args)
         asked = args.get("models")
         try:

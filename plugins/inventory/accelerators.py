@@ -125,12 +125,11 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.ansible/accelerators/cache
 """
 
-import hashlib
 import os
 from dataclasses import replace
-from typing import Any, Iterable
+from typing import Any
 
-from ansible.errors import AnsibleParserError
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.release import __version__ as ansible_version
 from ansible.utils.unsafe_proxy import wrap_var
@@ -139,12 +138,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     Catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
-    CONFLICT_GROUP,
-    name_region_group,
-)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import CONFLICT_GROUP
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery
+from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.cache import read_discovery, users_own
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import DiscoveryError, Entry
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import (
     BMC_NAMES,
@@ -154,6 +150,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.cand
     bmc_of,
     collect_statements,
     kept_chips,
+    regional_groups,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_files import (
     find_files,
@@ -179,9 +176,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.plac
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
     Sorter,
     SortingError,
-    region_name,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_cache import SourceCache
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.source_options import (
+    SourceOptionError,
+    check_options,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Limits, ask_bmcs
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, RedfishError
 
@@ -201,8 +201,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Sort the hosts of the inventory and those of this source."""
         super().parse(inventory, loader, path, cache)
-        self._read_config_data(path)
         self._path = os.path.abspath(path)
+        self._read_options(path)
         self._source_cache = SourceCache(self, path, cache, self.display.warning)
         # Of a directory Ansible notes the files, and then nothing.
         sources = [source for source in (*inventory.processed_sources, path) if source]
@@ -216,7 +216,22 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         except (AcceleratorError, DiscoveryError, FleetFileError, RedfishError, SortingError) as exc:
             # With its cause Ansible would say everything twice.
             raise AnsibleParserError(str(exc)) from None
-        self._construct(candidates)
+        try:
+            self._construct(candidates)
+        except AnsibleError as exc:
+            raise AnsibleParserError(f"{path}: groups, keyed_groups: {exc}") from exc
+
+    def _read_options(self, path: str) -> None:
+        """Read the plugin's own file. Raises AnsibleParserError that names the file and the option."""
+        try:
+            check_options(self.loader.load_from_file(path, cache="none"), self.option_definitions, self.NAME)
+            self._read_config_data(path)
+        except SourceOptionError as exc:
+            raise AnsibleParserError(f"{path}: {exc}") from None
+        except AnsibleParserError:
+            raise
+        except (AnsibleError, ValueError) as exc:
+            raise AnsibleParserError(f"{path}: {exc}") from exc
 
     def _resolved(self, name: str) -> str:
         """Return a path that is relative to the source's file."""
@@ -249,8 +264,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _fleet(self) -> list[FleetHost]:
         """Return the hosts of the fleet files."""
         directory = os.path.dirname(self._path)
-        files, warnings = find_files(self.get_option("fleet_files"), directory)
-        files = [name for name in files if name != self._path]
+        files, warnings = find_files(self.get_option("fleet_files"), directory, self._path)
         refuse_inventories(files)
         texts = [load_text(name) for name in files]
         key = self._source_cache.key("fleet", [text.digest for text in texts])
@@ -269,18 +283,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _discovery(self) -> dict[str, Entry]:
         """Return what the last discovery kept; a file that cannot be read is as good as none."""
-        self._discovery_cache = self._resolved(self.get_option("discovery_cache") or self._users_own())
+        self._discovery_cache = self._resolved(self.get_option("discovery_cache") or users_own(self._path))
         try:
             return read_discovery(self._discovery_cache)
         except DiscoveryError as exc:
             self.display.warning(f"{exc}; not read, playbooks/discover.yml rebuilds it")
             return {}
-
-    def _users_own(self) -> str:
-        """Return the file for answers of discovery that belongs to this source's directory."""
-        directory = os.path.dirname(os.path.realpath(self._path))
-        digest = hashlib.sha256(directory.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-        return f"~/.ansible/accelerators/{os.path.basename(directory)}-{digest}.json"
 
     def _earlier(self, host: Any) -> Candidate:
         """Return a host that an earlier source brought."""
@@ -290,7 +298,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _from_fleet(self, entry: FleetHost) -> Candidate:
         """Return a host of a fleet file; an earlier source may know it as well."""
-        groups = tuple(self._regional(entry))
+        groups = regional_groups(entry)
         own = entry.variables
         host = self.inventory.hosts.get(entry.name)
         if host:
@@ -305,15 +313,6 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     )
         variables = self._variables.read_named(self._wanted, entry.name, own, groups)
         return Candidate(entry.name, entry, variables, groups, own, dict(entry.variables))
-
-    def _regional(self, entry: FleetHost) -> Iterable[str]:
-        for kind in ("cluster", "site"):
-            try:
-                value = region_name(kind, entry.variables.get(kind))
-            except SortingError as exc:
-                raise SortingError(f"{entry}: host {entry.name!r}: {exc}") from exc
-            if value is not None:
-                yield name_region_group(kind, value)
 
     def _compose_variables(self, candidate: Candidate) -> None:
         """Add the variables of compose, which other sources' names are turned into ours with."""

@@ -25,7 +25,8 @@ attributes:
 options:
   cluster:
     description:
-      - Name of the cluster; its hosts are in the group C(cluster_NAME).
+      - Name of the cluster; its hosts have it in their variable C(cluster), or are in the group C(cluster_NAME).
+      - If empty, the cluster of the gateway itself.
     type: str
     default: ""
   backends:

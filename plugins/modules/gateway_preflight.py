@@ -12,6 +12,7 @@ version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.gateway#role).
   - Checks that the ports of the gateway are free or in use by the gateway itself.
+  - Where a program is missing, it asks the package repositories of the host whether they answer.
   - Reports which programs are installed, and whether HAProxy has read the files on the disk.
   - Changes nothing.
 extends_documentation_fragment:
@@ -40,6 +41,12 @@ options:
     elements: path
     required: true
     version_added: 0.7.0
+  shares_address:
+    description:
+      - Whether the gateway shares an address with others, for which it needs keepalived.
+    type: bool
+    default: false
+    version_added: 0.8.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -78,8 +85,10 @@ shares_address:
 """
 
 import os
+import platform
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.repositories_host import repository_problem
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import unread_files
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import listeners
 
@@ -97,12 +106,18 @@ def main() -> None:
             "ports": {"type": "dict", "required": True},
             "socket": {"type": "path", "required": True},
             "files": {"type": "list", "elements": "path", "required": True},
+            "shares_address": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     problem = find_port_conflict({int(port): str(name) for port, name in module.params["ports"].items()})
     if problem:
         module.fail_json(msg=problem)
+    programs = [HAPROXY, *([KEEPALIVED] if module.params["shares_address"] else [])]
+    lacking = [os.path.basename(program) for program in programs if not os.path.exists(program)]
+    problem = repository_problem(lacking) if lacking else ""
+    if problem:
+        module.fail_json(msg=f"{platform.node()}: {problem}")
     module.exit_json(
         changed=False,
         haproxy=os.path.exists(HAPROXY),

@@ -57,7 +57,8 @@ hosts:
   returned: success
   sample: {gw1: [gpu-a-01], gw2: [gpu-a-01]}
 clusters:
-  description: The cluster of each host from its variable C(cluster); an empty string without one.
+  description:
+    - The cluster of each host, from its variable C(cluster) or its group C(cluster_NAME); an empty string without one.
   type: dict
   returned: success
   sample: {gpu-a-01: fra1}

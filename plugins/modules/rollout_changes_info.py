@@ -55,11 +55,6 @@ options:
     type: list
     elements: str
     default: []
-  cluster:
-    description:
-      - The host's cluster.
-    type: str
-    default: ""
   undo:
     description:
       - The rollout of this controller to undo, or V(last) for the newest one that changed a host, rollbacks

@@ -15,6 +15,7 @@ description:
     on the host and which shared libraries are missing.
   - For instances in containers, it chooses the host's engine, docker or podman, and reports what it supports. It fails
     with everything that is missing at once, such as the engine, a device node, a driver's file or a group.
+  - Where a library is missing, it asks the package repositories of the host whether they answer.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -150,6 +151,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.repositories_host import repository_problem
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
     ENGINES,
     ContainerError,
@@ -204,11 +206,15 @@ def main() -> None:
     except ContainerError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     check_ports(module, container.get("command", ""))
+    libraries = missing(module, module.params["libraries"])
+    problem = repository_problem(libraries) if libraries else ""
+    if problem:
+        module.fail_json(msg=f"{platform.node()}: {problem}")
     units = {name: installed_unit(name) for name in installed(module.params["config_dir"])}
     module.exit_json(
         changed=False,
         installed=sorted(units),
-        missing_libraries=missing(module, module.params["libraries"]),
+        missing_libraries=libraries,
         units=units,
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[

@@ -44,7 +44,10 @@ def test_a_rollout_changes_containers_and_a_rollback_brings_them_back(serving, p
         "host": "0.0.0.0",
         "env": {"VLLM_CPU_KVCACHE_SPACE": None, "VLLM_ENABLE_V1_MULTIPROCESSING": "0"},
     }
-    said = rolled(playbook, "rollout", tmp_path, vllm_instances={"chat": {**smoke, "args": args}})
+    # The same secrets without those of the instance that is left out, which would be refused.
+    secrets = {"chat": {"VLLM_API_KEY": "canary-api-key-5f1d0c", "HF_TOKEN": "hf_canaryHubToken7b2e"}}
+    instances = {"chat": {**smoke, "args": args}}
+    said = rolled(playbook, "rollout", tmp_path, vllm_instances=instances, vllm_secrets=secrets)
     assert [instance.starts() - count for instance, count in zip(serving, starts, strict=True)] == [1, 1, 0]
     assert all("max-num-seqs: 7" in instance.host.file(CONFIG).content_string for instance in (docker, podman))
     assert [instance.chat() for instance in serving] == [ANSWER] * 3

@@ -19,6 +19,9 @@ SMOKE = {"recipe": "baremetal/gpt-oss-smoke"}
 
 def run(**variables):
     """Run site.yml on the serving host with these variables on top."""
+    if "vllm_instances" in variables:
+        # Secrets of an instance that no host has any more are refused.
+        variables = {"vllm_secrets": {}, **variables}
     return playbook("site.yml", "--limit", "cpu-12", "-e", json.dumps(variables))
 
 
@@ -46,7 +49,12 @@ def refused(done, *parts: str) -> None:
             ("vllm_instances.a: --max-model-length: vLLM 0.32.0 has no such flag", "'max-model-len'"),
         ),
         ({"weights_source": ["x"]}, ("weights_source is no option of the role weights; nearest: 'weights_sources'",)),
-        ({"vllm_instances": "chat"}, ("vllm_instances", "dict")),
+        ({"vllm_instances": "chat"}, ("vllm_instances", "mapping")),
+        (
+            {"vllm_secrets": {"chta": {"VLLM_API_KEY": "x"}}},
+            ("vllm_secrets.chta: no host has an instance 'chta'", "nearest: 'chat'"),
+        ),
+        ({"vllm_verify": "maybe"}, ("vllm_verify: found 'maybe', expected true or false",)),
         ({"vllm_instances": {"a": {**SMOKE, "port": 22}}}, ("port 22 of vllm_instances.a is in use by", "sshd")),
         (
             {"vllm_wheel_index": "http://mirror:81/simple/", "vllm_venv_root": "/opt/else"},

@@ -31,7 +31,7 @@ class ControllerAction(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
-        check_options(self.ROLES, task_vars)
+        check_options(self.ROLES, task_vars, self._templar)
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
@@ -50,14 +50,14 @@ class CheckedModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        check_options(self.ROLES, task_vars)
+        check_options(self.ROLES, task_vars, self._templar)
         return {**result, **self._execute_module(task_vars=task_vars)}
 
 
-def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None) -> None:
+def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, templar: Any) -> None:
     """Show the warnings of check_role_options, whatever becomes of the task. Raises AnsibleActionFail."""
     try:
-        warnings = check_role_options(variables or {}, roles)
+        warnings = check_role_options(variables or {}, roles, templar.template if templar else None)
     except RoleOptionError as exc:
         raise AnsibleActionFail(str(exc)) from exc
     for text in warnings:

@@ -1,14 +1,19 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare a host's variables with the argument specs of roles: a misspelt option would have no effect in silence."""
+"""Compare a host's variables with the argument specs of roles.
+
+A misspelt option would have no effect in silence, and the text "false" would count as true.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping
 
+from ansible.errors import AnsibleError
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
 
@@ -30,37 +35,76 @@ RENAMED = {
     "rollout_least": "rollout_min_available",
 }
 REMOVED_IN = "0.9.0"
+# The roles that site.yml runs on a host that serves.
+SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "encodings", "weights", "vllm")
 
 
 class RoleOptionError(ValueError):
-    """A variable is a misspelt option; the message names the host, the variable and the nearest option."""
+    """A variable is a misspelt option or no boolean; the message names the variable and what is expected."""
 
 
-def check_role_options(variables: Mapping[str, Any], roles: Iterable[str]) -> list[str]:
+def check_role_options(
+    variables: Mapping[str, Any], roles: Iterable[str], template: Callable[[Any], Any] | None = None
+) -> list[str]:
+    """Return the warnings of check_names_and_booleans with the name of the host. Raises RoleOptionError, too."""
+    host = variables.get("inventory_hostname", "")
+    try:
+        return [f"{host}: {text}" for text in check_names_and_booleans(variables, tuple(roles), template)]
+    except RoleOptionError as exc:
+        raise RoleOptionError(f"{host}: {exc}") from exc
+
+
+def check_names_and_booleans(
+    variables: Mapping[str, Any], roles: tuple[str, ...], template: Callable[[Any], Any] | None = None
+) -> list[str]:
     """Return warnings of variables with a role's prefix that no role reads, and of old names.
 
-    Raises RoleOptionError for a name that is close to an option's.
+    Raises RoleOptionError for a name that is close to an option's, and for a boolean option with another value.
+    ``template`` renders a value; without it a template is not judged.
     """
-    host = variables.get("inventory_hostname", "")
+    warnings = misspelt_options(frozenset(variables), roles)
+    try:
+        for name in (name for role in roles for name in booleans_of(role) if name in variables):
+            _check_boolean(name, variables[name], template)
+    except BooleanError as exc:
+        raise RoleOptionError(str(exc)) from exc
+    return warnings
+
+
+# Hosts of a fleet have few different sets of variables.
+@functools.lru_cache(maxsize=256)
+def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]:
+    """Return warnings about the names of a host's variables. Raises RoleOptionError for a misspelt option."""
     warnings: list[str] = []
     for role in roles:
         options = options_of(role)
         unknown = []
-        for name in sorted(variables):
+        for name in sorted(names):
             if not name.startswith(f"{role}_") or name in options or name in FACTS:
                 continue
             if name in RENAMED:
                 warnings.append(
-                    f"{host}: {name} is now called {RENAMED[name]}; release {REMOVED_IN} no longer reads the old name"
+                    f"{name} is now called {RENAMED[name]}; release {REMOVED_IN} no longer reads the old name"
                 )
                 continue
             nearest = misspelt(name, options)
             if nearest:
-                raise RoleOptionError(f"{host}: {name} is no option of the role {role}; nearest: {nearest!r}")
+                raise RoleOptionError(f"{name} is no option of the role {role}; nearest: {nearest!r}")
             unknown.append(name)
         if unknown:
-            warnings.append(f"{host}: the role {role} has no option called {', '.join(unknown)}; nothing reads it")
+            warnings.append(f"the role {role} has no option called {', '.join(unknown)}; nothing reads it")
     return warnings
+
+
+def _check_boolean(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
+    if isinstance(value, str) and ("{{" in value or "{%" in value):
+        if template is None:
+            return
+        try:
+            value = template(value)
+        except AnsibleError:
+            return  # the task that reads the option reports it
+    read_boolean(name, value)
 
 
 @functools.lru_cache(maxsize=None)
@@ -68,3 +112,11 @@ def options_of(role: str) -> frozenset[str]:
     """Return the names of the options of all entry points of a role."""
     specs = read_yaml(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
     return frozenset(name for entry in specs.values() for name in entry.get("options") or {})
+
+
+@functools.lru_cache(maxsize=None)
+def booleans_of(role: str) -> tuple[str, ...]:
+    """Return the names of the boolean options of a role, sorted."""
+    specs = read_yaml(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
+    options = {name: option for entry in specs.values() for name, option in (entry.get("options") or {}).items()}
+    return tuple(sorted(name for name, option in options.items() if option.get("type") == "bool"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
     from_document,
     to_document,
 )
+
+
+def users_own(source: str) -> str:
+    """Return the file for answers of discovery that belongs to the directory of an inventory source."""
+    directory = os.path.dirname(os.path.realpath(source))
+    digest = hashlib.sha256(directory.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"~/.ansible/accelerators/{os.path.basename(directory)}-{digest}.json"
 
 
 def read_discovery(path: str) -> dict[str, Entry]:

@@ -11,6 +11,7 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
+    find,
     load_manifest,
     load_recipe,
     load_release,
@@ -95,6 +96,21 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
     if key not in _PLANS:
         _PLANS[key] = _planned(host, accelerator, settings)
     return {name: {**plan, "host": host} for name, plan in _PLANS[key].items()}
+
+
+def check_pinned(plans: Mapping[str, PlanDocument], directories: Sequence[str]) -> None:
+    """Raise PlanError for weights that no manifest pins: they can be planned, but no host can fetch them."""
+    for plan in plans.values():
+        for model in plan["models"]:
+            # Says where it looked, and the nearest name.
+            find("weights", model, (".yml", ".yaml"), directories)
+
+
+def plan_pinned_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
+    """Return the plans of plan_host. Raises PlanError, also for weights that no host can fetch."""
+    plans = plan_host(host, accelerator, settings)
+    check_pinned(plans, list(settings.get("weights_manifest_path") or ()))
+    return plans
 
 
 def _planned(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping
 
 import jinja2
 import jinja2.nodes
@@ -18,6 +18,11 @@ from ansible.errors import AnsibleError
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
+    SERVING,
+    RoleOptionError,
+    check_names_and_booleans,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SETTINGS
 
@@ -41,6 +46,10 @@ class FleetError(ValueError):
     """Hosts that cannot be planned; the message has a line for each problem with its hosts."""
 
 
+class UnrenderedError(FleetError):
+    """A variable cannot be rendered; it may need facts of the host."""
+
+
 class HostReader:
     """Reads the few variables of a host that matter, as plain data.
 
@@ -53,10 +62,17 @@ class HostReader:
         self._loader = loader
         self._known: dict[int, tuple[Any, str | None]] = {}
         self._templated: dict[Any, str] = {}
+        # Variables that look like options of roles, by sentence with their hosts.
+        self.warnings: dict[str, list[str]] = {}
 
     def read(self, host: str) -> tuple[tuple[str, str], ...]:
         """Return pairs of name and JSON text; equal for hosts with the same plans. Raises FleetError."""
         own = dict(self._hostvars.raw_get(host))
+        try:
+            for text in check_names_and_booleans(own, SERVING):
+                self.warnings.setdefault(text, []).append(host)
+        except RoleOptionError as exc:
+            raise FleetError(str(exc)) from exc
         # A cached fact becomes a variable of its own only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
         names = [*needed(), *(name for name in HARDWARE if own.get(name) is not None)]
@@ -69,6 +85,32 @@ class HostReader:
             pairs.append(("group_names", json.dumps(groups)))
         return tuple(pairs)
 
+    def all_hosts(self, host: str) -> list[str]:
+        """Return all hosts of the inventory, as one of them knows them."""
+        return list((self._hostvars.raw_get(host).get("groups") or {}).get("all") or [])
+
+    def names_elsewhere(self, wanted: Iterable[str], hosts: Iterable[str]) -> tuple[set[str], set[str]]:
+        """Return which of the instances ``wanted`` no host has, and the names that were seen while looking for them."""
+        missing, seen = set(wanted), set()
+        for host in hosts:
+            if not missing:
+                break
+            own = dict(self._hostvars.raw_get(host))
+            names = self._instance_names(own)
+            seen |= names
+            missing -= names
+        return missing, seen
+
+    def _instance_names(self, own: Mapping[str, Any]) -> set[str]:
+        instances = own.get("vllm_instances") or {}
+        if isinstance(instances, str):
+            variables = {**defaults(), **own, **constants(), "hostvars": self._hostvars}
+            try:
+                instances = Templar(loader=self._loader, variables=variables).template(instances)
+            except AnsibleError:
+                return set()  # the plan of that host reports it
+        return {str(name) for name in instances} if isinstance(instances, Mapping) else set()
+
     def _json(self, name: str, value: Any, templar: Any) -> str:
         """Return the JSON text of a value, templated."""
         text = self._plain(value)
@@ -79,7 +121,7 @@ class HostReader:
             try:
                 text = json.dumps(templar.template(value), default=str)
             except AnsibleError as exc:
-                raise FleetError(f"{name}: {exc}") from exc
+                raise UnrenderedError(f"{name}: {exc}") from exc
             if key is None:
                 return text
             self._templated[key] = text
@@ -121,7 +163,7 @@ class HostReader:
                 entries = templar.template(entries) if isinstance(entries, str) else entries
                 found[str(name)] = sorted(str(key) for key in entries)
         except AnsibleError as exc:
-            raise FleetError(f"{SECRETS}: {exc}") from exc
+            raise UnrenderedError(f"{SECRETS}: {exc}") from exc
         except (AttributeError, TypeError) as exc:
             raise FleetError(f"{SECRETS}: expected a mapping of instances to their secrets") from exc
         return found

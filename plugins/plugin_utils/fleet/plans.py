@@ -24,8 +24,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_rea
     SETTING_VARIABLES,
     FleetError,
     HostReader,
+    UnrenderedError,
     argument_spec,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.secret_names import check_secret_names
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -50,6 +52,7 @@ class Fleet:
     groups: list[Alike] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
 
     def check(self, consequence: str) -> None:
         """Raise FleetError with all problems of all hosts; ``consequence`` says what was not done for that reason."""
@@ -69,8 +72,8 @@ class Fleet:
         ]
 
     def notes(self, sources: Iterable[Any] = ()) -> list[str]:
-        """Return a note on hosts without instances, and the warnings of plans and of inventory ``sources``."""
-        about: dict[str, list[str]] = {}
+        """Return a note on hosts without instances, and the warnings of variables, plans and inventory ``sources``."""
+        about = {text: list(dict.fromkeys(hosts)) for text, hosts in self.warnings.items()}
         for group in self.groups:
             for plan in group.plans.values():
                 for text in plan.get("warnings") or []:
@@ -83,7 +86,7 @@ class Fleet:
 
 def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fleet:
     """Return the plans of ``hosts``. Each different set of variables is planned once; all problems are collected."""
-    fleet = Fleet()
+    fleet = Fleet(warnings=reader.warnings)
     alike: dict[Any, Alike | str | None] = {}
     for host in hosts:
         try:
@@ -95,7 +98,7 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
         if key in alike:
             found = alike[key]
         else:
-            found = alike[key] = _planned(host, {name: json.loads(text) for name, text in _pairs(key)}, planner)
+            found = alike[key] = _planned(host, {name: json.loads(text) for name, text in _pairs(key)}, planner, reader)
             if isinstance(found, Alike):
                 fleet.groups.append(found)
         if isinstance(found, Alike):
@@ -107,13 +110,35 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
     return fleet
 
 
+def plan_declared(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fleet:
+    """Return the plans of those hosts whose hardware is declared, with the problems of all that could be read.
+
+    A host whose variables need its facts can be planned only once it was contacted; it is in none of the lists.
+    """
+    declared: list[str] = []
+    problems: dict[str, list[str]] = {}
+    for host in hosts:
+        try:
+            read = dict(reader.read(host))
+        except UnrenderedError:
+            continue
+        except FleetError as exc:
+            problems.setdefault(str(exc), []).append(host)
+            continue
+        if "accelerator" in read:
+            declared.append(host)
+    fleet = plan_fleet(declared, reader, planner)
+    fleet.problems = {**problems, **fleet.problems}
+    return fleet
+
+
 def _pairs(key: Any) -> Iterable[tuple[str, str]]:
     # An instance that spans hosts is planned for each of them.
     pairs: Iterable[tuple[str, str]] = key[1] if isinstance(key[0], str) else key
     return pairs
 
 
-def _planned(host: str, variables: dict[str, Any], planner: Planner) -> Alike | str | None:
+def _planned(host: str, variables: dict[str, Any], planner: Planner, reader: HostReader) -> Alike | str | None:
     """Return the plans for one set of variables, a sentence where there can be none, None without instances."""
     if not variables["vllm_instances"]:
         return None
@@ -123,6 +148,7 @@ def _planned(host: str, variables: dict[str, Any], planner: Planner) -> Alike | 
         settings = {name: value for name, value in _checked(variables).items() if name != SECRETS}
         asked = {key: settings[name] for key, name in SETTING_VARIABLES.items() if name in settings}
         plans = planner(host, accelerator, {**asked, "secrets": variables[SECRETS]})
+        check_secret_names(variables[SECRETS], settings["vllm_instances"], reader, reader.all_hosts(host))
     except (PlanError, AcceleratorError, OptionTableError, FleetError) as exc:
         return str(exc)
     return Alike([], plans, settings)

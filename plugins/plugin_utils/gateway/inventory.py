@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import stat
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
@@ -19,12 +18,18 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     hashes_of,
     shared_keys,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import (
+    ClusterError,
+    cluster_of,
+    same_cluster,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import clusters_of as all_clusters
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
 
-INFERENCE, CLUSTER = "inference", "cluster_"
+INFERENCE = "inference"
 # Bytes read of a key file.
 MAX_KEY_FILE_BYTES = 64 * 1024
 
@@ -32,24 +37,46 @@ Groups = Mapping[str, Sequence[str]]
 HostVariables = Mapping[str, Mapping[str, Any]]
 
 
-def hosts_of(named: Sequence[str], cluster: str, groups: Groups) -> list[str]:
+def clusters_of(hosts: Iterable[str], variables: Any) -> dict[str, str]:
+    """Return the cluster of each host, "" without one. Raises GatewayError."""
+    try:
+        return all_clusters(hosts, variables)
+    except ClusterError as exc:
+        raise GatewayError(str(exc)) from exc
+
+
+def served_cluster(own: Mapping[str, Any]) -> str:
+    """Return the cluster that a gateway serves, from its variables: gateway_cluster, else its own cluster."""
+    try:
+        return str(own.get("gateway_cluster") or cluster_of(own.get("cluster"), own.get("group_names") or ()))
+    except ClusterError as exc:
+        raise GatewayError(str(exc)) from exc
+
+
+def hosts_of(named: Sequence[str], cluster: str, groups: Groups, serving: Mapping[str, str]) -> list[str]:
     """Return the hosts to serve: those of the hosts and groups ``named``, else those of the cluster.
 
-    Raises GatewayError for an unknown name, and for a cluster without a group when other clusters have one.
+    ``serving`` maps the hosts of the group inference to their clusters. Where none of them is in a cluster, all are
+    served. Raises GatewayError for an unknown name, and where the hosts of several clusters would be served.
     """
     if named:
         found = {host: None for name in named for host in _expanded(name, groups)}
         return list(found)
-    serving = list(groups.get(INFERENCE, []))
-    if not cluster:
-        return serving
-    group = CLUSTER + re.sub(r"[^A-Za-z0-9]", "_", cluster)
-    if group in groups:
-        return [host for host in serving if host in groups[group]]
-    clusters = [name[len(CLUSTER) :] for name in groups if name.startswith(CLUSTER)]
-    if clusters:
-        raise GatewayError(f"gateway_cluster: the inventory has no group {group}; {nearest(cluster, clusters)}")
-    return serving
+    clusters = sorted({name for name in serving.values() if name})
+    if not cluster and len(clusters) > 1:
+        raise GatewayError(
+            f"gateway_cluster: found nothing, and the hosts of the group {INFERENCE} are in the clusters "
+            f"{', '.join(clusters)}; set gateway_cluster, or cluster for this gateway"
+        )
+    if not cluster or not clusters:
+        return list(serving)
+    matching = {name for name in clusters if same_cluster(name, cluster)}
+    if not matching:
+        raise GatewayError(
+            f"gateway_cluster: no host of the group {INFERENCE} is in the cluster {cluster!r}; "
+            f"{nearest(cluster, clusters)}"
+        )
+    return [host for host, name in serving.items() if name in matching]
 
 
 def _expanded(name: str, groups: Groups) -> Sequence[str]:

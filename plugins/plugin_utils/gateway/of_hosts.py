@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Sequence, cast
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import Groups, hosts_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
+    INFERENCE,
+    Groups,
+    clusters_of,
+    hosts_of,
+    served_cluster,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 
 GATEWAYS = "gateways"
@@ -16,18 +22,18 @@ GATEWAYS = "gateways"
 def gateways_of(hosts: Iterable[str], groups: Groups, variables: Any, group: str = GATEWAYS) -> dict[str, list[str]]:
     """Return the gateways of each host, in the order of their group. Raises GatewayError with all problems.
 
-    ``variables`` maps each gateway to its variables; ``gateway_cluster`` and ``gateway_backends`` default as in the
-    role.
+    ``variables`` maps each host to its variables; ``gateway_cluster`` and ``gateway_backends`` default as in the role.
     """
     found: dict[str, list[str]] = {host: [] for host in hosts}
     # Sets by name: hosts_of tests membership for each host, which would be quadratic with lists.
     members = cast(Mapping[str, Sequence[str]], {name: dict.fromkeys(names) for name, names in groups.items()})
     problems = []
-    for gateway in groups.get(group, []):
+    gateways = groups.get(group, [])
+    serving = clusters_of(groups.get(INFERENCE, []), variables) if gateways else {}
+    for gateway in gateways:
         own = variables[gateway]
-        cluster = own.get("gateway_cluster", own.get("cluster"))
         try:
-            served = hosts_of(own.get("gateway_backends") or [], str(cluster or ""), members)
+            served = hosts_of(own.get("gateway_backends") or [], served_cluster(own), members, serving)
         except GatewayError as exc:
             problems.append(f"{gateway}: {exc}")
             continue
@@ -37,11 +43,6 @@ def gateways_of(hosts: Iterable[str], groups: Groups, variables: Any, group: str
     if problems:
         raise GatewayError("\n".join(problems))
     return found
-
-
-def clusters_of(hosts: Iterable[str], variables: Any) -> dict[str, str]:
-    """Return the cluster of each host, an empty string without one."""
-    return {host: str(variables[host].get("cluster") or "") for host in hosts}
 
 
 def hosts_behind(gateways: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

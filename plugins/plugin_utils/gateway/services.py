@@ -12,6 +12,7 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
@@ -89,7 +90,8 @@ def is_loopback(address: str) -> bool:
 def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[str, GatewayService], list[str]]:
     """Return the services of all hosts by name, and the problems of their instances."""
     services: dict[str, GatewayService] = {}
-    problems = []
+    # By sentence: all replicas of an instance, and most hosts, have the same problem.
+    problems: dict[str, list[str]] = {}
     for backend in backends:
         for name, plan in backend.plans.items():
             # Of an instance that spans several hosts, only the first one accepts requests.
@@ -98,23 +100,24 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
             problem, server = _server(gateway, backend, name, plan)
             service = services.setdefault(plan["replica_of"], GatewayService(plan["replica_of"]))
             if problem:
-                problems.append(problem)
+                known = problems.setdefault(problem, [])
+                known += [] if backend.host in known else [backend.host]
                 continue
             service.servers.append(server)
             service.names[server["name"]] = list(plan["served_model_names"])
-    return services, problems
+    return services, [f"{hosts_in_words(hosts)}: {text}" for text, hosts in problems.items()]
 
 
 def _server(gateway: str, backend: Backend, name: str, plan: PlanDocument) -> tuple[str, dict[str, Any]]:
-    where, host, port = f"{backend.host}: {name}", str(plan["listen"]["host"]), plan["listen"]["port"]
+    origin, host, port = plan["replica_of"], str(plan["listen"]["host"]), plan["listen"]["port"]
     here = backend.host == gateway
     if is_loopback(host) and not here:
-        option = f"vllm_instances.{plan['replica_of']}.host"
+        option = f"vllm_instances.{origin}.host"
         text = f"listens on {host}, where the gateway {gateway} cannot reach it; set {option} to the host's address"
-        return f"{where} {text} in the cluster's network", {}
+        return f"{origin} {text} in the cluster's network", {}
     if API_KEY in plan["secrets"]:
         text = f"has an API key of its own, and the gateway forwards no key; remove {API_KEY} from vllm_secrets"
-        return f"{where} {text}.{plan['replica_of']}", {}
+        return f"{origin} {text}.{origin}", {}
     address = (LOCAL if here else backend.address) if host in EVERYWHERE else host
     return "", {
         "name": re.sub(r"[^A-Za-z0-9_.:-]", "_", f"{backend.host}--{name}"),

@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import ClusterError, cluster_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
+    models_of_groups,
+    name_region_group,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import (
     DiscoveryError,
     Entry,
@@ -18,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.obse
     summary,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.observations import detected as recognise
+from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_formats import FleetHost
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
     SortingError,
     Statement,
@@ -150,7 +155,24 @@ def collect_statements(
     if bmc and not facts.get("accelerator_detected"):
         new.setdefault("accelerator_detected", bmc)
     candidate.cluster = region_name("cluster", variables.get("cluster"))
+    try:
+        cluster_of(candidate.cluster, candidate.groups)
+    except ClusterError as exc:
+        raise SortingError(str(exc)) from exc
     candidate.site = region_name("site", variables.get("site"))
+
+
+def regional_groups(entry: FleetHost) -> tuple[str, ...]:
+    """Return the groups of the cluster and the site of a host of a fleet file. Raises SortingError."""
+    groups = []
+    for kind in ("cluster", "site"):
+        try:
+            value = region_name(kind, entry.variables.get(kind))
+        except SortingError as exc:
+            raise SortingError(f"{entry}: host {entry.name!r}: {exc}") from exc
+        if value is not None:
+            groups.append(name_region_group(kind, value))
+    return tuple(groups)
 
 
 def kept_chips(data: Any) -> dict[str, Chips]:

@@ -55,10 +55,11 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\Z")
 _GROUPS = ("all", "ungrouped")
 
 
-def find_files(patterns: Sequence[str], directory: str) -> tuple[list[str], list[str]]:
+def find_files(patterns: Sequence[str], directory: str, source: str = "") -> tuple[list[str], list[str]]:
     """Return the files for names and globs relative to ``directory``, in order and each once, and warnings.
 
-    A glob without a match is a warning; a plain name is kept, so that reading it reports the error.
+    A glob without a match is a warning; a plain name is kept, so that reading it reports the error. ``source`` is the
+    file that names them: a glob leaves it out, and its plain name raises FleetFileError.
     """
     files: list[str] = []
     warnings = []
@@ -66,7 +67,14 @@ def find_files(patterns: Sequence[str], directory: str) -> tuple[list[str], list
         if "\0" in pattern:
             raise FleetFileError(f"fleet_files: found {pattern!r}, which cannot be the name of a file")
         path = os.path.normpath(os.path.join(directory, os.path.expanduser(pattern)))
-        found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(pattern) else [path]
+        if glob.has_magic(pattern):
+            found = [name for name in sorted(glob.glob(path, recursive=True)) if name != source]
+        elif source and os.path.realpath(path) == os.path.realpath(source):
+            raise FleetFileError(
+                f"{source}: fleet_files: found {pattern!r}, which is this file itself; name the files with the hosts"
+            )
+        else:
+            found = [path]
         if not found:
             warnings.append(f"fleet_files: no file matches {path}")
         files += [name for name in found if name not in files]

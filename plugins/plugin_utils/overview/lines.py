@@ -6,14 +6,18 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Model
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import (
+    ClusterError,
+    cluster_of,
+    one_spelling,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
-    CLUSTER_PREFIX,
     CONFLICT_GROUP,
     MODEL_PREFIX,
     SITE_PREFIX,
@@ -34,6 +38,10 @@ VARIABLES = (
 
 # Facts about a host's hardware besides its models, with their labels.
 FACTS = {"driver_version": "driver", "compute_capability": "compute capability", "mec_firmware": "MEC firmware"}
+
+# Hosts of these groups that serve nothing have no accelerators to report.
+WITHOUT_ACCELERATORS = ("gateways", "mirrors")
+SERVING_GROUP = "inference"
 
 # None for a number that no source states.
 Counts = Dict[str, Optional[int]]
@@ -83,8 +91,17 @@ class Line:
 
 
 def overview(hosts: Iterable[Host], models: Mapping[str, Model]) -> list[Line]:
-    """Return a line for each host, by site, cluster, accelerator and name; numbers in names sort as numbers."""
-    lines = [line_of(host, models) for host in hosts]
+    """Return a line for each host but gateways and mirrors, by site, cluster, accelerator and name.
+
+    Numbers in names sort as numbers.
+    """
+    pairs = [(host, line_of(host, models)) for host in hosts]
+    lines = [line for host, line in pairs if not is_service(host, line)]
+    spelling = one_spelling(line.cluster for line in lines)
+    lines = [
+        line if spelling[line.cluster] == line.cluster else replace(line, cluster=spelling[line.cluster])
+        for line in lines
+    ]
     return sorted(
         lines,
         key=lambda line: (
@@ -104,11 +121,14 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
     if not declared and not set(grouped) & set(found):
         # A group of a model declares it, except the group that discovery put the host into.
         declared = {model: None for model in grouped if model != UNKNOWN}
+    cluster, doubt = _cluster(variables.get("cluster"), host.groups)
+    if doubt:
+        host = host._replace(problem="; ".join(filter(None, (host.problem, doubt))))
     state, why, todo = _state(host, declared, found, grouped, detected, models)
     return Line(
         host=host.name,
         site=_place(variables.get("site"), host.groups, SITE_PREFIX),
-        cluster=_place(variables.get("cluster"), host.groups, CLUSTER_PREFIX),
+        cluster=cluster,
         chips=_chips(declared, found, grouped),
         state=state,
         why=why,
@@ -119,6 +139,12 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
         seen_at=seconds_of(variables.get("accelerator_discovered_at")),
         serves=_serves(variables.get("vllm_instances")),
     )
+
+
+def is_service(host: Host, line: Line) -> bool:
+    """Return whether a host is a gateway or a mirror that serves no model, of whose chips nothing is known."""
+    served = line.serves or SERVING_GROUP in host.groups
+    return line.state == NOTHING and not served and any(group in host.groups for group in WITHOUT_ACCELERATORS)
 
 
 def totals(lines: Sequence[Line]) -> dict[str, Any]:
@@ -289,6 +315,15 @@ def _serves(instances: Any) -> tuple[tuple[str, str], ...]:
         str(name): entry.get("recipe") if isinstance(entry, Mapping) else "" for name, entry in instances.items()
     }
     return tuple((name, recipe if isinstance(recipe, str) else "") for name, recipe in sorted(recipes.items()))
+
+
+def _cluster(value: Any, groups: Sequence[str]) -> tuple[str, str]:
+    """Return the name of the cluster, and the problem where variable and groups disagree."""
+    named = value if isinstance(value, (str, int)) else None
+    try:
+        return cluster_of(named, groups), ""
+    except ClusterError as exc:
+        return cluster_of(named, ()), str(exc)
 
 
 def _place(value: Any, groups: Sequence[str], prefix: str) -> str:

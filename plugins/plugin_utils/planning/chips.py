@@ -69,6 +69,22 @@ def allot(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, list
     return result
 
 
+def unused_chips(
+    demands: Sequence[Demand], allotted: Mapping[str, Sequence[tuple[int, ...]]], accelerator: Accelerator
+) -> str:
+    """Return a sentence on the chips that remain where instances were to fill the host, "" where none do."""
+    filling = [demand.name for demand in demands if demand.replicas is None and demand.pinned is None]
+    used = {chip for replicas in allotted.values() for chips in replicas for chip in chips}
+    left = accelerator.count - len(used)
+    if accelerator.stack == "cpu" or not filling or left <= 0:
+        return ""
+    needs = ", ".join(f"{demand.name} {demand.chips}" for demand in demands if demand.name in filling)
+    return (
+        f"vllm_instances: {left} of {accelerator.count} x {accelerator.model} remain unused, because a replica "
+        f"takes more ({needs}); change tensor-parallel-size, or add an instance for them"
+    )
+
+
 def _check_pins(demands: Sequence[Demand], accelerator: Accelerator) -> None:
     for demand in demands:
         beyond = [chip for chip in demand.pinned or () if chip >= accelerator.count]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from typing import Any, Mapping, Sequence
@@ -34,6 +35,7 @@ SECRET_ENV = (API_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
 
 # The name of an instance becomes the name of a unit, a container and several directories.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
+_HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+\Z")
 _LINES = re.compile(r"[\n\r\0]")
 
 
@@ -113,6 +115,12 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
         if key in requested and not isinstance(requested[key], str):
             way_out = ", quoted" if isinstance(requested[key], float) else ""
             raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a text{way_out}")
+    for key in ("host", "node_address"):
+        if not _is_address(requested.get(key, "")):
+            raise PlanError(
+                f"{where}.{key}: found {requested[key]!r}, expected an IP address such as 10.0.0.5, 0.0.0.0 or ::, "
+                "or the name of a host"
+            )
     if "runtime" in requested and requested["runtime"] not in RUNTIMES:
         found = requested["runtime"]
         raise PlanError(f"{where}.runtime: found {found!r}; {nearest(str(found), RUNTIMES)}")
@@ -129,6 +137,15 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
     for name, mode in (requested.get("feature_modes") or {}).items():
         if not isinstance(mode, str):
             raise PlanError(f"{where}.feature_modes.{name}: found {mode!r}, expected the name of a mode, in quotes")
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is an IP address or can be a host's name; empty is every address."""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(text)
+        return True
+    # Digits and dots alone are an address with a mistake in it.
+    return not text or (len(text) <= 253 and bool(_HOST.match(text)) and not re.match(r"[0-9.]+\Z", text))
 
 
 def _check_args(where: str, args: Mapping[str, Any]) -> None:

@@ -36,6 +36,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
     check_host_memory,
     check_shares,
     required_gib,
+    unused_chips,
     utilization,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen, choose, facts_of
@@ -155,6 +156,9 @@ def plan_instances(
         for number, chips in enumerate(allotted[entry.name], 1):
             plans.append(_plan(shared, entry, composed, number, chips))
     _check_together(plans, accelerator)
+    left = unused_chips([entry.demand for entry in chosen], allotted, accelerator)
+    if left:
+        plans[0].warnings.append(left)
     return plans
 
 

@@ -12,8 +12,12 @@ from typing import Any, Collection, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import INFERENCE, backends_of
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import clusters_of, gateways_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
+    INFERENCE,
+    backends_of,
+    clusters_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import gateways_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import (
     JOURNAL,
     JournalState,
@@ -63,13 +67,21 @@ def by_cluster(seen: Seen) -> dict[str, dict[str, Mapping[str, Any]]]:
     return found
 
 
-def serving_of(clusters: Collection[str], kind: str, groups: Any, hostvars: Any, loader: Any) -> list[Serving]:
-    """Return all hosts of these clusters with their services.
+def with_clusters(seen: Seen, groups: Any, variables: Any) -> dict[str, dict[str, Any]]:
+    """Return the states read from the hosts, each with the cluster of its host. Raises GatewayError."""
+    clusters = clusters_of(dict.fromkeys([*groups.get(INFERENCE, []), *seen]), variables)
+    return {host: {**entry, "cluster": clusters[host]} for host, entry in seen.items()}
+
+
+def serving_of(
+    clusters: Collection[str], kind: str, groups: Any, hostvars: Any, variables: Any, loader: Any
+) -> list[Serving]:
+    """Return all hosts of these clusters with their services; ``variables`` are those that decide on gateways.
 
     Raises FleetError where the planning of a host fails. A rollback uses the names of the instances instead of plans,
     because the fault may be in the inventory.
     """
-    hosts = clusters_of(groups.get(INFERENCE, []), hostvars)
+    hosts = clusters_of(groups.get(INFERENCE, []), variables)
     wanted = [host for host, cluster in hosts.items() if cluster in clusters]
     try:
         backends = backends_of(wanted, hostvars, loader)
@@ -108,9 +120,9 @@ def shared_option(name: str, seen: Seen) -> Any:
     return value
 
 
-def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, hostvars: Any) -> dict[str, dict[str, Any]]:
+def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, variables: Any) -> dict[str, dict[str, Any]]:
     """Return the data that the update of each host needs."""
-    gateways = gateways_of([host for wave in waves for host in wave.all_hosts()], groups, hostvars)
+    gateways = gateways_of([host for wave in waves for host in wave.all_hosts()], groups, variables)
     return {
         host: {
             "cluster": cluster,
@@ -127,17 +139,17 @@ def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, hostvars: Any) -> d
     }
 
 
-def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, hostvars: Any) -> dict[str, str]:
+def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, variables: Any) -> dict[str, str]:
     """Return the host that keeps the lock of each cluster: its first gateway, else its first inference host.
 
     Every run with the same inventory finds the same host, whichever hosts take part.
     """
     wanted = {turn["cluster"] for turn in turns.values()}
     hosts: dict[str, list[str]] = {cluster: [] for cluster in wanted}
-    for host, cluster in clusters_of(groups.get(INFERENCE, []), hostvars).items():
+    for host, cluster in clusters_of(groups.get(INFERENCE, []), variables).items():
         if cluster in wanted:
             hosts[cluster].append(host)
-    gateways = gateways_of([host for names in hosts.values() for host in names], groups, hostvars)
+    gateways = gateways_of([host for names in hosts.values() for host in names], groups, variables)
     found = {}
     for cluster, names in hosts.items():
         before = {gateway for host in names for gateway in gateways[host]}

@@ -35,7 +35,6 @@ WORLD = [
                     "slots": "{{ slots | default({}) }}",
                     "turn": "{{ turn | default({}) }}",
                     "files": "{{ files | default({}) }}",
-                    "cluster": "{{ cluster }}",
                     "options": "{{ options | combine({'state_dir': state_dir}) }}",
                 },
                 "register": "__rollout_seen",

@@ -88,7 +88,8 @@ def test_instances_that_read_no_encodings_need_none():
 def test_images_and_draft_models_are_listed_once(tmp_path):
     draft = tmp_path / "RedHatAI" / "gpt-oss-20b-speculator.eagle3.yml"
     draft.parent.mkdir()
-    draft.write_text("{repository: RedHatAI/gpt-oss-20b-speculator.eagle3, revision: abc, files: {}}\n")
+    revision, files = "ab" * 20, f"{{config.json: {{size: 2, sha256: {'cd' * 32}}}}}"
+    draft.write_text(f"{{repository: RedHatAI/gpt-oss-20b-speculator.eagle3, revision: {revision}, files: {files}}}\n")
     instances = {
         "a": {"recipe": "openai/gpt-oss-20b", "replicas": 2},
         "b": {"recipe": "openai/gpt-oss-20b", "features": ["spec_decoding"], "port": 9000, "replicas": 1},
@@ -101,7 +102,7 @@ def test_images_and_draft_models_are_listed_once(tmp_path):
         weights_manifest_path=[str(tmp_path)],
     )
     words = result["plans"]["b"]["config"]["speculative-config"]
-    assert '"model": "/srv/models/RedHatAI/gpt-oss-20b-speculator.eagle3/abc"' in words
+    assert f'"model": "/srv/models/RedHatAI/gpt-oss-20b-speculator.eagle3/{revision}"' in words
     assert sorted(result["plans"]) == ["a", "a-2", "b"]
     assert result["images"] == ["mirror:5000/vllm/vllm-openai:v0.33.0"]
     assert result["venvs"] == []
@@ -190,3 +191,24 @@ def test_weights_that_no_manifest_pins_are_refused_before_a_host_is_asked(tmp_pa
     with pytest.raises(PlanError, match=r"no manifest of weights 'example/draft' in .*catalog/weights; known: "):
         check_pinned(plans, [str(tmp_path)])
     check_pinned({"chat": {"models": ["openai/gpt-oss-20b"]}}, [])
+
+
+def test_a_secret_of_no_instance_is_refused_before_anything_changes():
+    hosts = {"h1": {}, "h2": {"vllm_instances": {"embed": {}}}}
+
+    def plan(secrets):
+        nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+        action = ActionModule(Task({**OPTIONS, "secret_names": secrets}), nowhere, None, None, None, None)
+        known = SimpleNamespace(raw_get=hosts.__getitem__)
+        return action.run(task_vars={"inventory_hostname": "h1", "hostvars": known, "groups": {"all": list(hosts)}})
+
+    assert list(plan({"chat": ["VLLM_API_KEY"], "embed": ["VLLM_API_KEY"]})["plans"]) == ["chat"]
+    with pytest.raises(AnsibleActionFail, match=r"^h1: vllm_secrets.chta: no host has an instance 'chta'.*'chat'"):
+        plan({"chta": ["VLLM_API_KEY"]})
+
+
+def test_a_misspelt_option_is_refused_where_the_hardware_was_detected_before():
+    nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    action = ActionModule(Task(OPTIONS), nowhere, None, None, None, None)
+    with pytest.raises(AnsibleActionFail, match=r"h1: weights_source is no option of the role weights"):
+        action.run(task_vars={"inventory_hostname": "h1", "weights_source": "x"})

@@ -56,3 +56,21 @@ def test_every_role_is_checked_by_the_action_that_it_calls_first():
         checked.update(getattr(module.ActionModule, "ROLES", ()))
     # vendor_stack is a part of cuda, rocm and cann: people set none of its variables.
     assert {path.name for path in ROLES.iterdir()} - {"vendor_stack"} == checked
+
+
+@pytest.mark.parametrize(
+    ("action", "role"),
+    [
+        ("accelerator_info", "accelerator"),
+        ("cann_plan", "cann"),
+        ("container_runtime", "container_runtime"),
+        ("cuda_plan", "cuda"),
+        ("encodings", "encodings"),
+        ("rocm_plan", "rocm"),
+        ("serve_plan", "vllm"),
+        ("weights", "weights"),
+    ],
+)
+def test_a_role_is_checked_where_the_hardware_was_detected_before(action, role):
+    module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{action}")
+    assert role in module.ActionModule.ROLES

@@ -11,7 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_rea
     HostReader,
     as_template,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_declared, plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCES = {"chat": {"recipe": "openai/gpt-oss-20b", "port": 8000}}
@@ -213,3 +213,57 @@ def test_without_a_release_the_plan_chooses_it():
     host = {name: value for name, value in HOST.items() if name != "vllm_release"}
     _found, planner = fleet_of({"a": host})
     assert planner.asked[0][2]["release"] == ""
+
+
+def test_a_secret_of_no_instance_is_refused_with_the_nearest_name():
+    secrets = {"chta": {"VLLM_API_KEY": "a"}}
+    assert (
+        "a: vllm_secrets.chta: no host has an instance 'chta', so that nothing would use these secrets; nearest: 'chat'"
+    ) in problem_of(vllm_secrets=secrets)
+
+
+def test_a_secret_of_an_instance_of_another_host_is_accepted():
+    shared = {"vllm_secrets": {"chat": {"VLLM_API_KEY": "a"}, "embed": {"VLLM_API_KEY": "b"}}}
+    other = {"vllm_instances": as_template("{{ {'embed': {'recipe': 'x', 'port': 8001}} }}")}
+    # The other host is not in the play.
+    hosts = {"a": {**HOST, **shared}, "b": {**HOST, **shared, **other}}
+    found = plan_fleet(["a"], HostReader(HostVars(hosts), DataLoader()), Planner())
+    assert found.problems == {}
+    assert len(found.groups) == 1
+
+
+def test_a_misspelt_option_of_a_role_is_a_problem_of_all_its_hosts():
+    wrong = {**HOST, "vllm_drain_timout": 5}
+    found, planner = fleet_of({"a": wrong, "b": wrong, "c": HOST})
+    assert found.problems == {
+        "vllm_drain_timout is no option of the role vllm; nearest: 'vllm_drain_timeout'": ["a", "b"]
+    }
+    assert len(planner.asked) == 1
+
+
+def test_a_boolean_that_is_none_is_a_problem():
+    assert "a: weights_scrub: found 'maybe', expected true or false" in problem_of(weights_scrub="maybe")
+
+
+def test_a_variable_that_no_role_reads_is_noted_once_with_its_hosts():
+    found, _planner = fleet_of({"a": {**HOST, "vllm_dashboard": "x"}, "b": {**HOST, "vllm_dashboard": "y"}})
+    assert found.notes() == ["a, b: the role vllm has no option called vllm_dashboard; nothing reads it"]
+
+
+def test_hosts_whose_hardware_is_declared_are_planned_before_they_are_contacted():
+    undeclared = {"vllm_instances": INSTANCES, "vllm_release": "0.33.0"}
+    by_facts = {**HOST, "vllm_instances": as_template("{{ {ansible_facts.hostname: {'recipe': 'x'}} }}")}
+    hosts = {"a": HOST, "b": undeclared, "c": by_facts, "d": {**undeclared, "vllm_verfy": False}}
+    planner = Planner("does not fit")
+    found = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), planner)
+    assert [host for host, _accelerator, _settings in planner.asked] == ["a"]
+    assert found.problems == {
+        "vllm_verfy is no option of the role vllm; nearest: 'vllm_verify'": ["d"],
+        "does not fit": ["a"],
+    }
+
+
+def test_hosts_that_declare_nothing_are_left_for_later():
+    hosts = {"b": {"vllm_instances": INSTANCES, "vllm_release": "0.33.0"}}
+    found = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), Planner("never"))
+    assert (found.problems, found.groups) == ({}, [])

@@ -76,6 +76,12 @@ class TestServices:
         assert "a: chat listens on 127.0.0.1, where the gateway gw cannot reach it" in said
         assert "b: chat listens on ::1" in said
 
+    def test_one_sentence_stands_for_all_replicas_and_hosts(self):
+        local = {name: plan(port, "127.0.0.1", replica_of="chat") for name, port in (("chat", 8000), ("chat-2", 8001))}
+        said = refused(backend("a", **local), backend("b", **local))
+        assert said.count("listens on 127.0.0.1") == 1
+        assert "a, b: chat listens on 127.0.0.1, where the gateway gw cannot reach it" in said
+
     def test_the_followers_of_an_instance_over_hosts_are_no_servers(self):
         found = decided(backend("a"), backend("b", chat=plan(8000, argv=["vllm", "serve", "--headless"])))
         assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat"]

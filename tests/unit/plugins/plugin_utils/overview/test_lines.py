@@ -86,10 +86,33 @@ def test_reasons_say_what_to_do():
 
 
 def test_places_come_from_variables_or_else_from_groups():
-    found = line("cluster_fra1", "site_fra", cluster="x", site=7)
+    found = line("cluster_x", "site_fra", cluster="x", site=7)
     assert (found.site, found.cluster) == ("7", "x")
-    found = line("cluster_b", "cluster_a", "site_fra", site=["no", "text"])
+    found = line("cluster_a", "site_fra", site=["no", "text"])
     assert (found.site, found.cluster) == ("fra", "a")
+
+
+def test_a_cluster_that_variable_and_group_name_differently_is_a_problem():
+    found = line("cluster_fra1", cluster="x", accelerator="h200")
+    assert (found.cluster, found.state) == ("x", "unknown")
+    assert found.why == "cluster: found 'x', but the host is in the group cluster_fra1; correct one of them"
+    assert line("cluster_b", "cluster_a").cluster == ""
+
+
+def test_one_cluster_is_counted_once_however_it_is_spelt():
+    hosts = [Host("a", ["cluster_fra_1"], {"cluster": "fra-1"}), Host("b", ["cluster_fra_1"], {})]
+    assert totals(overview(hosts, MODELS))["clusters"] == 1
+
+
+def test_gateways_and_mirrors_are_no_unknown_hosts():
+    hosts = [
+        Host("gw", ["gateways"], {}),
+        Host("mirror", ["mirrors"], {}),
+        Host("both", ["gateways", "inference"], {}),
+        Host("has", ["gateways"], {"accelerator": "cpu"}),
+        Host("new", [], {}),
+    ]
+    assert [entry.host for entry in overview(hosts, MODELS)] == ["has", "both", "new"]
 
 
 @pytest.mark.parametrize(

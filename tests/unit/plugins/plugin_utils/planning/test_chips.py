@@ -11,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
     check_host_memory,
     check_shares,
     required_gib,
+    unused_chips,
     utilization,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
@@ -233,3 +234,24 @@ def test_memory_of_a_cpu_host_is_shared_by_all_its_instances():
         "a 4 GiB, b 4.5 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 8.5 GiB, "
         "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
     )
+
+
+@pytest.mark.parametrize(
+    ("demands", "words"),
+    [
+        ([Demand("chat", 3)], "vllm_instances: 2 of 8 x h200 remain unused, because a replica takes more (chat 3); "),
+        ([Demand("chat", 3), Demand("one", 4, replicas=1)], "1 of 8 x h200 remain unused"),
+        ([Demand("chat", 2)], ""),
+        # Chosen so.
+        ([Demand("chat", 2, replicas=1)], ""),
+        ([Demand("chat", 2, pinned=(0, 1))], ""),
+    ],
+)
+def test_chips_that_remain_are_mentioned(demands, words):
+    found = unused_chips(demands, allot(demands, H200), H200)
+    assert words in found
+    assert bool(words) is bool(found)
+
+
+def test_a_cpu_has_no_chips_that_could_remain():
+    assert unused_chips([Demand("chat", 1)], {"chat": [()]}, CPU) == ""

@@ -98,6 +98,17 @@ DATE = datetime.date(2026, 1, 2)
         ({"release": 0.33}, ".release: found 0.33, expected a text, quoted"),
         ({"variant": ["a"]}, ".variant: found ['a'], expected a text"),
         ({"runtime": "conteiner"}, ".runtime: found 'conteiner'; nearest: 'container'"),
+        *(
+            (
+                {"host": host},
+                f".host: found {host!r}, expected an IP address such as 10.0.0.5, 0.0.0.0 or ::, or the name of a host",
+            )
+            for host in ("not an address", "10.0.0.300", "10.0.0", "[::]", "*", "a/b", "-x", "http://a", "a:80")
+        ),
+        (
+            {"node_address": "a b"},
+            ".node_address: found 'a b', expected an IP address such as 10.0.0.5, 0.0.0.0 or ::, or the name of a host",
+        ),
         ({"port": "8000"}, ".port: found '8000', expected a whole number from 1 to 65535"),
         ({"port": 70000}, ".port: found 70000, expected a whole number from 1 to 65535"),
         ({"port": 0}, ".port: found 0, expected a whole number from 1 to 65535"),
@@ -232,3 +243,8 @@ def test_ports_that_collide(ports, message):
     with pytest.raises(PlanError) as caught:
         check_ports(ports)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "10.0.0.5", "localhost", "gpu-1.fra1.example.com", ""])
+def test_an_instance_listens_on_an_address_or_a_name(host):
+    check_instances({"chat": {"recipe": "x", "host": host}})

@@ -1,0 +1,24 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_pinned_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_declared
+
+
+class ActionModule(ControllerAction):
+    """Plan all hosts of the play whose hardware is declared at once."""
+
+    ERRORS = (FleetError,)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        reader = HostReader(variables["hostvars"], self._loader)
+        fleet = plan_declared(variables["ansible_play_hosts_all"], reader, plan_pinned_host)
+        fleet.check("no host was contacted")
+        return {"planned": [host for group in fleet.groups for host in group.hosts]}

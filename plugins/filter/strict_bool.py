@@ -1,0 +1,16 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import strict_bool
+
+
+class FilterModule:
+    """The filter of the playbooks' booleans."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"strict_bool": strict_bool}

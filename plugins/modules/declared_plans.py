@@ -1,0 +1,45 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: declared_plans
+short_description: Plan the hosts of a play whose hardware is declared, before any host is contacted
+version_added: 0.8.0
+description:
+  - Internal to the playbooks C(baremetal.inference.site) and C(baremetal.inference.rollout).
+  - Plans the instances of all hosts of the play that declare their hardware (C(accelerator)), and fails with the
+    problems of all of them, such as a misspelt option, a flag that the release does not know, or a model that does not
+    fit.
+  - Leaves out hosts that declare nothing, and hosts whose variables need their facts; these are planned once they have
+    been contacted.
+  - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options: {}
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Plan the hosts whose hardware is declared
+  baremetal.inference.declared_plans:
+  run_once: true
+"""
+
+RETURN = r"""
+planned:
+  description: The hosts that were planned.
+  type: list
+  elements: str
+  returned: success
+  sample: [gpu-a-01, gpu-a-02]
+"""

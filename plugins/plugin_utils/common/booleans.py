@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Booleans that people write: ``-e site_drivers=false`` is a text, and every text that is not empty counts as true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible.module_utils.parsing.convert_bool import boolean
+
+
+class BooleanError(ValueError):
+    """A value is no boolean; the message names the variable and what was found."""
+
+
+def read_boolean(name: str, value: Any) -> bool:
+    """Return a boolean or its text (true, yes, on, 1, false, no, off, 0). Raises BooleanError for anything else."""
+    try:
+        return bool(boolean(value))
+    except TypeError:
+        shown = repr(str(value) if isinstance(value, str) else value)
+        raise BooleanError(f"{name}: found {shown[:80]}, expected true or false") from None
+
+
+def strict_bool(value: Any, name: str) -> bool:
+    """Return read_boolean as a filter of Ansible. Raises AnsibleFilterError."""
+    try:
+        return read_boolean(name, value)
+    except BooleanError as exc:
+        raise AnsibleFilterError(str(exc)) from exc

@@ -1,0 +1,31 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare the names in ``vllm_secrets`` with the instances: a misspelt one would leave its instance without a key."""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
+    SECRETS,
+    FleetError,
+    HostReader,
+)
+
+
+def check_secret_names(secrets: Iterable[str], instances: Iterable[str], reader: HostReader, hosts: list[str]) -> None:
+    """Raise FleetError for a name in vllm_secrets that is no instance of this host or of another one of ``hosts``.
+
+    Group variables may hold the secrets of instances that only other hosts have.
+    """
+    own = {str(name) for name in instances}
+    stray = {str(name) for name in secrets} - own
+    missing, seen = reader.names_elsewhere(stray, hosts) if stray else (set(), set())
+    if missing:
+        name = min(missing)
+        raise FleetError(
+            f"{SECRETS}.{name}: no host has an instance {name!r}, so that nothing would use these secrets; "
+            f"{nearest(name, own | seen)}"
+        )

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the variables of hosts that decide which gateways send requests to them."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping
+
+from ansible.errors import AnsibleError
+from ansible.template import Templar
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
+
+VARIABLES = ("cluster", "gateway_cluster", "gateway_backends", "group_names")
+
+
+class InventoryVariables:
+    """The VARIABLES of each host. Values without a template are returned as they are, because templating is slow."""
+
+    def __init__(self, hostvars: Any, loader: Any) -> None:
+        self._hostvars = hostvars
+        self._loader = loader
+
+    def __getitem__(self, host: str) -> Mapping[str, Any]:
+        own = self._hostvars.raw_get(host)
+        found = {name: own[name] for name in VARIABLES if name in own}
+        if any("{{" in text or "{%" in text for text in _texts(found.values())):
+            templar = Templar(loader=self._loader, variables={**own, "hostvars": self._hostvars})
+            try:
+                return {name: templar.template(value) for name, value in found.items()}
+            except AnsibleError as exc:
+                names = [name for name in found if name != "group_names"]
+                raise GatewayError(f"{host}: {', '.join(names)}: {exc}") from exc
+        return found
+
+
+def _texts(values: Iterable[Any]) -> Iterable[str]:
+    for value in values:
+        yield from _texts(value) if isinstance(value, (list, tuple)) else (str(value),)

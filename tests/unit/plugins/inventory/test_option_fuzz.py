@@ -1,0 +1,116 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of accelerators.yml that nobody should write: each is accepted, or refused with the file and the option.
+
+`FUZZ_SEED=7 FUZZ_CASES=5000 pytest tests/unit/plugins/inventory/test_option_fuzz.py` looks further than CI does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import pytest
+from ansible.errors import AnsibleParserError
+
+from tests.fakes.inventory_plugin import NAME, parse, plugin, write_source
+
+SEED = int(os.environ.get("FUZZ_SEED", "20261123"))
+CASES = int(os.environ.get("FUZZ_CASES", "60"))
+VALUES = (
+    None, True, False, 0, -1, 3, 1.5, 10**30, "", "x", "maybe", "no", "a\0b", "{{ x }}", "{% if %}", "*", "../*", [],
+    [None], [1], ["x"], [["x"]], [{}], {}, {"a": "b"}, {"a": None}, {"": "{{"}, [{"key": "x"}], [{"prefix": 1}],
+    "./x/y",
+)  # fmt: skip
+# A cache plugin that is missing is Ansible's own affair.
+LEFT_OUT = {"plugin", "cache_plugin", "cache_connection"}
+FLEETS = {"fleet.csv": "name,accelerator\ngpu-1,h200\n", "fleet.yml": "hosts:\n  gpu-2: {accelerator: h200}\n"}
+
+
+def names():
+    return sorted(set(plugin().option_definitions) - LEFT_OUT)
+
+
+def options_of(chance, known):
+    """Return a few options, some of them misspelt."""
+    chosen = {}
+    for name in chance.sample(known, chance.randint(1, 3)):
+        letters = list(name)
+        if chance.random() < 0.2:
+            letters.insert(chance.randrange(len(letters)), chance.choice("abz_ "))
+        chosen["".join(letters)] = chance.choice(VALUES)
+    return chosen
+
+
+def test_no_option_raises_anything_but_an_error_with_the_file(tmp_path):
+    chance, known, refused = random.Random(SEED), names(), 0
+    for case in range(CASES):
+        options = options_of(chance, known)
+        source = write_source(tmp_path, FLEETS)
+        source.write_text(json.dumps({"plugin": NAME, "fleet_files": list(FLEETS), **options}))
+        try:
+            parse(source)
+        except AnsibleParserError as error:
+            refused += 1
+            assert str(tmp_path) in str(error) or any(name in str(error) for name in options), (case, options, error)
+        except Exception as error:
+            pytest.fail(f"FUZZ_SEED={SEED}, case {case}: {options!r} raised {error!r}")
+    assert 0 < refused < CASES
+
+
+def test_no_damaged_fleet_file_raises_anything_but_an_error_with_its_line(tmp_path):
+    chance = random.Random(SEED)
+    for case in range(CASES):
+        name, text = chance.choice(sorted(FLEETS.items()))
+        content = bytearray(text.encode())
+        for _change in range(chance.randint(1, 4)):
+            at = chance.randrange(len(content))
+            content[at : at + chance.randint(0, 3)] = (
+                bytes(
+                    chance.choice(b"\0\t\n ,;:\"'{}[]&*!|>%@`#-?_a0\xc3\xff") for _byte in range(chance.randint(0, 3))
+                )
+                or b" "
+            )
+        source = write_source(tmp_path, {name: bytes(content)})
+        try:
+            parse(source)
+        except AnsibleParserError as error:
+            assert f"{tmp_path}/{name}" in str(error), (case, content, error)
+        except Exception as error:
+            pytest.fail(f"FUZZ_SEED={SEED}, case {case}: {bytes(content)!r} raised {error!r}")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fleet_file": ["fleet.csv"]}, "unknown option 'fleet_file'; nearest: 'fleet_files'"),
+        ({"foo": 1}, "unknown option 'foo'; known: "),
+        ({"redfish": "maybe"}, "redfish: found 'maybe', expected true or false"),
+        ({"fleet_files": ["accelerators.yml"]}, "fleet_files: found 'accelerators.yml', which is this file itself"),
+        ({"fleet_files": ["./x/../accelerators.yml"]}, "which is this file itself"),
+    ],
+)
+def test_one_clear_error(tmp_path, options, words):
+    source = write_source(tmp_path, {})
+    source.write_text(json.dumps({"plugin": NAME, **options}))
+    with pytest.raises(AnsibleParserError) as caught:
+        parse(source)
+    assert f"{source}: {words}" in str(caught.value) or words in str(caught.value)
+    assert str(source) in str(caught.value)
+
+
+def test_a_glob_that_matches_the_source_leaves_it_out(tmp_path):
+    write_source(tmp_path, FLEETS)
+    source = tmp_path / "accelerators.yml"
+    source.write_text(json.dumps({"plugin": NAME, "fleet_files": ["*.yml"]}))
+    assert parse(source).groups["accel_h200"] == {"gpu-2"}
+
+
+@pytest.mark.parametrize("text", ["[]", "- plugin: x", "plugin", "5", "", "a: \\xff", '{"plugin": null}'])
+def test_a_source_that_is_no_mapping(tmp_path, text):
+    source = tmp_path / "accelerators.yml"
+    source.write_text(text)
+    with pytest.raises(AnsibleParserError):
+        parse(source)
