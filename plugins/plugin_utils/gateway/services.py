@@ -249,9 +249,13 @@ def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
 
 
 def _agent(services: Mapping[str, GatewayService]) -> dict[str, dict[str, str]]:
-    """Return the servers that the agent watches: address and port -> server name and a model to test it with."""
+    """Return the servers that the agent watches: address and port -> names of server, service and a model to test."""
     return {
-        f"{server['address']}:{server['port']}": {"name": server["name"], "model": service.names[server["name"]][0]}
+        f"{server['address']}:{server['port']}": {
+            "name": server["name"],
+            "service": service.name,
+            "model": service.names[server["name"]][0],
+        }
         for service in services.values()
         for server in service.servers
     }
