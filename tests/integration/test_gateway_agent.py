@@ -127,6 +127,8 @@ def test_an_engine_that_refuses_every_request_stays_while_no_other_is_better(tmp
         first.broken = second.broken = True
         with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
             until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP")
+            # The agent counts from its first look on.
+            until((tmp_path / "unusable").exists)
             assert {post(found) for _n in range(20)} == {500}
             time.sleep(3)
             assert found.ask("GET", "/v1/models", KEY)[0] == 200
@@ -144,6 +146,8 @@ def test_errors_of_one_client_take_no_engine_out(tmp_path):
         first.broken = second.broken = True
         with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
             until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP")
+            # The agent counts from its first look on.
+            until((tmp_path / "unusable").exists)
             assert {post(found) for _n in range(20)} == {500}
             first.broken = second.broken = False
             until(lambda: any(path == "/v1/completions" for _m, path, _h, _n in first.asked))
