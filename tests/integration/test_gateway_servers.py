@@ -613,7 +613,16 @@ def test_the_playbooks_drain_show_and_bring_back(site):
         rc, said = play(found, site, "drain", "-l", "gw", "--check", drain_min_available=0)
         assert rc == 0 and found.state(ONE) == "UP", said
         rc, said = play(
-            found, site, "drain", "-l", "gw", drain_min_available=0, drain_reason="new fans", drain_timeout=20
+            found,
+            site,
+            "drain",
+            "-l",
+            "gw",
+            # As people type it: -e drain_reason='new fans'.
+            "-e",
+            "drain_reason=new fans",
+            drain_min_available=0,
+            drain_timeout=20,
         )
         assert rc == 0 and "changed=1" in said and "chat has 0 of 2 servers in service at gate" in said, said
         assert {
