@@ -10,7 +10,6 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.template import Templar
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.user import controller_user
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import (
     GATEWAYS,
     clusters_of,
@@ -39,12 +38,7 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(f"hosts: the inventory has no {', '.join(unknown)}")
         inventory = _InventoryVariables(variables["hostvars"], self._loader)
         gateways = gateways_of(hosts, groups, inventory, options["group"])
-        return {
-            "gateways": gateways,
-            "hosts": hosts_behind(gateways),
-            "clusters": clusters_of(hosts, inventory),
-            "user": controller_user(),
-        }
+        return {"gateways": gateways, "hosts": hosts_behind(gateways), "clusters": clusters_of(hosts, inventory)}
 
 
 class _InventoryVariables:

@@ -61,9 +61,4 @@ clusters:
   type: dict
   returned: success
   sample: {gpu-a-01: fra1}
-user:
-  description: The user of the controller, for the records of a drain.
-  type: str
-  returned: success
-  sample: alice
 """
