@@ -39,6 +39,7 @@ def run(found, **arguments):
         config=str(found.directory / "haproxy.cfg"),
         state_file=found.paths["state"],
         owners_file=str(found.directory / "drained.json"),
+        arrivals_file=str(found.directory / "arrivals"),
         tool=str(ROLE / "files/gateway-tool.py"),
         **arguments,
     )

@@ -313,7 +313,18 @@ def _requests(events: Sequence[Event]) -> dict[str, Any]:
             gateways[gateway] = dict.fromkeys(COUNTERS, 0)
         before[gateway] = (started, now)
     total = {key: sum(sums[key] for sums in gateways.values()) for key in COUNTERS}
-    return {"total": total, "services": services, "gateways": gateways, "restarts": restarts}
+    moves = _address_moves(events)
+    return {"total": total, "services": services, "gateways": gateways, "restarts": restarts, "address_moves": moves}
+
+
+def _address_moves(events: Sequence[Event]) -> int:
+    """Return how often the shared addresses came to a gateway between its first reading and its last one."""
+    found: dict[str, list[float]] = {}
+    for event in events:
+        arrivals = _number(event.get("address_arrivals"))
+        if event.get("event") == "gateway" and arrivals is not None:
+            found.setdefault(str(event.get("gateway", "")), []).append(arrivals)
+    return sum(max(0, int(counts[-1] - counts[0])) for counts in found.values())
 
 
 def _dropped(old: Mapping[str, Mapping[str, float]], now: Mapping[str, Mapping[str, float]]) -> bool:

@@ -28,6 +28,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     parse_map,
     shared_keys,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths, HaproxyHost
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
 
@@ -349,6 +350,18 @@ class TestTool:
         config += "    server a--chat [::1]:9 x\n"
         assert self.tool.fitted(self.STATE, config).splitlines()[2:] == ["4 chat 1 a--chat 8 9 8405", ""]
 
+    def test_arrivals_of_the_shared_address_are_counted(self, tmp_path):
+        path = tmp_path / "arrivals"
+        paths = GatewayPaths(arrivals_file=str(path))
+        counts = []
+        for text in (None, "2\n", "x", "9" * 20):
+            if text is not None:
+                path.write_text(text)
+            counts.append(HaproxyHost(paths).address_arrivals())
+            self.tool.arrived(str(path))
+            counts.append(int(path.read_text()))
+        assert counts == [0, 1, 2, 3, 0, 1, int("9" * 20), 10**20]
+
     def test_a_worker_that_does_not_answer_is_none(self, tmp_path):
         assert self.tool._worker(str(tmp_path / "none")) == ""
 
@@ -361,11 +374,12 @@ def test_a_shared_address_depends_on_a_file_and_on_no_program():
         "keepalived.conf.j2",
         {
             "inventory_hostname": "gw1", "gateway_interface": "eth0", "gateway_router_id": 51,
-            "gateway_address": "10.0.0.9/24", "__gateway_paths": {"unusable": "/var/lib/gateway-agent/unusable"},
+            "gateway_address": "10.0.0.9/24",
+            "__gateway_paths": {"unusable": "/var/lib/gateway-agent/unusable", "arrivals": "/a"},
             "__gateway_plan": {"peers": {"own": "10.0.0.1", "others": ["10.0.0.2"]}},
         },
     )  # fmt: skip
     lines = [line.strip() for line in text.splitlines()]
     for line in ("unicast_src_ip 10.0.0.1", "10.0.0.2", "10.0.0.9/24 dev eth0", "priority 150", "weight -100"):
         assert line in lines
-    assert 'file "/var/lib/gateway-agent/unusable"' in lines and "script" not in text
+    assert 'file "/var/lib/gateway-agent/unusable"' in lines and "vrrp_script" not in text
