@@ -465,8 +465,8 @@ def main() -> None:
     except (InstalledError, OptionError, UnitError) as exc:
         module.fail_json(ok=False, msg=f"{exc}.")
     lost = explain_lost(watch.now) if watch else ""
-    if lost:
-        module.warn(f"unit {endpoint.unit.name} {lost}")
+    if watch and lost:
+        module.warn(f"unit {watch.unit.name} {lost}")
     if not result["ok"]:
         module.fail_json(changed=False, **result)
     passed = f"{result['model']} at {result['url']} passes {len(result['checks'])} checks"
