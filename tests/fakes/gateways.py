@@ -74,6 +74,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
+        "max_body": 64, "error_limit": 5,
         "address": "", "interface": "", **more,
     }  # fmt: skip
 

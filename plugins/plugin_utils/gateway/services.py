@@ -54,14 +54,14 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
 
     The error lists all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
     ``services``, ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
-    ``stats_port``, ``agent_port``, ``address`` and ``interface``.
+    ``stats_port``, ``agent_port``, ``max_body``, ``error_limit``, ``address`` and ``interface``.
     """
     services, problems = _collect_services(gateway, backends)
     problems += _assign_ports(services, options)
     problems += _missing_servers(services, backends, options)
     warnings = _set_models(services, problems)
     paths, wrong = paths_of(options["paths"])
-    problems += [*wrong, *_exposed(options), *_unusable_addresses(options)]
+    problems += [*wrong, *_exposed(options), *_unusable_addresses(options), *_negative(options)]
     if problems:
         raise GatewayError("\n".join(problems))
     return {
@@ -224,6 +224,14 @@ def _exposed(options: Mapping[str, Any]) -> list[str]:
         names = ", ".join(options["clients"])
         problems.append(f"gateway_open is true, and gateway_clients names {names}; remove one of the two")
     return problems
+
+
+def _negative(options: Mapping[str, Any]) -> list[str]:
+    return [
+        f"gateway_{name}: found {options[name]}, expected a number from 1, or 0 for {meaning}"
+        for name, meaning in (("max_body", "no limit"), ("error_limit", "never"))
+        if options[name] < 0
+    ]
 
 
 def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:

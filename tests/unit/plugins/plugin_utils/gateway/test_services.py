@@ -149,6 +149,8 @@ class TestExposure:
             ({"clients": {}}, "gateway_clients is empty"),
             ({"open": True}, "gateway_open is true, and gateway_clients names alice"),
             ({"listen": "eth0"}, "gateway_listen: found 'eth0'"),
+            ({"max_body": -1}, "gateway_max_body: found -1, expected a number from 1, or 0 for no limit"),
+            ({"error_limit": -5}, "gateway_error_limit: found -5, expected a number from 1, or 0 for never"),
             ({"address": "x"}, "gateway_address: found 'x'"),
             ({"address": "10.0.0.9/24"}, "gateway_interface is empty"),
             ({"address": "127.0.0.1/24", "interface": "lo"}, "gateway_listen is gateway_address"),
