@@ -353,6 +353,9 @@ def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_ht
                     [*words, f"https://{name}:{found.port}/v1/models"], check=True, capture_output=True, text=True
                 )
                 assert done.stdout.split(" ")[-1] == version.removeprefix("--http")
+        large = tmp_path / "large"
+        with large.open("wb") as file:
+            file.truncate(68_000_000)
         # Over HTTP/2 nothing tells whether a body follows.
         curl = [
             "curl",
@@ -370,10 +373,13 @@ def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_ht
             (["-X", "POST"], "", "200"),
             (["-T", "-", "-X", "POST"], "{}", "411"),
             (["-d", "{}"], "", "200"),
-            (["-d", "{}", "-H", "Content-Length: 99999999"], "", "413"),
+            (["-d", "{}", "-H", "Content-Length:"], "", "411"),
         ):
             done = subprocess.run([*curl, *words], check=False, capture_output=True, text=True, input=sent)
             assert done.stdout == status, (words, done)
+        # HAProxy 2.6 cancels a stream whose client still sends, so such a client may not see the answer.
+        subprocess.run([*curl, "--data-binary", f"@{large}"], check=False, capture_output=True)
+        until(lambda: "status=413" in found.log.read_text())
         body = tmp_path / "prompt"
         body.write_bytes(b"x" * 5_000_000)
         words = [
