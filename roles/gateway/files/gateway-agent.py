@@ -72,9 +72,10 @@ class Watched:
     moved_at: float = field(default_factory=time.monotonic)
     proven_at: float = field(default_factory=time.monotonic)
     heard_at: float = field(default_factory=time.monotonic)
-    # Times and numbers of answers 5xx, and HAProxy's counter of them.
+    # Times and numbers of answers 5xx. HAProxy's counters of them and of bytes, and when bytes came last.
     errors: tuple[tuple[float, int], ...] = ()
-    counted: int | None = None
+    counted: tuple[int, int] | None = None
+    flowed_at: float = -math.inf
 
     @property
     def answer(self) -> str:
@@ -84,8 +85,8 @@ class Watched:
     def lost(self, now: float) -> None:
         """Record that the instance did not answer; the check of /health decides whether it is up."""
         self.work, self.moved_at = (), now
-        # Twice, as for an engine that answers and is stuck.
-        if self.stuck_after * 2 <= now - self.heard_at:
+        # Twice, as for an engine that is stuck. One that is stopping answers nothing and completes its streams.
+        if self.stuck_after * 2 <= now - max(self.heard_at, self.flowed_at):
             self.verdict = f"down #hangs: no answer for {now - self.heard_at:.0f} s"
 
     def refused(self, now: float) -> None:
@@ -125,11 +126,13 @@ class Watched:
         recent = sum(number for at, number in self.errors if now - at <= WINDOW)
         return bool(self.refusal) or 0 < self.error_limit <= recent
 
-    def failed(self, total: int, now: float) -> None:
-        """Record HAProxy's counter of answers 5xx, which begins at zero again with each worker."""
-        new = total - self.counted if self.counted is not None and total >= self.counted else 0
-        self.counted = total
-        if new:
+    def counts(self, errors: int, sent: int, now: float) -> None:
+        """Record HAProxy's counters of answers 5xx and of bytes, which begin at zero again with each worker."""
+        before, self.counted = self.counted or (errors, sent), (errors, sent)
+        new = errors - before[0]
+        if sent != before[1]:
+            self.flowed_at = now
+        if new > 0:
             self.errors = (*(each for each in self.errors if now - each[0] <= WINDOW), (now, new))
 
     def probed(self, fault: str, now: float, refused: bool = False) -> None:
@@ -140,7 +143,7 @@ class Watched:
             return
         if not fault:
             self.verdict, self.moved_at, self.errors = UP, now, ()
-        elif self.verdict.startswith("down #requests run"):
+        elif self.verdict.startswith("down #requests run") and now - self.flowed_at >= self.stuck_after:
             self.verdict = f"down #hangs: {self.verdict.partition('#')[2]}, and {fault}"
         elif not self.verdict.startswith("down"):
             # The first reason says more, so it stays.
@@ -182,21 +185,21 @@ def deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator
 def ask(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, str]:
     """Return status and text of an answer. Raises one of FAULTS."""
     connection = http.client.HTTPConnection(address, timeout=timeout)
-    began = time.monotonic()
+    ends = time.monotonic() + timeout
     try:
-        with deadline(connection, timeout * 1.5):
+        with deadline(connection, timeout):
             connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
             answer = connection.getresponse()
-            text = answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
+            found = answer.status, answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
     except FAULTS:
-        if time.monotonic() - began >= timeout:
-            raise TimeoutError("no complete answer") from None
-        raise
+        if time.monotonic() < ends:
+            raise
+        found = None
     finally:
         connection.close()
-    if time.monotonic() - began >= timeout * 1.5:
+    if found is None or time.monotonic() >= ends:
         raise TimeoutError("no complete answer")
-    return answer.status, text
+    return found
 
 
 def probe(address: str, model: str, timeout: float) -> tuple[str, bool]:
@@ -222,10 +225,10 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
     except FAULTS:
         metrics = {}
     if not metrics:
-        watched.refused(time.monotonic())
-    elif watched.saw(metrics, time.monotonic()):
-        fault, refused = probe(address, model, watched.stuck_after)
-        watched.probed(fault, time.monotonic(), refused)
+        return watched.refused(time.monotonic())
+    if watched.saw(metrics, time.monotonic()):
+        fault, is_refusal = probe(address, model, watched.stuck_after)
+        watched.probed(fault, time.monotonic(), is_refusal)
     return None
 
 
@@ -244,14 +247,14 @@ def report(name: str, address: str, before: str, after: str) -> None:
         print(f"{name} ({address}): {after}", flush=True)
 
 
-def read_servers(text: str) -> dict[str, tuple[bool, int]]:
-    """Return for each server in HAProxy's counters whether it is up, and its answers 5xx. Raises ValueError."""
+def read_servers(text: str) -> dict[str, tuple[bool, int, int]]:
+    """Return for each server in HAProxy's counters whether it is up, its answers 5xx and bytes. Raises ValueError."""
     if not text.startswith("# pxname,") or not text.endswith("\n\n"):
         raise ValueError("no complete answer")
     try:
         rows = csv.DictReader(text[2:].splitlines(), strict=True)
         return {
-            row["svname"]: (row["status"].startswith("UP"), int(row["hrsp_5xx"] or 0))
+            row["svname"]: (row["status"].startswith("UP"), int(row["hrsp_5xx"] or 0), int(row["bout"] or 0))
             for row in rows
             if row["svname"] not in ("FRONTEND", "BACKEND")
         }
@@ -302,7 +305,7 @@ class SharedAddress:
         if not self.path:
             return
         text = f"{int(not self.usable)}\n"
-        with contextlib.suppress(OSError), open(self.path, encoding="ascii") as file:
+        with contextlib.suppress(OSError, ValueError), open(self.path, encoding="ascii") as file:
             if file.read() == text:
                 return
         try:
@@ -310,10 +313,10 @@ class SharedAddress:
                 os.fchmod(file.fileno(), 0o644)
                 file.write(text)
             os.replace(f"{self.path}.new", self.path)
+            note = f"shared address: this gateway is {'usable' if self.usable else f'not usable: {self.fault}'}"
         except OSError as exc:
-            print(f"{self.path}: cannot be written: {exc.strerror}", flush=True)
-            return
-        print(f"shared address: this gateway is {'usable' if self.usable else f'not usable: {self.fault}'}", flush=True)
+            note = f"{self.path}: cannot be written: {exc.strerror}"
+        print(note, flush=True)
 
 
 class HaproxyWatch:
@@ -335,13 +338,13 @@ class HaproxyWatch:
         self.address.saw(fault, now)
         self.address.write()
 
-    def _update(self, found: Mapping[str, tuple[bool, int]], now: float) -> str:
+    def _update(self, found: Mapping[str, tuple[bool, int, int]], now: float) -> str:
         """Update the instances; return ``no server`` if a service has none."""
         up: dict[str, int] = {}
         better: dict[str, int] = {}
         for address, server in self.servers.items():
-            is_up, errors = found.get(server["name"], (False, 0))
-            self.watched[address].failed(errors, now)
+            is_up, errors, sent = found.get(server["name"], (False, 0, 0))
+            self.watched[address].counts(errors, sent, now)
             service = server["service"]
             up[service] = up.get(service, 0) + is_up
             better[service] = better.get(service, 0) + (is_up and not self.watched[address].refusal)

@@ -16,7 +16,7 @@ import pytest
 from tests.fakes.gateways import free_port, loaded
 
 agent = loaded("gateway-agent")
-STAT = "# pxname,svname,status,hrsp_5xx,\n"
+STAT = "# pxname,svname,status,hrsp_5xx,bout,\n"
 
 
 class TestWatched:
@@ -108,6 +108,20 @@ class TestWatched:
         silent.saw(self.metrics(1, 2), 124)
         assert silent.answer == "up"
 
+    def test_an_engine_whose_streams_move_does_not_hang(self):
+        stopping, stuck = self.watched(heard_at=0.0, verdict="up"), self.watched(heard_at=0.0)
+        for now in range(0, 300, 10):
+            stopping.counts(0, now, now)
+            stopping.lost(now)
+            stuck.counts(0, now, now)
+            if stuck.saw(self.metrics(1), now):
+                stuck.probed("no token within 60 s", now)
+        assert stopping.answer == "up" and stuck.answer.startswith("down #requests run")
+        stuck.probed("no token within 60 s", 400)
+        assert stuck.answer.startswith("down #hangs")
+        stopping.lost(420)
+        assert stopping.answer.startswith("down #hangs")
+
     def test_a_value_that_is_no_number_hides_nothing(self):
         text = 'vllm:generation_tokens_total 5\nvllm:kv_cache_usage_perc{engine="0"} NaN\n'
         assert agent.read_metrics(text) == {"vllm:generation_tokens_total": 5.0}
@@ -122,14 +136,14 @@ class TestRefusals:
 
     def test_errors_make_it_ask_and_only_a_refused_token_takes_it_out(self):
         watched = self.watched(replaceable=True)
-        watched.failed(1000, 0)
-        watched.failed(1004, 2)
+        watched.counts(1000, 0, 0)
+        watched.counts(1004, 0, 2)
         assert not watched.saw(TestWatched.metrics(1), 2)
-        watched.failed(1005, 4)
+        watched.counts(1005, 0, 4)
         assert watched.saw(TestWatched.metrics(1, 2), 4)
         watched.probed("", 5)
         assert watched.answer == "up" and not watched.saw(TestWatched.metrics(1, 3), 6)
-        watched.failed(1010, 6)
+        watched.counts(1010, 0, 6)
         assert watched.saw(TestWatched.metrics(1, 4), 6)
         watched.probed("the request for a token was answered with HTTP 500", 7, refused=True)
         assert watched.answer == "down #the request for a token was answered with HTTP 500"
@@ -141,7 +155,7 @@ class TestRefusals:
     def test_old_errors_and_those_of_another_worker_do_not_count(self):
         watched = self.watched()
         for total, now in ((0, 0), (4, 1), (5, 12), (0, 13), (3, 14)):
-            watched.failed(total, now)
+            watched.counts(total, 0, now)
         assert not watched.saw(TestWatched.metrics(1), 14)
         assert not self.watched(error_limit=0, errors=((0, 99),)).saw(TestWatched.metrics(1), 1)
 
@@ -167,7 +181,7 @@ def watch_of(directory, answer, monkeypatch, **servers):
 
 
 def rows(*servers):
-    return STAT + "".join(f"chat,{name},{status},{errors},\n" for name, status, errors in servers) + "\n"
+    return STAT + "".join(f"chat,{name},{status},{errors},9,\n" for name, status, errors in servers) + "\n"
 
 
 class TestHaproxyWatch:
@@ -284,7 +298,7 @@ def test_no_answer_of_an_engine_ends_its_check():
     watched = agent.Watched(0.5, 0.001, 1, replaceable=True)
     with serving(answer) as address:
         for _n in range(150):
-            watched.failed(chosen.randint(0, 9), time.monotonic())
+            watched.counts(chosen.randint(0, 9), 0, time.monotonic())
             agent.check_instance(address, "m", watched)
             assert watched.answer.isprintable() and watched.answer.isascii() and len(watched.answer) < 300
 
