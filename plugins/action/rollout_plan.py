@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
+import getpass
 import platform
 from typing import Any, ClassVar, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.user import controller_user
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
@@ -79,7 +79,7 @@ class ActionModule(ControllerAction):
         serving = serving_of(clusters, options["kind"], groups, hostvars, self._loader)
         waves = waves_of(concerned, serving, paces, shared_option("order", seen))
         turns = turns_of(waves, seen, groups, hostvars)
-        who = {"user": controller_user(), "controller": platform.node(), "kind": options["kind"]}
+        who = {"user": getpass.getuser(), "controller": platform.node(), "kind": options["kind"]}
         locks = lock_hosts(turns, groups, hostvars)
         begun = {**who, "resumes": base["resumes"], "locks": locks}
         return {
