@@ -43,6 +43,8 @@ class ActionModule(ControllerAction):
         "names": {"type": "list", "elements": "str", "default": []},
         "stats_port": {"type": "int", "default": 8404},
         "agent_port": {"type": "int", "default": 8405},
+        "max_body": {"type": "int", "default": 64},
+        "error_limit": {"type": "int", "default": 5},
         "address": {"type": "str", "default": ""},
         "interface": {"type": "str", "default": ""},
         "peers": {"type": "str", "default": "gateways"},

@@ -71,7 +71,11 @@ class ActionModule(ControllerAction):
 def _events(host: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what is noted for a host: the counters of gateways, the figures of gates, the step that begins."""
     events: list[dict[str, Any]] = [
-        {"event": "gateway", "gateway": entry["item"], "started": entry["started"], "frontends": entry["frontends"]}
+        {
+            "event": "gateway",
+            "gateway": entry["item"],
+            **{key: entry[key] for key in ("started", "frontends", "address_arrivals") if key in entry},
+        }
         for entry in options["gateways"]
         if "frontends" in entry
     ]

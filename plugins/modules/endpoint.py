@@ -234,6 +234,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
     Unit,
     UnitError,
     advice,
+    explain_lost,
     is_up,
     mask,
     reasons,
@@ -463,6 +464,9 @@ def main() -> None:
         module.fail_json(ok=False, msg=f"{exc}.")
     except (InstalledError, OptionError, UnitError) as exc:
         module.fail_json(ok=False, msg=f"{exc}.")
+    lost = explain_lost(watch.now) if watch else ""
+    if watch and lost:
+        module.warn(f"unit {watch.unit.name} {lost}")
     if not result["ok"]:
         module.fail_json(changed=False, **result)
     passed = f"{result['model']} at {result['url']} passes {len(result['checks'])} checks"

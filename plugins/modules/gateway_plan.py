@@ -99,6 +99,18 @@ options:
       - TCP port of the agent on the loopback address.
     type: int
     default: 8405
+  max_body:
+    description:
+      - Largest body of a request in MiB, 0 for no limit.
+    type: int
+    default: 64
+    version_added: 0.7.0
+  error_limit:
+    description:
+      - Answers 5xx after which the agent tests an engine, 0 for never.
+    type: int
+    default: 5
+    version_added: 0.7.0
   address:
     description:
       - Address with a prefix length that several gateways share.

@@ -100,6 +100,12 @@ options:
       - File with the owners of drained servers. The next change rewrites a damaged file.
     type: path
     default: /var/lib/haproxy/drained.json
+  arrivals_file:
+    description:
+      - File in which the gateway counts how often the shared address has come to it.
+    type: path
+    default: /var/lib/haproxy/address-arrivals
+    version_added: 0.7.0
   tool:
     description:
       - The gateway's tool that saves the state of the servers.
@@ -170,12 +176,18 @@ frontends:
   description: Requests of each service since RV(started), with C(ok), C(client_errors), C(server_errors) and C(denied).
   type: dict
   returned: success
+address_arrivals:
+  description: How often the shared address has come to this gateway; 0 without one.
+  type: int
+  returned: success
+  version_added: 0.7.0
 started:
   description: A string that changes whenever the counters of HAProxy restart at zero.
   type: str
   returned: success
 """
 
+import dataclasses
 import time
 from typing import Any
 
@@ -216,6 +228,7 @@ ARGUMENTS = {
     "config": {"type": "path", "default": GatewayPaths.config},
     "state_file": {"type": "path", "default": GatewayPaths.state_file},
     "owners_file": {"type": "path", "default": GatewayPaths.owners_file},
+    "arrivals_file": {"type": "path", "default": GatewayPaths.arrivals_file},
     "tool": {"type": "path", "default": GatewayPaths.tool},
 }
 FIGURES = ("backend", "address", "state", "up", "why", "sessions", "queued")
@@ -226,7 +239,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = module.params
-    paths = GatewayPaths(**{name: options[name] for name in ("socket", "config", "state_file", "owners_file", "tool")})
+    paths = GatewayPaths(**{each.name: options[each.name] for each in dataclasses.fields(GatewayPaths)})
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     request = ServersRequest(
         options["state"], options["owner"], options["reason"], options["min_available"], options["force"], now
@@ -265,6 +278,7 @@ def result_of(outcome: ServersOutcome) -> dict[str, Any]:
         "waited_s": round(outcome.waited, 3),
         "backends": view.backends(),
         "frontends": view.frontends,
+        "address_arrivals": outcome.arrivals,
         "started": view.started,
     }
 

@@ -74,6 +74,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
+        "max_body": 64, "error_limit": 5,
         "address": "", "interface": "", **more,
     }  # fmt: skip
 
@@ -110,10 +111,11 @@ class RunningGateway:
         constants = yaml.safe_load((ROLE / "vars/main.yml").read_text())
         self.paths = {
             **constants["__gateway_paths"],
-            **{name: str(directory / name) for name in ("chroot", "maps", "socket", "state")},
+            **{name: str(directory / name) for name in ("chroot", "maps", "socket", "stats", "state")},
         }
         self.paths["certificate"] = str(directory / "gateway.pem")
-        self.paths["settle"] = str(ROLE / "files/gateway-settle.lua")
+        for name in ("settle", "hanging"):
+            self.paths[name] = str(ROLE / f"files/gateway-{name}.lua")
         self.constants = {**constants, "__gateway_paths": self.paths}
         self.log = directory / "haproxy.log"
         self.process: Any = None
@@ -132,7 +134,7 @@ class RunningGateway:
             "gw", [Backend("gw", "127.0.0.1", {f"chat-{n}": plan(p) for n, p in enumerate(self.ports, 1)})], requested
         )
         variables = {
-            "gateway_timeout": 3600, "gateway_slowstart": 0, "gateway_check_interval": 1,
+            "gateway_timeout": 3600, "gateway_max_body": 64, "gateway_slowstart": 0, "gateway_check_interval": 1,
             "gateway_open": requested["open"], "gateway_tls": requested["tls"],
             "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
             "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),

@@ -31,6 +31,8 @@ class Engine(BaseHTTPRequestHandler):
             return self.send("".join(f'{name}{{engine="0"}} {value}\n' for name, value in server.metrics.items()))
         if self.path == "/health":
             return self.send("", 200 if server.healthy else 503)
+        if server.broken and self.command == "POST" and b'"stream"' not in body:
+            return self.send('{"error": "broken"}', 500)
         server.asked.append((self.command, self.path, dict(self.headers), len(body)))
         if self.path == "/v1/completions" and server.stuck.is_set():
             server.freed.wait(600)
@@ -68,7 +70,7 @@ class Engine(BaseHTTPRequestHandler):
 def engine():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Engine)
     server.daemon_threads = True
-    server.asked, server.healthy, server.tokens, server.pause = [], True, 10, 0.1
+    server.asked, server.healthy, server.tokens, server.pause, server.broken = [], True, 10, 0.1, False
     server.metrics = {"vllm:num_requests_running": 0.0, "vllm:generation_tokens_total": 1.0}
     server.stuck, server.freed, server.running = threading.Event(), threading.Event(), threading.Semaphore(0)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -85,8 +87,12 @@ def engine():
 @contextlib.contextmanager
 def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0):
     config = {
-        "port": port, "interval": 0.2, "stuck_after": stuck_after, "probe_after": probe_after,
-        "servers": {f"127.0.0.1:{each}": {"name": f"chat-{n}", "model": "m"} for n, each in enumerate(servers, 1)},
+        "port": port, "interval": 0.2, "stuck_after": stuck_after, "probe_after": probe_after, "error_limit": 3,
+        "stats": str(directory / "stats"), "unusable": str(directory / "unusable"),
+        "servers": {
+            f"127.0.0.1:{each}": {"name": f"gw--chat-{n}", "service": "chat", "model": "m"}
+            for n, each in enumerate(servers, 1)
+        },
     }  # fmt: skip
     (directory / "agent.json").write_text(json.dumps(config))
     process = subprocess.Popen([sys.executable, ROLE / "files/gateway-agent.py", directory / "agent.json"])

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -77,3 +80,109 @@ def test_what_is_stuck_stays_out_while_a_new_agent_knows_nothing(tmp_path):
                 time.sleep(3)
                 assert found.state("gw--chat-1") == "DOWN (agent)"
                 assert found.state("gw--chat-2") == "UP"
+
+
+def post(found):
+    return found.ask("POST", "/v1/chat/completions", KEY, b'{"messages": []}')[0]
+
+
+def stream(found):
+    """Begin a stream and return its answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=20)
+    connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
+    answer = connection.getresponse()
+    answer.readline()
+    return answer
+
+
+def test_an_engine_that_refuses_every_request_is_taken_out_and_completes_its_stream(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
+            until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP")
+            found.tell("set server chat/gw--chat-2 state drain")
+            first.tokens, first.pause = 100, 0.1
+            answer = stream(found)
+            found.tell("set server chat/gw--chat-2 state ready")
+            first.broken = True
+            first.metrics["vllm:num_requests_running"] = 1.0
+
+            def out():
+                first.metrics["vllm:generation_tokens_total"] += 1
+                post(found)
+                return found.state("gw--chat-1") == "DOWN (agent)"
+
+            until(out)
+            assert {post(found) for _n in range(10)} == {200}
+            assert answer.read().count(b"data:") == 99
+            first.broken = False
+            until(lambda: found.state("gw--chat-1") == "UP")
+
+
+def test_an_engine_that_refuses_every_request_stays_while_no_other_is_better(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        first.broken = second.broken = True
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
+            until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP")
+            # The agent counts from its first look on.
+            until((tmp_path / "unusable").exists)
+            assert {post(found) for _n in range(20)} == {500}
+            time.sleep(3)
+            assert found.ask("GET", "/v1/models", KEY)[0] == 200
+            second.broken = False
+            until(lambda: found.state("gw--chat-1") == "DOWN (agent)")
+            assert {post(found) for _n in range(5)} == {200}
+            second.healthy = False
+            until(lambda: found.state("gw--chat-1") == "UP")
+
+
+def test_errors_of_one_client_take_no_engine_out(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        first.broken = second.broken = True
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
+            until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP")
+            # The agent counts from its first look on.
+            until((tmp_path / "unusable").exists)
+            assert {post(found) for _n in range(20)} == {500}
+            first.broken = second.broken = False
+            until(lambda: any(path == "/v1/completions" for _m, path, _h, _n in first.asked))
+            assert found.state("gw--chat-1") == found.state("gw--chat-2") == "UP"
+
+
+def test_requests_of_an_engine_that_hangs_are_ended(tmp_path):
+    port = free_port()
+    with engine() as first, ThreadPoolExecutor(1) as pool:
+        ports = [first.server_port]
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
+            until(lambda: found.state("gw--chat-1") == "UP")
+            waiting = pool.submit(found.ask, "POST", "/v1/completions", KEY, b'{"wait": 1}')
+            assert first.running.acquire(timeout=20)
+            first.stuck.set()
+            first.metrics["vllm:num_requests_running"] = 1.0
+            status, _headers, body = waiting.result(60)
+            assert (status, json.loads(body)["error"]["type"]) in ((502, "server_error"), (503, "server_error"))
+
+
+def test_a_shared_address_is_kept_while_haproxy_has_servers(tmp_path):
+    port = free_port()
+    with engine() as first:
+        ports = [first.server_port]
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports):
+            written = tmp_path / "unusable"
+            until(written.exists)
+            until(lambda: found.state("gw--chat-1") == "UP")
+            assert written.read_text() == "0\n"
+            found.reload()
+            time.sleep(2)
+            assert written.read_text() == "0\n"
+            found.tell("set server chat/gw--chat-1 state maint")
+            until(lambda: written.read_text() == "1\n")
+            found.tell("set server chat/gw--chat-1 state ready")
+            until(lambda: written.read_text() == "0\n")
+            found.stop()
+            until(lambda: written.read_text() == "1\n", 10)

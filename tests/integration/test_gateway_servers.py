@@ -39,6 +39,7 @@ def run(found, **arguments):
         config=str(found.directory / "haproxy.cfg"),
         state_file=found.paths["state"],
         owners_file=str(found.directory / "drained.json"),
+        arrivals_file=str(found.directory / "arrivals"),
         tool=str(ROLE / "files/gateway-tool.py"),
         **arguments,
     )
@@ -613,7 +614,16 @@ def test_the_playbooks_drain_show_and_bring_back(site):
         rc, said = play(found, site, "drain", "-l", "gw", "--check", drain_min_available=0)
         assert rc == 0 and found.state(ONE) == "UP", said
         rc, said = play(
-            found, site, "drain", "-l", "gw", drain_min_available=0, drain_reason="new fans", drain_timeout=20
+            found,
+            site,
+            "drain",
+            "-l",
+            "gw",
+            # As people type it: -e drain_reason='new fans'.
+            "-e",
+            "drain_reason=new fans",
+            drain_min_available=0,
+            drain_timeout=20,
         )
         assert rc == 0 and "changed=1" in said and "chat has 0 of 2 servers in service at gate" in said, said
         assert {
@@ -657,3 +667,33 @@ def test_a_host_that_is_off_is_drained_all_the_same(site):
         rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0)
         assert rc == 0 and "Fail if engines still work" in said and "ignored=1" in said, said
         assert "chat has 0 of 2 servers in service at gate" in said and found.state(ONE).startswith("DRAIN")
+
+
+@needs_mounts
+def test_an_instance_that_is_removed_leaves_its_gateways_first(site):
+    role = {"name": "baremetal.inference.vllm", "tasks_from": "leave_gateways"}
+    tasks = [{"name": "Leave", "ansible.builtin.include_role": role}]
+    playbook = TOP / "playbooks/leave-in-a-test.yml"
+    variables = {"vllm_drain_timeout": 20}
+    with gate(site / "gate") as found:
+        try:
+            playbook.write_text(json.dumps([{"hosts": "gw", "gather_facts": False, "tasks": tasks}]))
+            rc, said = play(found, site, playbook.stem, __vllm_name="chat-9", **variables)
+            assert rc == 0 and "changed=0" in said, said
+            rc, said = play(found, site, playbook.stem, "--check", __vllm_name="chat-1", **variables)
+            assert rc == 0 and "changed=1" in said and found.state(ONE) == "UP", said
+            with running(found, found.first):
+                found.first.freed.set()
+                rc, said = play(found, site, playbook.stem, __vllm_name="chat-1", **variables)
+            assert rc == 0 and "changed=1" in said and found.state(ONE).startswith("DRAIN"), said
+            assert found.state(TWO) == "UP"
+            entry = run(found)["servers"][ONE]
+            assert (entry["reason"], entry["sessions"]) == ("not in vllm_instances any more", 0)
+            # Its service ends with it, and a gateway that does not answer stops nothing.
+            rc, said = play(found, site, playbook.stem, __vllm_name="chat-2", **variables)
+            assert rc == 0 and found.state(TWO).startswith("DRAIN"), said
+            found.stop()
+            rc, said = play(found, site, playbook.stem, __vllm_name="chat-2", **variables)
+            assert rc == 0 and "changed=0" in said, said
+        finally:
+            playbook.unlink(missing_ok=True)

@@ -23,7 +23,6 @@ INVENTORY = TOP / ".config/molecule/inventory/gateway"
 ROUTES = (TOP / "tests/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
 SERVED = {
     "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses",
-    "GET /v1/responses/{response_id}", "POST /v1/responses/{response_id}/cancel",
 }  # fmt: skip
 WRONG = "wrong-" * 8
 SHARED = f"{os.environ['LAB_SUBNET_PREFIX']}.100"

@@ -47,6 +47,7 @@ class ServersOutcome:
     before: tuple[HaproxyView, Records]
     warnings: list[str]
     waited: float = 0.0
+    arrivals: int = 0
 
     def idle(self) -> bool:
         """Return whether no request runs or waits on the servers."""
@@ -90,6 +91,7 @@ class GatewayServers:
                 changed=bool(change.changed or unsaved),
                 before=(view, records),
                 warnings=self.owners.warnings,
+                arrivals=self.haproxy.address_arrivals(),
             )
             if not read_only and outcome.changed:
                 self._apply(change, request.state == DRAINED)

@@ -41,6 +41,7 @@ class GatewayPaths:
     config: str = "/etc/haproxy/haproxy.cfg"
     state_file: str = "/var/lib/haproxy/server-state"
     owners_file: str = "/var/lib/haproxy/drained.json"
+    arrivals_file: str = "/var/lib/haproxy/address-arrivals"
     tool: str = "/usr/local/lib/gateway-tool.py"
 
 
@@ -110,6 +111,14 @@ class HaproxyHost:
                 f"{self.name}: HAProxy has the new server states, but {paths.tool} could not save them in "
                 f"{paths.state_file} ({problem}); run playbooks/gateway.yml, then run this again"
             )
+
+    def address_arrivals(self) -> int:
+        """Return how often the shared address has come to this gateway, 0 without a shared address."""
+        try:
+            with open(self.paths.arrivals_file, encoding="ascii") as file:
+                return int(file.read(32))
+        except (OSError, ValueError):
+            return 0
 
     def unsaved_servers(self, view: HaproxyView, names: Sequence[str]) -> list[str]:
         """Return the servers that a restart of HAProxy would put into another state."""

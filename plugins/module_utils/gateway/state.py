@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from typing import Iterator, Mapping
 
@@ -18,6 +19,10 @@ OWN = "gateway:"
 _MAINT, _DRAIN = 0x01 | 0x02 | 0x04 | 0x20 | 0x40, 0x08 | 0x10
 # srv_op_state: starting (slowly) and running; 0 is stopped, 3 asks for no new sessions.
 _RUNNING = ("1", "2")
+# Names and addresses become part of commands and messages.
+_WORD = re.compile(r"[\w.:%-]+", re.ASCII)
+# Characters of a check's result; an engine chooses its text.
+_LONGEST_REASON = 150
 _STATES, _STATS = "\n# be_id ", "\n# pxname,"
 
 
@@ -84,6 +89,8 @@ def read_view(text: str) -> HaproxyView:
     info_fields = dict(line.split(": ", 1) for line in info.splitlines() if ": " in line)
     try:
         rows = list(csv.DictReader(f"pxname,{stats}".splitlines()))
+        if any(None in row or None in row.values() for row in rows):
+            raise ValueError("a row has another number of columns than the heading")
         return HaproxyView(
             pid=int(info_fields["Pid"]),
             started=f"{info_fields['Pid']}-{info_fields['Start_time_sec']}",
@@ -94,8 +101,8 @@ def read_view(text: str) -> HaproxyView:
                 if row["svname"] == "FRONTEND" and not row["pxname"].startswith(OWN)
             },
         )
-    except (KeyError, TypeError, ValueError) as exc:
-        raise StateError(f"its answer is invalid ({exc!r})") from exc
+    except (KeyError, TypeError, ValueError, csv.Error) as exc:
+        raise StateError(f"its answer is invalid ({repr(exc)[:200]})") from exc
 
 
 def read_kept_states(text: str) -> dict[str, str]:
@@ -134,6 +141,9 @@ def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, HaproxyServe
 
 
 def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
+    invalid = [row[name] for name in ("srv_name", "be_name", "srv_addr") if not _WORD.fullmatch(row[name])]
+    if invalid:
+        raise ValueError(f"found {invalid[0][:60]!r}, expected a name or an address")
     up = row["srv_op_state"] in _RUNNING
     return HaproxyServer(
         name=row["srv_name"],
@@ -158,7 +168,8 @@ def _why(stat: Mapping[str, str]) -> str:
     """Return the result of the check that took a server out: the agent check or the health check."""
     kind = "agent" if "(agent)" in stat["status"] else "check"
     text = stat["last_agt"] or stat["agent_desc"] if kind == "agent" else stat["last_chk"] or stat["check_desc"]
-    return f"{stat[f'{kind}_status'].lstrip('* ')}: {text}".strip(": ")
+    result = f"{stat[f'{kind}_status'].lstrip('* ')}: {text}".strip(": ")[:_LONGEST_REASON]
+    return "".join(letter if letter.isprintable() else "?" for letter in result)
 
 
 def _frontend(row: Mapping[str, str]) -> dict[str, int]:

@@ -118,11 +118,8 @@ def explain_failure(first: UnitState, now: UnitState) -> str:
 
     first is the state when the wait began: restarts from before it are history, a new one means that it died meanwhile.
     """
-    if now.load != "loaded":
-        return {
-            "not-found": "does not exist on this host",
-            "masked": "is masked",
-        }.get(now.load, f"cannot be loaded by systemd (LoadState={now.load})")
+    if now.load != "loaded" and not is_up(now):
+        return _not_loaded(now)
     if now.active == "deactivating" and now.job:
         # Somebody restarts it while it was starting; how that start ended is no longer of interest.
         return ""
@@ -136,6 +133,20 @@ def explain_failure(first: UnitState, now: UnitState) -> str:
     if now.restarts > first.restarts:
         return "died and was started again by systemd while it was waited for"
     return ""
+
+
+def explain_lost(state: UnitState) -> str:
+    """Return why systemd would not start a running unit again, as a clause that follows its name; empty if it would."""
+    if state.load == "loaded" or not is_up(state):
+        return ""
+    return f"runs but {_not_loaded(state)}, so systemd will not start it again after it stops"
+
+
+def _not_loaded(state: UnitState) -> str:
+    return {
+        "not-found": "does not exist on this host",
+        "masked": "is masked",
+    }.get(state.load, f"cannot be loaded by systemd (LoadState={state.load})")
 
 
 def _manner(state: UnitState) -> str:

@@ -24,9 +24,8 @@ ALLOWED = (
     ("/v1/models/<model>", ("GET",)),
     ("/v1/chat/completions", ("POST",)),
     ("/v1/completions", ("POST",)),
+    # Not /v1/responses/<id>: vLLM does not know whose response it is, so each client could read and cancel all of them.
     ("/v1/responses", ("POST",)),
-    ("/v1/responses/<id>", ("GET",)),
-    ("/v1/responses/<id>/cancel", ("POST",)),
 )
 
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*|<id>|<model>))+\Z")

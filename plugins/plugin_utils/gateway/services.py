@@ -55,14 +55,14 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
 
     The error lists all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
     ``services``, ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
-    ``stats_port``, ``agent_port``, ``address`` and ``interface``.
+    ``stats_port``, ``agent_port``, ``max_body``, ``error_limit``, ``address`` and ``interface``.
     """
     services, problems = _collect_services(gateway, backends)
     problems += _assign_ports(services, options)
     problems += _missing_servers(services, backends, options)
     warnings = _set_models(services, problems)
     paths, wrong = paths_of(options["paths"])
-    problems += [*wrong, *_exposed(options), *_unusable_addresses(options)]
+    problems += [*wrong, *_exposed(options), *_unusable_addresses(options), *_negative(options)]
     if problems:
         raise GatewayError("\n".join(problems))
     return {
@@ -229,6 +229,14 @@ def _exposed(options: Mapping[str, Any]) -> list[str]:
     return problems
 
 
+def _negative(options: Mapping[str, Any]) -> list[str]:
+    return [
+        f"gateway_{name}: found {options[name]}, expected a number from 1, or 0 for {meaning}"
+        for name, meaning in (("max_body", "no limit"), ("error_limit", "never"))
+        if options[name] < 0
+    ]
+
+
 def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
     problems = []
     try:
@@ -252,9 +260,13 @@ def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
 
 
 def _agent(services: Mapping[str, GatewayService]) -> dict[str, dict[str, str]]:
-    """Return the servers that the agent watches: address and port -> server name and a model to test it with."""
+    """Return the servers that the agent watches: address and port -> names of server, service and a model to test."""
     return {
-        f"{server['address']}:{server['port']}": {"name": server["name"], "model": service.names[server["name"]][0]}
+        f"{server['address']}:{server['port']}": {
+            "name": server["name"],
+            "service": service.name,
+            "model": service.names[server["name"]][0],
+        }
         for service in services.values()
         for server in service.servers
     }

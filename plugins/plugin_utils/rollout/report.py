@@ -84,7 +84,7 @@ def report(events: Iterable[Event], running: bool = False) -> dict[str, Any]:
         "waves": _waves(timed),
         "steps": _durations(hosts),
         "changes": _changes(hosts),
-        "requests": _requests(timed),
+        "requests": {**_requests(timed), "address_moves": _address_moves(timed)},
         "gates": _gates(timed),
         "hosts": [_host_row(host) for host in hosts],
     }
@@ -329,6 +329,16 @@ def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return value
+
+
+def _address_moves(events: Sequence[Event]) -> int:
+    """Return how often the shared addresses came to a gateway between its first reading and its last one."""
+    found: dict[str, list[float]] = {}
+    for event in events:
+        arrivals = _number(event.get("address_arrivals"))
+        if event.get("event") == "gateway" and arrivals is not None:
+            found.setdefault(str(event.get("gateway", "")), []).append(arrivals)
+    return sum(max(0, int(counts[-1] - counts[0])) for counts in found.values())
 
 
 def _finite(value: Any) -> Any:

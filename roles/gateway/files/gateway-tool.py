@@ -7,6 +7,7 @@ gateway-tool.py save SOCKET FILE CONFIG   save the server states, so that a drai
 gateway-tool.py fit FILE CONFIG           adapt a saved state to a configuration that has changed since
 gateway-tool.py replace SOCKET MASTER     make HAProxy's master start a new worker, and wait for it
 gateway-tool.py health ADDRESS PORT       exit with 0 if the gateway answers and has servers
+gateway-tool.py arrived FILE              count that the shared address has come to this gateway
 """
 
 from __future__ import annotations
@@ -93,6 +94,14 @@ def health(address: str, port: str) -> bool:
         connection.close()
 
 
+def arrived(path: str) -> None:
+    """Add one to the number in a file; a missing or damaged file counts as 0."""
+    before = 0
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        before = int(_read(path))
+    _write(path, f"{before + 1}\n")
+
+
 def _ports(config: str) -> tuple[dict[tuple[str, str], str], str]:
     """Return the port of each server by backend and name, and the agent's port."""
     ports, backend, agent = {}, "", "0"
@@ -138,7 +147,7 @@ def _write(path: str, text: str) -> None:
     os.replace(beside, path)
 
 
-COMMANDS = {"save": (save, 3), "fit": (fit, 2), "replace": (replace, 2), "health": (health, 2)}
+COMMANDS = {"save": (save, 3), "fit": (fit, 2), "replace": (replace, 2), "health": (health, 2), "arrived": (arrived, 1)}
 
 
 def main() -> None:

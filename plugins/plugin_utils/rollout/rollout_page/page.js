@@ -426,6 +426,7 @@
       counted.push(["all", rollout.requests.total]);
       $("requests").append(table(["", "requests", "ok", "client errors", "failed", "denied"], counted.map(([name, sums]) => [name, ...keys.map((key) => number(sums[key]))]), [1, 2, 3, 4, 5]));
       if (rollout.requests.restarts) nothing($("requests"), `A gateway was restarted meanwhile (${rollout.requests.restarts}): what it had counted since its last reading is missing.`);
+      if (rollout.requests.address_moves) nothing($("requests"), `The shared address moved ${rollout.requests.address_moves} times. Requests that ran at a gateway when the address left it are lost, and no gateway counts them.`);
     } else nothing($("requests"), "No gateway was read.");
 
     if (rollout.changes.length) {

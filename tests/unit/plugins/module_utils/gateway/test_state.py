@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,60 @@ def test_an_answer_without_a_column_is_refused():
 @pytest.mark.parametrize("text", ["", "\n", "1\n", "1\n# be_id be_name\n4 chat\n", "nonsense\nmore\nlines"])
 def test_a_kept_state_that_cannot_be_read_keeps_nothing(text):
     assert read_kept_states(text) == {}
+
+
+def test_what_an_engine_says_is_shown_without_its_control_characters():
+    answer = ANSWER.replace("Service Unavailable", "Gone\x1b]0;x\x07 \u202e" + "x" * 500)
+    second = list(read_view(answer).servers.values())[1]
+    assert second.why.startswith("L7STS: Gone?]0;x? ?xxx") and len(second.why) < 200
+
+
+PIECES = (
+    "",
+    ",",
+    '"',
+    "\n",
+    "\n\n",
+    " ",
+    "\0",
+    "\x1b[31m",
+    "\u0661",
+    "\u00b2",
+    "-1",
+    "9" * 5000,
+    "nan",
+    "gw--chat-1",
+    "0x08",
+    "# be_id ",
+)
+
+
+def damaged(chosen, text):
+    """Return a text with some of its parts cut, doubled, moved or replaced."""
+    for _n in range(chosen.randint(1, 6)):
+        at, length = chosen.randrange(len(text) + 1), chosen.choice((0, 1, 5, 200))
+        part = text[at : at + length]
+        text = text[:at] + chosen.choice((*PIECES, part * 2, part[::-1])) + text[at + length :]
+    return text
+
+
+def test_no_answer_of_haproxy_ends_in_a_traceback_or_shows_control_characters():
+    chosen = random.Random(20261123)
+    read = 0
+    for _n in range(1500):
+        text = damaged(chosen, ANSWER)
+        try:
+            view = read_view(text)
+        except StateError as exc:
+            assert str(exc).isprintable() and len(str(exc)) < 400, exc
+            continue
+        read += 1
+        for server in view.servers.values():
+            assert server.why.isprintable()
+            assert (server.name + server.backend + server.host).isprintable()
+    assert 100 < read < 1400
+    for _n in range(500):
+        states = read_kept_states(
+            damaged(chosen, ANSWER[ANSWER.index("\n1\n# be_id") + 1 : ANSWER.index("\n# pxname")])
+        )
+        assert set(states.values()) <= {"ready", "drain", "maint"}

@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
     UnitError,
     advice,
     explain_failure,
+    explain_lost,
     is_up,
     mask,
     parse_show,
@@ -104,6 +105,17 @@ def test_what_may_still_come_up(values):
 )
 def test_why_a_unit_will_not_answer(values, said):
     assert said in explain_failure(state(RUNNING), state(values))
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [("masked", "runs but is masked, so"), ("not-found", "runs but does not exist on"), ("loaded", "")],
+)
+def test_a_unit_that_runs_answers_whatever_systemd_would_do_next(load, said):
+    found = state({**RUNNING, "load": load})
+    assert explain_failure(found, found) == ""
+    assert explain_lost(found).startswith(said) and bool(explain_lost(found)) == bool(said)
+    assert explain_lost(state({**IDLE, "load": load})) == ""
 
 
 def test_restarts_from_before_are_history():

@@ -28,6 +28,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     parse_map,
     shared_keys,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths, HaproxyHost
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
 
@@ -61,7 +62,9 @@ class TestServices:
         assert [(each["name"], each["address"], each["port"]) for each in service["servers"]] == [
             ("a--chat", "10.0.0.1", 8000), ("a--chat-2", "10.0.0.1", 8001), ("b--chat", "[fd00::2]", 8000),
         ]  # fmt: skip
-        assert found["agent"]["[fd00::2]:8000"] == {"name": "b--chat", "model": "baremetal/gpt-oss-smoke"}
+        assert found["agent"]["[fd00::2]:8000"] == {
+            "name": "b--chat", "service": "chat", "model": "baremetal/gpt-oss-smoke",
+        }  # fmt: skip
 
     def test_an_instance_is_reached_where_it_listens(self):
         found = decided(
@@ -152,6 +155,8 @@ class TestExposure:
             ({"clients": {}}, "gateway_clients is empty"),
             ({"open": True}, "gateway_open is true, and gateway_clients names alice"),
             ({"listen": "eth0"}, "gateway_listen: found 'eth0'"),
+            ({"max_body": -1}, "gateway_max_body: found -1, expected a number from 1, or 0 for no limit"),
+            ({"error_limit": -5}, "gateway_error_limit: found -5, expected a number from 1, or 0 for never"),
             ({"address": "x"}, "gateway_address: found 'x'"),
             ({"address": "10.0.0.9/24"}, "gateway_interface is empty"),
             ({"address": "127.0.0.1/24", "interface": "lo"}, "gateway_listen is gateway_address"),
@@ -341,74 +346,6 @@ class TestCertificates:
         )
 
 
-class TestAgent:
-    agent = loaded("gateway-agent")
-
-    def watched(self, **more):
-        return self.agent.Watched(**{"stuck_after": 60, "probe_after": 60, "moved_at": 0.0, "proven_at": 0.0, **more})
-
-    @staticmethod
-    def metrics(running=0.0, tokens=1.0):
-        return {"vllm:num_requests_running": running, "vllm:generation_tokens_total": tokens}
-
-    def test_metrics_of_several_engines_are_one(self):
-        text = (
-            '# HELP x\nvllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\nother 5\n'
-        )
-        assert self.agent.read_metrics(text) == {"vllm:num_requests_running": 3.0}
-
-    def test_nothing_is_known_at_first_of_an_engine_at_work(self):
-        watched = self.watched()
-        assert not watched.saw(self.metrics(1), 10) and watched.verdict == ""
-        assert not watched.saw(self.metrics(1, 2), 12) and watched.verdict == "up"
-
-    def test_work_that_stands_still_is_stuck_and_work_that_moves_is_not(self):
-        watched = self.watched()
-        for now, tokens in ((0, 1), (50, 2), (109, 2)):
-            watched.saw(self.metrics(1, tokens), now)
-            assert not watched.verdict.startswith("down")
-        watched.saw(self.metrics(1, 2), 110)
-        assert watched.verdict == "down #requests run and nothing has moved for 60 s"
-        watched.saw(self.metrics(1, 3), 112)
-        assert watched.verdict == "up"
-
-    def test_an_engine_that_shows_requests_that_were_cut_off_comes_back_by_a_token(self):
-        watched = self.watched()
-        watched.saw(self.metrics(5), 0)
-        # Its figures stay as they are, and nothing is sent to it any more: it is asked.
-        assert watched.saw(self.metrics(5), 60) and watched.verdict.startswith("down #requests run")
-        watched.probed("", 61)
-        assert watched.verdict == "up" and not watched.saw(self.metrics(5), 63)
-        # One that hangs gives no token either.
-        assert watched.saw(self.metrics(5), 121)
-        watched.probed("no token within 60 s", 181)
-        assert watched.verdict.startswith("down #requests run") and watched.saw(self.metrics(5), 183)
-
-    def test_a_request_after_a_long_rest_is_not_stuck_at_once(self):
-        watched = self.watched(probe_after=0)
-        watched.saw(self.metrics(0), 0)
-        watched.saw(self.metrics(0), 600)
-        assert not watched.saw(self.metrics(1), 602) and watched.verdict == "up"
-
-    def test_an_idle_engine_is_asked_now_and_then(self):
-        watched = self.watched()
-        assert not watched.saw(self.metrics(), 59) and watched.verdict == "up"
-        assert watched.saw(self.metrics(), 60)
-        watched.probed("no token within 60 s", 120)
-        assert watched.verdict == "down #no token within 60 s" and watched.saw(self.metrics(), 122)
-        watched.probed("", 123)
-        assert watched.verdict == "up" and not watched.saw(self.metrics(), 180)
-        assert not self.watched(probe_after=0).saw(self.metrics(), 9999)
-
-    def test_what_cannot_be_asked_stays_what_it_was_and_begins_anew(self):
-        watched = self.watched(verdict="down #x")
-        watched.saw(self.metrics(1), 0)
-        watched.lost(100)
-        assert watched.verdict == "down #x"
-        # After its restart: other counters, nothing running.
-        assert watched.saw(self.metrics(0, 0.0), 102)
-
-
 class TestTool:
     tool = loaded("gateway-tool")
     STATE = (
@@ -421,6 +358,18 @@ class TestTool:
         config += "    server a--chat [::1]:9 x\n"
         assert self.tool.fitted(self.STATE, config).splitlines()[2:] == ["4 chat 1 a--chat 8 9 8405", ""]
 
+    def test_arrivals_of_the_shared_address_are_counted(self, tmp_path):
+        path = tmp_path / "arrivals"
+        paths = GatewayPaths(arrivals_file=str(path))
+        counts = []
+        for text in (None, "2\n", "x", "9" * 20):
+            if text is not None:
+                path.write_text(text)
+            counts.append(HaproxyHost(paths).address_arrivals())
+            self.tool.arrived(str(path))
+            counts.append(int(path.read_text()))
+        assert counts == [0, 1, 2, 3, 0, 1, int("9" * 20), 10**20]
+
     def test_a_worker_that_does_not_answer_is_none(self, tmp_path):
         assert self.tool._worker(str(tmp_path / "none")) == ""
 
@@ -428,16 +377,17 @@ class TestTool:
         assert self.tool.fitted("x\n", "") == "x\n"
 
 
-def test_a_shared_address_is_watched_and_tells_the_others():
+def test_a_shared_address_depends_on_a_file_and_on_no_program():
     text = render(
         "keepalived.conf.j2",
         {
             "inventory_hostname": "gw1", "gateway_interface": "eth0", "gateway_router_id": 51,
             "gateway_address": "10.0.0.9/24",
-            "gateway_stats_port": 8404, "__gateway_status_address": "127.0.0.1",
+            "__gateway_paths": {"unusable": "/var/lib/gateway-agent/unusable", "arrivals": "/a"},
             "__gateway_plan": {"peers": {"own": "10.0.0.1", "others": ["10.0.0.2"]}},
         },
     )  # fmt: skip
     lines = [line.strip() for line in text.splitlines()]
     for line in ("unicast_src_ip 10.0.0.1", "10.0.0.2", "10.0.0.9/24 dev eth0", "priority 150", "weight -100"):
         assert line in lines
+    assert 'file "/var/lib/gateway-agent/unusable"' in lines and "vrrp_script" not in text

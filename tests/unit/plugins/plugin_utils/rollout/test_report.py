@@ -221,3 +221,12 @@ def test_a_thousand_hosts():
     assert document["totals"]["done"] == 990 and document["totals"]["rolled_back"] == 10
     assert len(document["changes"]) == 1 and len(document["gates"]) == 1000
     assert len(json.dumps(summary_of(document))) < 6000
+
+
+def test_moves_of_the_shared_address_are_counted():
+    journal = Journal()
+    journal.begin({"a": [["a1"]]})
+    for gateway, arrivals in (("g1", 7), ("g2", 3), ("g1", 7), ("g2", 5), ("g1", 8), ("old", None), ("old", 4)):
+        journal.add("gateway", gateway=gateway, started="1", frontends={}, address_arrivals=arrivals)
+    assert report(journal.events)["requests"]["address_moves"] == 3
+    assert readings(("g1", "1", {}), ("g1", "1", {}))["address_moves"] == 0

@@ -1,0 +1,349 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent of a gateway, roles/gateway/files/gateway-agent.py."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.fakes.gateways import free_port, loaded
+
+agent = loaded("gateway-agent")
+STAT = "# pxname,svname,status,hrsp_5xx,bout,\n"
+
+
+class TestWatched:
+    def watched(self, **more):
+        return agent.Watched(**{"stuck_after": 60, "probe_after": 60, "moved_at": 0.0, "proven_at": 0.0, **more})
+
+    @staticmethod
+    def metrics(running=0.0, tokens=1.0):
+        return {"vllm:num_requests_running": running, "vllm:generation_tokens_total": tokens}
+
+    def test_metrics_of_several_engines_are_one(self):
+        text = (
+            '# HELP x\nvllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\nother 5\n'
+        )
+        assert agent.read_metrics(text) == {"vllm:num_requests_running": 3.0}
+
+    def test_nothing_is_known_at_first_of_an_engine_at_work(self):
+        watched = self.watched()
+        assert not watched.saw(self.metrics(1), 10) and watched.verdict == ""
+        assert not watched.saw(self.metrics(1, 2), 12) and watched.verdict == "up"
+
+    def test_work_that_stands_still_is_stuck_and_work_that_moves_is_not(self):
+        watched = self.watched()
+        for now, tokens in ((0, 1), (50, 2), (109, 2)):
+            watched.saw(self.metrics(1, tokens), now)
+            assert not watched.verdict.startswith("down")
+        watched.saw(self.metrics(1, 2), 110)
+        assert watched.verdict == "down #requests run and nothing has moved for 60 s"
+        watched.saw(self.metrics(1, 3), 112)
+        assert watched.verdict == "up"
+
+    def test_an_engine_that_shows_requests_that_were_cut_off_comes_back_by_a_token(self):
+        watched = self.watched()
+        watched.saw(self.metrics(5), 0)
+        # Its figures stay as they are, and nothing is sent to it any more: it is asked.
+        assert watched.saw(self.metrics(5), 60) and watched.verdict.startswith("down #requests run")
+        watched.probed("", 61)
+        assert watched.verdict == "up" and not watched.saw(self.metrics(5), 63)
+        # One that hangs gives no token either.
+        assert watched.saw(self.metrics(5), 121)
+        watched.probed("no token within 60 s", 181)
+        assert watched.verdict.startswith("down #hangs: requests run") and watched.saw(self.metrics(5), 183)
+
+    def test_a_request_after_a_long_rest_is_not_stuck_at_once(self):
+        watched = self.watched(probe_after=0)
+        watched.saw(self.metrics(0), 0)
+        watched.saw(self.metrics(0), 600)
+        assert not watched.saw(self.metrics(1), 602) and watched.verdict == "up"
+
+    def test_an_idle_engine_is_asked_now_and_then(self):
+        watched = self.watched()
+        assert not watched.saw(self.metrics(), 59) and watched.verdict == "up"
+        assert watched.saw(self.metrics(), 60)
+        watched.probed("no token within 60 s", 120)
+        assert watched.verdict == "down #no token within 60 s" and watched.saw(self.metrics(), 122)
+        watched.probed("", 123)
+        assert watched.verdict == "up" and not watched.saw(self.metrics(), 180)
+        assert not self.watched(probe_after=0).saw(self.metrics(), 9999)
+
+    def test_what_cannot_be_asked_stays_what_it_was_and_begins_anew(self):
+        watched = self.watched(verdict="down #x")
+        watched.saw(self.metrics(1), 0)
+        watched.lost(100)
+        assert watched.verdict == "down #x"
+        # After its restart: other counters, nothing running.
+        assert watched.saw(self.metrics(0, 0.0), 102)
+
+    def test_an_engine_that_hangs_is_said_to_hang_only_after_it_gave_no_token_either(self):
+        watched = self.watched()
+        for now in (0, 60):
+            watched.saw(self.metrics(1), now)
+        watched.probed("no token within 60 s", 120)
+        assert watched.answer == "down #hangs: requests run and nothing has moved for 60 s, and no token within 60 s"
+        assert watched.saw(self.metrics(1), 122) and watched.answer.startswith("down #hangs: ")
+        watched.saw(self.metrics(1, 2), 124)
+        assert watched.answer == "up"
+
+    def test_an_engine_that_answers_nothing_hangs_and_one_that_has_ended_does_not(self):
+        silent, ended = self.watched(heard_at=0.0, verdict="up"), self.watched(heard_at=0.0, verdict="up")
+        for now in range(0, 120, 10):
+            silent.lost(now)
+            ended.refused(now)
+            assert silent.answer == ended.answer == "up"
+        silent.lost(120)
+        ended.refused(120)
+        assert (silent.answer, ended.answer) == ("down #hangs: no answer for 120 s", "up")
+        # Its requests are not ended again while it is asked for a token.
+        assert not silent.saw(self.metrics(1), 122) and silent.answer.startswith("down #answers again")
+        silent.saw(self.metrics(1, 2), 124)
+        assert silent.answer == "up"
+
+    def test_an_engine_whose_streams_move_does_not_hang(self):
+        stopping, stuck = self.watched(heard_at=0.0, verdict="up"), self.watched(heard_at=0.0)
+        for now in range(0, 300, 10):
+            stopping.counts(0, now, now)
+            stopping.lost(now)
+            stuck.counts(0, now, now)
+            if stuck.saw(self.metrics(1), now):
+                stuck.probed("no token within 60 s", now)
+        assert stopping.answer == "up" and stuck.answer.startswith("down #requests run")
+        stuck.probed("no token within 60 s", 400)
+        assert stuck.answer.startswith("down #hangs")
+        stopping.lost(420)
+        assert stopping.answer.startswith("down #hangs")
+
+    def test_a_value_that_is_no_number_hides_nothing(self):
+        text = 'vllm:generation_tokens_total 5\nvllm:kv_cache_usage_perc{engine="0"} NaN\n'
+        assert agent.read_metrics(text) == {"vllm:generation_tokens_total": 5.0}
+
+
+class TestRefusals:
+    def watched(self, **more):
+        times = {"moved_at": 0.0, "proven_at": 0.0, "heard_at": 0.0}
+        return agent.Watched(
+            **{"stuck_after": 60, "probe_after": 60, "error_limit": 5, "verdict": "up", **times, **more}
+        )
+
+    def test_errors_make_it_ask_and_only_a_refused_token_takes_it_out(self):
+        watched = self.watched(replaceable=True)
+        watched.counts(1000, 0, 0)
+        watched.counts(1004, 0, 2)
+        assert not watched.saw(TestWatched.metrics(1), 2)
+        watched.counts(1005, 0, 4)
+        assert watched.saw(TestWatched.metrics(1, 2), 4)
+        watched.probed("", 5)
+        assert watched.answer == "up" and not watched.saw(TestWatched.metrics(1, 3), 6)
+        watched.counts(1010, 0, 6)
+        assert watched.saw(TestWatched.metrics(1, 4), 6)
+        watched.probed("the request for a token was answered with HTTP 500", 7, refused=True)
+        assert watched.answer == "down #the request for a token was answered with HTTP 500"
+        # Its old stream moves on, and it is asked until it gives a token.
+        assert watched.saw(TestWatched.metrics(1, 5), 60) and watched.answer.startswith("down")
+        watched.probed("", 61)
+        assert watched.answer == "up" and not watched.saw(TestWatched.metrics(1, 6), 62)
+
+    def test_old_errors_and_those_of_another_worker_do_not_count(self):
+        watched = self.watched()
+        for total, now in ((0, 0), (4, 1), (5, 12), (0, 13), (3, 14)):
+            watched.counts(total, 0, now)
+        assert not watched.saw(TestWatched.metrics(1), 14)
+        assert not self.watched(error_limit=0, errors=((0, 99),)).saw(TestWatched.metrics(1), 1)
+
+    def test_the_last_server_stays(self):
+        watched = self.watched(refusal="the request for a token was answered with HTTP 500")
+        assert watched.answer == "up"
+        watched.replaceable = True
+        assert watched.answer.startswith("down")
+
+    def test_a_stuck_engine_that_refuses_tokens_stays_out(self):
+        watched = self.watched(verdict="down #requests run and nothing has moved for 60 s")
+        watched.probed("the request for a token was answered with HTTP 500", 1, refused=True)
+        assert watched.answer == "down #requests run and nothing has moved for 60 s"
+
+
+def watch_of(directory, answer, monkeypatch, **servers):
+    """Return a watch of HAProxy whose counters are those of ``answer``, and what it watches."""
+    named = {name: {"name": name, "service": service, "model": "m"} for name, service in servers.items()}
+    watched = {name: agent.Watched(60, 60, 5, verdict="up") for name in named}
+    config = {"servers": named, "stats": str(directory / "stats"), "unusable": str(directory / "file"), "interval": 2}
+    monkeypatch.setattr(agent, "read_counters", lambda _path: answer[0])
+    return agent.HaproxyWatch(config, watched), watched
+
+
+def rows(*servers):
+    return STAT + "".join(f"chat,{name},{status},{errors},9,\n" for name, status, errors in servers) + "\n"
+
+
+class TestHaproxyWatch:
+    def test_a_server_that_refuses_gives_way_to_one_that_serves(self, tmp_path, monkeypatch):
+        answer = [rows(("a", "UP", 0), ("b", "UP", 0))]
+        found, watched = watch_of(tmp_path, answer, monkeypatch, a="chat", b="chat", c="other")
+        watched["a"].refusal = watched["c"].refusal = "x"
+        found.check(0)
+        assert [watched[name].replaceable for name in "abc"] == [True, True, False]
+        for status in ("DOWN", "DRAIN", "MAINT", "NOLB", "DOWN (agent)"):
+            answer[0] = rows(("a", "DOWN (agent)", 0), ("b", status, 0))
+            found.check(2)
+            assert not watched["a"].replaceable
+        watched["b"].refusal = "y"
+        answer[0] = rows(("a", "UP", 0), ("b", "UP 1/3", 0))
+        found.check(4)
+        assert watched["a"].answer == watched["b"].answer == "up"
+
+    def test_errors_are_counted(self, tmp_path, monkeypatch):
+        answer = [rows(("a", "UP", 7))]
+        found, watched = watch_of(tmp_path, answer, monkeypatch, a="chat")
+        found.check(0)
+        answer[0] = rows(("a", "UP", 12))
+        found.check(2)
+        assert watched["a"].errors == ((2, 5),)
+
+    def test_the_file_for_keepalived_is_patient(self, tmp_path, monkeypatch):
+        answer = [rows(("a", "UP", 0))]
+        found, _watched = watch_of(tmp_path, answer, monkeypatch, a="chat")
+        found.check(0)
+        assert (tmp_path / "file").read_text() == "0\n"
+        answer[0] = rows(("a", "DOWN", 0))
+        for now in range(2, 12, 2):
+            found.check(now)
+            assert (tmp_path / "file").read_text() == "0\n"
+        found.check(12)
+        assert (tmp_path / "file").read_text() == "1\n"
+        answer[0] = rows(("a", "UP", 0))
+        found.check(14)
+        found.check(16)
+        assert (tmp_path / "file").read_text() == "0\n"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+class TestSharedAddress:
+    def usable(self, *seen):
+        address = agent.SharedAddress("", 2)
+        return [address.saw(fault, now) for now, fault in seen]
+
+    def test_a_haproxy_that_has_ended_loses_the_address_at_once(self):
+        assert self.usable((0, ""), (2, "ended"), (4, "ended"), (6, "ended")) == [True, True, True, False]
+
+    def test_one_that_is_slow_to_answer_keeps_it_for_a_minute(self):
+        assert all(self.usable(*((now, "silent") for now in range(0, 60, 2))))
+        assert not self.usable(*((now, "silent") for now in range(0, 62, 2)))[-1]
+
+    def test_faults_that_come_and_go_move_nothing(self):
+        seen = [(now, "silent" if now % 4 else "") for now in range(0, 600, 2)]
+        assert all(self.usable(*seen))
+
+    def test_an_agent_that_did_not_run_has_seen_nothing(self):
+        assert all(self.usable(*((now, "no server") for now in range(0, 600, 30))))
+
+
+@contextlib.contextmanager
+def serving(answer):
+    """A server that sends ``answer(connection)`` to whoever connects."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", free_port()))
+        listener.listen()
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _address = listener.accept()
+                    with connection, contextlib.suppress(OSError):
+                        connection.recv(65536)
+                        answer(connection)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def drip(connection):
+    for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.05)
+
+
+def test_an_answer_that_comes_byte_by_byte_holds_nothing_up():
+    began = time.monotonic()
+    with serving(drip) as address, pytest.raises(TimeoutError):
+        agent.ask(address, "GET", "/metrics", None, 0.4)
+    assert time.monotonic() - began < 5
+
+
+PIECES = (
+    b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 500 \xff\x00\r\n", b"HTTP/1.1 99999999999 x\r\n", b"Content-Length: 5\r\n",
+    b"Content-Length: -1\r\n", b"Content-Length: " + b"9" * 5000 + b"\r\n", b"Content-Length: \xb2\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"\r\n", b"zz\r\n", b"ffffffffffffffffffff\r\n",
+    b"vllm:num_requests_running{x=\"\x1b[31m\"} 1\n", b"vllm:num_requests_running nan\n",
+    b"vllm:prompt_tokens_total 1e999\n",
+    b"vllm:prompt_tokens_total \xd9\xa1\n", b"\x00" * 50, b"{" * 200,
+)  # fmt: skip
+
+
+def test_no_answer_of_an_engine_ends_its_check():
+    chosen = random.Random(20261123)
+
+    def answer(connection):
+        connection.sendall(b"".join(chosen.choices(PIECES, k=chosen.randint(0, 12))))
+
+    watched = agent.Watched(0.5, 0.001, 1, replaceable=True)
+    with serving(answer) as address:
+        for _n in range(150):
+            watched.counts(chosen.randint(0, 9), 0, time.monotonic())
+            agent.check_instance(address, "m", watched)
+            assert watched.answer.isprintable() and watched.answer.isascii() and len(watched.answer) < 300
+
+
+def damaged(chosen, text):
+    """Return a text with a few of its parts cut, doubled or replaced."""
+    for _n in range(chosen.randint(1, 4)):
+        at, length = chosen.randrange(len(text) + 1), chosen.randint(0, 12)
+        text = (
+            text[:at]
+            + chosen.choice(["", text[at : at + length] * 2, ",", '"', "\n", "\0", "²", "-1", "\ud800"])
+            + text[at + length :]
+        )
+    return text
+
+
+def test_no_counters_of_haproxy_end_the_watch(tmp_path, monkeypatch):
+    chosen = random.Random(20261123)
+    answer = [""]
+    found, watched = watch_of(tmp_path, answer, monkeypatch, a="chat", b="chat")
+    for now in range(3000):
+        answer[0] = damaged(chosen, rows(("a", "UP", 3), ("b", "DOWN (agent)", 0)))
+        found.check(now)
+        assert {each.answer for each in watched.values()} == {"up"}
+        assert (tmp_path / "file").read_text() in ("0\n", "1\n")
+
+
+def test_no_question_ends_the_agent(capfd):
+    chosen = random.Random(20261123)
+    config = {
+        "port": free_port(), "interval": 60, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
+        "unusable": "", "servers": {f"127.0.0.1:{free_port()}": {"name": "a", "service": "s", "model": "m"}},
+    }  # fmt: skip
+    with agent.Agent(config) as found:
+        threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        found.watched[next(iter(config["servers"]))].verdict = "up"
+        for number in range(100):
+            with socket.create_connection(("127.0.0.1", config["port"]), timeout=10) as connection:
+                connection.sendall(chosen.randbytes(chosen.randint(0, 300)).replace(b"\n", b""))
+                if number % 3:
+                    connection.sendall(b"\n")
+                    with contextlib.suppress(ConnectionResetError):
+                        assert connection.recv(64) == b"\n"
+        with socket.create_connection(("127.0.0.1", config["port"]), timeout=10) as connection:
+            connection.sendall(next(iter(config["servers"])).encode() + b"\n")
+            assert connection.recv(64) == b"up\n"
+        found.shutdown()
+    assert "Traceback" not in capfd.readouterr().err
