@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: container_runtime_state
 short_description: Inspect the container engines of a host
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the module M(baremetal.inference.container_runtime).
   - Reads the container engines, their packages, package sources, keys and files, and the drivers that are loaded.

@@ -46,7 +46,7 @@ options:
       - Whether the gateway shares an address with others, for which it needs keepalived.
     type: bool
     default: false
-    version_added: 0.8.0
+    version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: removal
 short_description: Remove from a host what a plan lists
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml). M(baremetal.inference.removal_plan) makes the plan.
   - Stops the units of instances, then removes their files, with those last by which a later run recognises them. If a

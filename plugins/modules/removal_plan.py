@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: removal_plan
 short_description: List what a removal takes from a host, and refuse what is in use
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml).
   - Inspects the host and decides what goes. Changes nothing.

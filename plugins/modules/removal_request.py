@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: removal_request
 short_description: Check what the variables of remove.yml ask for
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml).
   - Fails unless exactly one thing is requested, and for a variable C(remove_...) that the playbook does not have.
