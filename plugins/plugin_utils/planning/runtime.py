@@ -76,7 +76,7 @@ def image_of(
     image = exact or accelerator.pick(stack.get("image"))
     if not image:
         raise PlanError(
-            f"the release names no image for {accelerator.model}; it has {', '.join(sorted(stack['images']))}; set "
+            f"vllm_release: the release names no image for {accelerator.model}; it has {', '.join(sorted(stack['images']))}; set "
             "vllm_image"
         )
     if registry:
