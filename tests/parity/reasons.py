@@ -14,8 +14,8 @@ REASONS = {
     "variant": r"is not for \S+: ",
     "feature": r"does not run on|does not support the strategy|has no mode for",
     "strategy": r"does not list '\w+' for|spans hosts|does not set up",
-    "software": r"served by vLLM-Omni|needs more than|needs sources beside|upstream has no \w+ for|"
-    r"its own build of vLLM",
+    "software": r"served by vLLM-Omni|needs more than|needs sources beside|upstream has no \w+ for|its own build of",
+    "image": r"names no image for",
     "memory": r"does not fit: |too little memory",
     "several hosts": r"--nnodes: vLLM \S+ has no such flag",
     "chips": r"more chips requested than the host has",

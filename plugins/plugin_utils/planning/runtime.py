@@ -76,8 +76,8 @@ def image_of(
     image = exact or accelerator.pick(stack.get("image"))
     if not image:
         raise PlanError(
-            f"the release names no image for {accelerator.model}; it has {', '.join(sorted(stack['images']))}; set "
-            "vllm_image"
+            f"vllm_release: the release names no image for {accelerator.model}; it has "
+            f"{', '.join(sorted(stack['images']))}; set vllm_image"
         )
     if registry:
         first, slash, rest = image.partition("/")

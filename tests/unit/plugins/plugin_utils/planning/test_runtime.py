@@ -125,7 +125,7 @@ def test_a_release_without_an_image_for_this_chip():
     with pytest.raises(PlanError) as caught:
         image_of({"images": {"ascend_a2": "x", "ascend_310p": "y"}}, A3, "", "")
     assert str(caught.value) == (
-        "the release names no image for ascend_a3; it has ascend_310p, ascend_a2; set vllm_image"
+        "vllm_release: the release names no image for ascend_a3; it has ascend_310p, ascend_a2; set vllm_image"
     )
 
 
