@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import http.client
 import os
 import socket
+import threading
 import time
 
 import pytest
@@ -130,3 +133,37 @@ def test_a_server_that_is_dead_is_taken_out_and_asked_nothing(tmp_path):
         assert len(first.asked) == before
         first.healthy = True
         until(lambda: found.state("gw--chat-1") == "UP", 60)
+
+
+@contextlib.contextmanager
+def impatient():
+    """A server that closes a connection after 20 ms without a request."""
+
+    async def answer(reader, writer):
+        with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
+            head = b""
+            while b"onnection: close" not in head:
+                head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 0.02)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def test_a_request_is_not_lost_when_a_server_closes_its_idle_connections(tmp_path):
+    with impatient() as port, gateway(tmp_path, [port]) as found:
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        for number in range(300):
+            connection.request("POST", "/v1/completions", b"", {"Authorization": f"Bearer {KEY}"})
+            answer = connection.getresponse()
+            assert (answer.status, answer.read()) == (200, b"{}")
+            time.sleep(0.018 + number % 10 * 0.0003)
+        connection.close()
