@@ -40,6 +40,12 @@ options:
       - Directory of the instances' files.
     type: path
     default: /etc/vllm
+  cache_dir:
+    description:
+      - Directory of what vLLM compiles when it starts. The module warns when its file system is full or nearly so.
+    type: path
+    default: /var/cache/vllm
+    version_added: 0.7.0
   containers:
     description:
       - What M(baremetal.inference.serve_plan) returned as C(container) for each instance that runs in one, by instance
@@ -174,6 +180,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     unit_path,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.space_host import describe_full
 
 GENERATORS = "/usr/lib/systemd/system-generators/podman-system-generator"
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
@@ -191,6 +198,7 @@ def main() -> None:
             "ports": {"type": "dict", "required": True},
             "libraries": {"type": "list", "elements": "str", "default": []},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
+            "cache_dir": {"type": "path", "default": "/var/cache/vllm"},
             "containers": {"type": "dict", "default": {}},
             "engine": {"type": "str", "choices": ["", *ENGINES], "default": ""},
             "user": {"type": "str", "default": "vllm"},
@@ -204,6 +212,9 @@ def main() -> None:
     except ContainerError as exc:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     check_ports(module, container.get("command", ""))
+    full = describe_full(module.params["cache_dir"])
+    if full:
+        module.warn(f"{platform.node()}: {full}")
     units = {name: installed_unit(name) for name in installed(module.params["config_dir"])}
     module.exit_json(
         changed=False,

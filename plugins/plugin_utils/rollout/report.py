@@ -287,6 +287,8 @@ def _gates(events: Sequence[Event]) -> list[dict[str, Any]]:
 def _requests(events: Sequence[Event]) -> dict[str, Any]:
     """Return the requests that the gateways counted between their first reading and their last one.
 
+    ``open`` are those without an answer at the last reading: they still ran, or their clients had left.
+
     HAProxy counts from zero after a start. Requests between the last reading and a restart are missing, so with
     ``restarts`` the sums are lower bounds.
     """
@@ -313,6 +315,9 @@ def _requests(events: Sequence[Event]) -> dict[str, Any]:
             gateways[gateway] = dict.fromkeys(COUNTERS, 0)
         before[gateway] = (started, now)
     total = {key: sum(sums[key] for sums in gateways.values()) for key in COUNTERS}
+    for sums in (*services.values(), *gateways.values(), total):
+        # A request counts when it arrives, its answer when it ends.
+        sums["open"] = max(0, sums["requests"] - sums["ok"] - sums["client_errors"] - sums["server_errors"])
     return {"total": total, "services": services, "gateways": gateways, "restarts": restarts}
 
 
