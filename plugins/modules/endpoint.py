@@ -147,8 +147,8 @@ ok:
   type: bool
 msg:
   description:
-    - On failure what was asked, what came back, the unit's state, and why it died or, where the journal has no reason, its last
-      lines. Else one line.
+    - On failure what was asked, what came back, the unit's state, and why it died or, where the journal has no reason,
+      its last lines. Else one line.
   returned: always
   type: str
 url:

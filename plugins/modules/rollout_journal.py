@@ -76,8 +76,8 @@ options:
     version_added: 0.7.0
   gateways:
     description:
-      - Results of M(baremetal.inference.gateway_server), whose counters are noted. With O(state=waved) they say also whether a
-        host that cannot be reached is in service.
+      - Results of M(baremetal.inference.gateway_server), whose counters are noted. With O(state=waved) they say also
+        whether a host that cannot be reached is in service.
     type: list
     elements: dict
     default: []

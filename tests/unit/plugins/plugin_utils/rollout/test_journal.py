@@ -25,9 +25,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journa
 
 def test_a_long_detail_is_one_line_for_people():
     assert shorten("the gate failed: 3 of 4") == "the gate failed: 3 of 4"
-    journal = (
-        "m at http://x is not ready:\n- ready: it died\nUnit vllm@chat.service: failed.\n" + "  GET /health\n" * 20
-    )
+    journal = "m at http://x is not ready:\n- ready: it died\nUnit vllm@chat.service: failed.\n" + "  GET /\n" * 20
     assert shorten(journal) == (
         "m at http://x is not ready: - ready: it died Unit vllm@chat.service: failed. ... (the rest is in the report)"
     )
