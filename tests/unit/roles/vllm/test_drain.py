@@ -9,7 +9,9 @@ import asyncio
 import contextlib
 import http.client
 import importlib.util
+import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -220,3 +222,33 @@ def test_nothing_is_done_once_vllm_has_ended(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["vllm-drain.py", "absent", "60", "3"])
     monkeypatch.delenv("MAINPID", raising=False)
     drain.main()
+
+
+OTHER_USER = """
+import http.server, socket
+class Server(http.server.ThreadingHTTPServer):
+    def server_bind(self):
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
+server = Server(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_shares_the_port_of_the_user_of_a_container():
+    engine = subprocess.Popen(
+        [sys.executable, "-I", "-c", OTHER_USER], stdout=subprocess.PIPE, text=True, user=65534, cwd="/"
+    )
+    try:
+        port = int(engine.stdout.readline())
+        with drain.take_over(drain.Instance("127.0.0.1", port, False)) as listener:
+            assert os.geteuid() == 0
+            with socket.create_connection(("127.0.0.1", port), timeout=5):
+                listener.settimeout(5)
+                listener.accept()[0].close()
+    finally:
+        engine.terminate()
+        engine.wait(10)
+        engine.stdout.close()
