@@ -124,7 +124,9 @@ def report(url: str, answer: str, seconds: float) -> None:
 def take_down() -> None:
     """Remove the lab without a trace: hosts, network, keys, images, downloads. `bin/lab down` keeps the last two."""
     if Path(PYTHON).exists():
-        subprocess.run(("bin/lab", "down", "--all"), check=True)
+        status = subprocess.run(("bin/lab", "down", "--all"), check=False).returncode
+        if status:
+            sys.exit(f"`bin/lab down --all` ended with {status}; the reason is above. Run `make demo-down` again")
 
 
 if __name__ == "__main__":

@@ -16,12 +16,17 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journa
     JournalState,
     append,
     read,
+    shorten,
     state_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import verdict
 
 # Registered on localhost by the play that decides; it is read as it is, since it is as large as the fleet.
 PLAN = "rollout_plan"
+# The detail of a host that cannot be reached begins with this.
+UNREACHABLE = "the host cannot be reached"
+# The steps of an update in which nothing on the host has changed yet.
+BEFORE_CHANGES = ("drain", "idle", "measure")
 ARGUMENT_SPEC = {
     "state": {"type": "str", "choices": ["begun", "noted", "waving", "waved", "stopped", "ended"], "default": "noted"},
     "step": {"type": "str", "default": ""},
@@ -62,6 +67,7 @@ class ActionModule(ControllerAction):
             "turn": rollout["hosts"].get(host, {}),
             "mark": {key: rollout.get(key) for key in ("id", "kind", "user", "controller")},
             "detail": _detail(options),
+            "short": shorten(_detail(options)),
             "baselines": _baselines(options["slots"], options["measured"]),
             "figures": {entry["item"]: entry["figures"] for entry in options["gates"] if entry.get("figures")},
             **found,
@@ -142,15 +148,14 @@ def _waving(path: str, _rollout: Mapping[str, Any], options: Mapping[str, Any]) 
 
 
 def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Close a wave: a host whose turn never ended cannot be reached. Returns why the rollout stops, if it does."""
+    """Close a wave: a host whose update never ended cannot be reached. Returns why the rollout stops, if it does."""
     number = options["wave"]
     hosts = [host for names in rollout["waves"][number]["hosts"].values() for host in names]
     state = state_of(read(path))
     for host in hosts:
         if host in state.unfinished() or host in state.untouched():
-            at = state.steps.get(host, "")
-            detail = "the host cannot be reached" + (f" since the step {at}; it is out of service" if at else "")
-            append(path, {"event": "step", "host": host, "step": "out" if at else "failed", "detail": detail})
+            turn = rollout["hosts"].get(host, {})
+            append(path, _unreachable(host, state.steps.get(host, ""), turn, options["gateways"]))
     state = state_of(read(path))
     failed = state.failed()
     append(
@@ -161,6 +166,40 @@ def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> 
     if reason:
         append(path, {"event": "stopped", "reason": reason})
     return {"stop": reason if not last else "", "lost": sorted(failed)}
+
+
+def _unreachable(host: str, at: str, turn: Mapping[str, Any], gateways: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the last step of a host that cannot be reached since the step ``at``, as its gateways see it."""
+    seen = {entry["item"]: entry["servers"] for entry in gateways if "servers" in entry}
+    sending = [
+        name
+        for name in turn.get("gateways", ())
+        if any(_serves(seen.get(name, {}).get(server)) for server in turn.get("servers", ()))
+    ]
+    detail = UNREACHABLE + (f" since the step {at}" if at else "")
+    if sending:
+        detail += f"; it is in service at {', '.join(sending)}"
+    elif at:
+        detail += "; it is out of service"
+    unchanged = not at or (bool(sending) and at in BEFORE_CHANGES)
+    return {"event": "step", "host": host, "step": "failed" if unchanged else "out", "detail": detail}
+
+
+def _serves(server: Mapping[str, Any] | None) -> bool:
+    return bool(server and server["up"] and server["state"] == "ready")
+
+
+def _label(step: str, detail: str) -> str:
+    """Return how the update of a host ended, for the message."""
+    if detail.startswith(UNREACHABLE) and (step != "out" or "; it is in service at " in detail):
+        return "unreachable"
+    ends = {
+        "rolled_back": "back on what it ran before",
+        "failed": "as it was",
+        "skipped": "skipped, as it was",
+        "out": "OUT OF SERVICE",
+    }
+    return ends[step]
 
 
 def _end(path: str, _rollout: Mapping[str, Any], _options: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,14 +217,8 @@ def _message(state: JournalState, result: str) -> str:
     lines = [f"{len(done)} of {len(state.clusters)} hosts are done"]
     if state.stopped:
         lines.append(f"stopped: {state.stopped}")
-    ends = {
-        "rolled_back": "back on what it ran before",
-        "failed": "as it was",
-        "skipped": "skipped, as it was",
-        "out": "OUT OF SERVICE",
-    }
     for host in state.failed():
-        lines.append(f"{host}: {ends[state.steps[host]]}: {state.details[host]}")
+        lines.append(f"{host}: {_label(state.steps[host], state.details[host])}: {shorten(state.details[host])}")
     if state.untouched():
         lines.append(f"not begun: {hosts_in_words(state.untouched())}")
     if result != "done":

@@ -37,7 +37,7 @@ def instance_entries(
     found = [_files.directory(path) for path in (_files.CONFIG_DIR, *units)]
     for name, plan in plans.items():
         found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
-    return [*found, _files.PROBE, *(entry for entry in files if not entry["secret"])]
+    return [*found, *_files.PROGRAMS, *(entry for entry in files if not entry["secret"])]
 
 
 class FilterModule:

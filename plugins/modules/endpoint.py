@@ -146,7 +146,9 @@ ok:
   returned: always
   type: bool
 msg:
-  description: On failure what was asked, what came back, the unit's state and the last journal lines, else one line.
+  description:
+    - On failure what was asked, what came back, the unit's state, and why it died or, where the journal has no reason,
+      its last lines. Else one line.
   returned: always
   type: str
 url:
@@ -239,6 +241,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
     mask,
     reasons,
     redact_lines,
+    without_access_log,
 )
 
 ARGUMENTS = {
@@ -269,6 +272,7 @@ ARGUMENTS = {
     "journal_lines": {"type": "int", "default": 20},
 }
 
+LINES_IN_MESSAGE = 5
 # The checks that ask the prompt.
 TALKS = ("chat", "chat_stream", "responses")
 
@@ -407,15 +411,17 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
         return {"msg": "\n".join(message)}
     lines = watch.unit.journal(watch.invocation)
     why = redact_lines(reasons(lines), endpoint.secrets)
-    last = redact_lines(lines, endpoint.secrets, endpoint.params["journal_lines"])
+    last = redact_lines(without_access_log(lines), endpoint.secrets, endpoint.params["journal_lines"])
     message.append(f"Unit {watch.unit.name}: {watch.now}.")
     # A server that is up and answers badly may have logged errors about other people's requests.
     if why and not result["checks"][0]["ok"]:
         message += ["Why, from its journal:", *(f"  {line}" for line in why)]
         known = advice(lines, endpoint.params["known_issues"])
         message += ["This is known:", *(f"  {line}" for line in known)] if known else []
-    if last:
-        message += [f"Its last {len(last)} journal lines:", *(f"  {line}" for line in last)]
+    # They are in the result anyway; the message repeats them only where nothing else says why.
+    elif last:
+        shown = last[-LINES_IN_MESSAGE:]
+        message += [f"Its last {len(shown)} journal lines:", *(f"  {line}" for line in shown)]
     return {"msg": "\n".join(message), "reasons": why, "journal": last}
 
 

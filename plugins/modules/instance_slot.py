@@ -59,6 +59,13 @@ options:
       - For O(state=kept), how many slots are kept; the good one and the previous one always are.
     type: int
     default: 2
+  rewritten:
+    description:
+      - For check mode, whether the same run would write files of the instance before it keeps the state. The state that
+        is installed now is then not the one that would be kept.
+    type: bool
+    default: false
+    version_added: 0.7.0
   root:
     description:
       - Root of the host's files; for tests.
@@ -212,7 +219,10 @@ class Work:
         self._refuse_unproven(state)
         plan = summarize_plan(params["plan"]) if params["plan"] else {}
         arguments = (state, plan, params["record"], params["keep"])
-        changed = self.slots.would_change(*arguments)
+        rewritten = self.module.check_mode and params["rewritten"]
+        # This run writes other files. Where the installed ones are not those of the good state, somebody has changed
+        # them, and it restores the good state; else it makes a new one.
+        changed = before in ("", state.digest) if rewritten else self.slots.would_change(*arguments)
         if changed and not self.module.check_mode:
             try:
                 with self.slots.locked():
@@ -223,7 +233,7 @@ class Work:
                     f"{self.slots.directory}: {exc.strerror}: {what}. The earlier slots are unchanged, and "
                     "the instance goes on"
                 ) from exc
-        after = state.digest
+        after = state.digest if not rewritten else "(what this run writes)" if changed else before
         return {"changed": changed, **self.status(), "diff": describe(self.slots.directory, before, after, [])}
 
     def _refuse_unproven(self, state: Any) -> None:
@@ -313,6 +323,7 @@ def main() -> None:
             "plan": {"type": "dict", "default": {}},
             "record": {"type": "dict"},
             "keep": {"type": "int", "default": 2},
+            "rewritten": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
         },
         required_if=[("state", "kept", ["instance"]), ("state", "restored", ["instance"])],

@@ -76,7 +76,8 @@ options:
     version_added: 0.7.0
   gateways:
     description:
-      - Results of M(baremetal.inference.gateway_server), whose counters are noted.
+      - Results of M(baremetal.inference.gateway_server), whose counters are noted. With O(state=waved) they say also
+        whether a host that cannot be reached is in service.
     type: list
     elements: dict
     default: []
@@ -110,6 +111,10 @@ mark:
   returned: success
 detail:
   description: What was noted as the detail of the step.
+  type: str
+  returned: success
+short:
+  description: The detail in one line for people; a long one is cut.
   type: str
   returned: success
 baselines:

@@ -12,8 +12,11 @@ version_added: 0.1.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).
   - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
-    content, so an existing environment is correct and left alone; another lock gets another directory beside it.
+    content, so a complete environment is left alone; another lock gets another directory beside it.
     The bytecode of an environment from before version 0.7.0 is added.
+  - An existing environment is compared with the lock and with what its packages record of their files. All must be
+    there in their sizes, and those that have changed since it was made must have their hashes. A damaged one is
+    reported in RV(damage), and a new one takes its place.
   - It is built under a hidden name and renamed at the end, so nothing can start from an incomplete environment.
   - Only wheels are installed, only from O(index_url) and only with the sha256 that the lock gives. The host's
     configuration of uv or pip is ignored.
@@ -92,6 +95,12 @@ path:
   type: str
   returned: success
   sample: /opt/vllm/0.32.0-cpu-0123456789ab
+damage:
+  description:
+    - What was wrong with the environment that is, or was, built again. Empty for a complete one, and for a new one.
+  type: list
+  elements: str
+  returned: success
 packages:
   description: How many projects the environment holds.
   type: int
@@ -113,6 +122,12 @@ from urllib.parse import urljoin, urlsplit
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import create, sync_directory
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.environment_host import (
+    DAMAGED,
+    find_damage,
+    mark_verified,
+    set_aside,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import parse_links
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
     Lock,
@@ -166,20 +181,36 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     root, requirements = module.params["root"], module.params["requirements"]
     lock = parse_lock(requirements)
     path = os.path.join(root, directory_name(module.params["name"], requirements))
-    result = {"changed": False, "path": path, "packages": len(lock.contents())}
+    result = {"changed": False, "path": path, "packages": len(lock.contents()), "damage": []}
     check_host(lock.target, module.params["python"], python_version(module), platform.machine())
-    if os.path.isdir(path):
+    damage = find_damage(path, lock.contents()) if os.path.isdir(path) else []
+    if os.path.isdir(path) and not damage:
         return {**result, "changed": compiled_now(module, path)}
+    if damage:
+        module.warn(describe_damage(path, damage))
     index = Index(module.params["index_url"], module.params["ca_file"])
     check(module, lock, index)
     if not module.check_mode:
         build(module, lock, index, path)
+        mark_verified(path, lock.contents())
     pinned = "".join(f"{pin.name}=={pin.version}\n" for pin in lock.contents())
     return {
         **result,
         "changed": True,
-        "diff": {"before_header": path, "after_header": path, "before": "", "after": pinned},
+        "damage": damage,
+        "diff": {
+            "before_header": path,
+            "after_header": path,
+            "before": "".join(f"damaged: {text}\n" for text in damage),
+            "after": pinned,
+        },
     }
+
+
+def describe_damage(path: str, damage: list[str]) -> str:
+    """Return a sentence about a damaged environment, with its first three faults."""
+    more = f" and {len(damage) - 3} more" if len(damage) > 3 else ""
+    return f"{path} is damaged: {', '.join(damage[:3])}{more}. It is built again from its lock, beside the old one"
 
 
 def compiled_now(module: AnsibleModule, path: str) -> bool:
@@ -309,6 +340,7 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
         compile_bytecode(module, partial)
         # Tens of thousands of files: one sync of the disk, so that a power cut after the rename finds them whole.
         os.sync()
+        set_aside(path)
         os.rename(partial, path)
         sync_directory(root)
 
@@ -331,7 +363,7 @@ def cleaned_up(root: str) -> Iterator[None]:
 
 def remove_leftovers(root: str) -> None:
     """Remove what an earlier run that was killed has left."""
-    for suffix in ("partial", "cache"):
+    for suffix in ("partial", "cache", DAMAGED):
         for path in glob.glob(os.path.join(glob.escape(root), f".*.{suffix}")):
             shutil.rmtree(path)
 

@@ -41,6 +41,12 @@ options:
       - Directory of the instances' files.
     type: path
     default: /etc/vllm
+  cache_dir:
+    description:
+      - Directory of what vLLM compiles when it starts. The module warns when its file system is full or nearly so.
+    type: path
+    default: /var/cache/vllm
+    version_added: 0.7.0
   containers:
     description:
       - What M(baremetal.inference.serve_plan) returned as C(container) for each instance that runs in one, by instance
@@ -178,6 +184,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     unit_path,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.space_host import describe_full
 
 # The init that each engine puts into a container with --init, and where it may lie.
 INITS = {
@@ -193,6 +200,7 @@ def main() -> None:
             "ports": {"type": "dict", "required": True},
             "libraries": {"type": "list", "elements": "str", "default": []},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
+            "cache_dir": {"type": "path", "default": "/var/cache/vllm"},
             "containers": {"type": "dict", "default": {}},
             "engine": {"type": "str", "choices": ["", *ENGINES], "default": ""},
             "user": {"type": "str", "default": "vllm"},
@@ -210,6 +218,9 @@ def main() -> None:
     problem = repository_problem(libraries) if libraries else ""
     if problem:
         module.fail_json(msg=f"{platform.node()}: {problem}")
+    full = describe_full(module.params["cache_dir"])
+    if full:
+        module.warn(f"{platform.node()}: {full}")
     units = {name: installed_unit(name) for name in installed(module.params["config_dir"])}
     module.exit_json(
         changed=False,

@@ -159,6 +159,16 @@ options:
         instance uses is not replaced.
     type: path
     default: /var/lib/vllm
+  serving:
+    description:
+      - What happens when an instance runs from a model whose files are missing or damaged.
+      - V(refuse) fails before anything changes. V(report) is for check mode; it warns, so that everything else is
+        reported too. V(repair) fetches the files, stops the instance, which lets its requests finish, replaces the
+        files and starts it again.
+    type: str
+    choices: [refuse, report, repair]
+    default: refuse
+    version_added: 0.7.0
 seealso:
   - module: baremetal.inference.encodings
 author:
@@ -295,6 +305,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.retent
     remove_old,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import describe_damage
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.serving_host import (
+    CHOICES,
+    REFUSE,
+    REPORT,
+    describe_serving,
+    find_serving,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
 
 BYTES_OF_MEGABIT = 125_000
@@ -334,6 +351,7 @@ def main() -> None:
             "access_file": {"type": "path"},
             "pushed": {"type": "str", "default": ""},
             "state_dir": {"type": "path", "default": "/var/lib/vllm"},
+            "serving": {"type": "str", "choices": list(CHOICES), "default": REFUSE},
         },
         supports_check_mode=True,
     )
@@ -356,12 +374,25 @@ def main() -> None:
             module.warn(f"source passed over for {outcome.state.manifest.repository}: {reason}")
     for sentence in describe_damage(module.params["root"]):
         module.warn(f"{platform.node()}: {sentence}")
+    if module.check_mode and module.params["serving"] == REPORT:
+        for sentence in damaged_in_service(module, outcomes):
+            module.warn(f"{platform.node()}: {sentence}")
     module.exit_json(
         changed=any(outcome.state.changed for outcome in outcomes) or bool(removed),
         models=[outcome.as_dict() for outcome in outcomes],
         removed=[old.as_dict() for old in removed],
         diff=[outcome.diff() for outcome in outcomes if outcome.state.changed] + [removal_diff(old) for old in removed],
     )
+
+
+def damaged_in_service(module: AnsibleModule, outcomes: list[FetchOutcome]) -> list[str]:
+    """Return a sentence for each damaged model from which an instance runs."""
+    found = []
+    for outcome in outcomes:
+        units = find_serving(outcome.state, module.params["state_dir"], lambda unit: is_active(module, unit))
+        if units:
+            found.append(describe_serving(outcome.state, units))
+    return found
 
 
 class NoSourcesError(WeightsError):
@@ -434,6 +465,9 @@ def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Weights
         ),
         lock_timeout=params["lock_timeout"],
         pushed=params["pushed"],
+        # Only check mode can report and leave it at that.
+        serving=REFUSE if params["serving"] == REPORT and not module.check_mode else params["serving"],
+        systemctl=lambda verb, unit: systemctl(module, verb, unit),
     )
 
 
@@ -492,6 +526,14 @@ def is_active(module: AnsibleModule, unit: str) -> bool:
         return False
     _rc, out, _err = module.run_command([systemctl, "is-active", unit])
     return out.strip() in ("active", "activating", "reloading", "deactivating")
+
+
+def systemctl(module: AnsibleModule, verb: str, unit: str) -> str:
+    """Run a verb of systemctl on a unit; return its error output, an empty string for success."""
+    # The role vllm, or an admin, waits for a start.
+    more = ["--no-block"] if verb == "start" else []
+    rc, _out, err = module.run_command(["systemctl", *more, verb, unit])
+    return (err.strip() or f"exit status {rc}") if rc else ""
 
 
 if __name__ == "__main__":

@@ -17,14 +17,12 @@ STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
 
-# Waits in the unit until vLLM answers; the same for all instances, and without effect on one that runs.
-PROBE = {
-    "path": "/usr/local/lib/vllm-wait-ready.py",
-    "src": "vllm-wait-ready.py",
-    "mode": "0644",
-    "unit": False,
-    "restarts": (),
-}
+# Wait in the unit until vLLM answers, and take an instance out before a stop; the same for all instances, and without
+# effect on one that runs.
+PROGRAMS = tuple(
+    {"path": f"/usr/local/lib/{name}", "src": name, "mode": "0644", "unit": False, "restarts": ()}
+    for name in ("vllm-wait-ready.py", "vllm-drain.py")
+)
 
 # How systemd learns of an instance: by the unit that all venv instances share, by a unit of its own that runs the
 # engine's command, or by a quadlet, from which podman makes the unit.

@@ -178,6 +178,8 @@ _GENERIC = re.compile(
     r".*(?:Engine core initialization failed|EngineDeadError|See root cause above)"
     r"|.*(?:failed to start\.|output_handler failed)"
 )
+# A line of the access log, of a request that was answered.
+_ACCESS = re.compile(r'.*"(?:GET|HEAD|POST|OPTIONS|DELETE|PUT) \S+ HTTP/[\d.]+" \d{3}')
 # What it logs about a request that asked for something impossible.
 _OF_A_REQUEST = re.compile(r"Error with model error=")
 
@@ -233,6 +235,11 @@ def mask(text: str, secrets: Sequence[str]) -> str:
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "********")
     return text
+
+
+def without_access_log(lines: Sequence[str]) -> list[str]:
+    """Return lines without those of answered requests, which say nothing about a failure."""
+    return [line for line in lines if not _ACCESS.match(line)]
 
 
 def redact_lines(lines: Sequence[str], secrets: Sequence[str], most: int | None = None) -> list[str]:

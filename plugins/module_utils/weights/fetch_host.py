@@ -48,6 +48,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan i
     plan_fetch,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.serving_host import (
+    REFUSE,
+    describe_serving,
+    find_serving,
+    stopped,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import (
     Access,
     Source,
@@ -62,7 +68,8 @@ class WeightsStore:
     """Where weights lie on the host, where they come from, and where the instances that use them are known.
 
     ``access`` has an entry for each source. ``lock_timeout`` is in seconds. ``pushed`` is the source of the controller
-    that files may have come from already, into the directory in which a model grows; empty for none.
+    that files may have come from already, into the directory in which a model grows; empty for none. ``serving`` is
+    what happens to a damaged model from which an instance runs, and ``systemctl`` stops and starts units.
     """
 
     root: str
@@ -73,6 +80,8 @@ class WeightsStore:
     settings: Settings
     lock_timeout: float = float("inf")
     pushed: str = ""
+    serving: str = REFUSE
+    systemctl: Callable[[str, str], str] = lambda _verb, _unit: "systemd is not available"
 
     def reach(self, number: int) -> Settings:
         """Return how a source is spoken to."""
@@ -180,7 +189,9 @@ def check_preconditions(states: Sequence[ModelState], site: WeightsStore) -> Non
     todo = [state for state in states if state.missing]
     for state in todo:
         check_place(state)
-        _check_unused(state, site)
+        units = find_serving(state, site.state_dir, site.is_active) if site.serving == REFUSE else []
+        if units:
+            raise WeightsError(describe_serving(state, units))
     check_room(todo)
 
 
@@ -268,7 +279,8 @@ def _fetch_and_publish(
     remove_unlisted_files(state)
     confirm_verified_files(state, verified)
     write_stamp(state.partial, state.manifest, verified)
-    publish_model(state)
+    with stopped(find_serving(state, site.state_dir, site.is_active), site.systemctl):
+        publish_model(state)
     return result
 
 
@@ -348,23 +360,3 @@ def _download_request(state: ModelState, file: ManifestFile, location: str) -> D
     dest = os.path.join(state.partial, file.name)
     make_directory(os.path.dirname(dest), os.path.dirname(state.partial))
     return DownloadRequest(location, dest, file.size, file.sha256)
-
-
-def _check_unused(state: ModelState, site: WeightsStore) -> None:
-    if not os.path.isdir(state.directory):
-        return
-    for name in _instances_using(state.directory, site.state_dir):
-        if site.is_active(f"vllm@{name}.service"):
-            raise WeightsError(
-                f"{state.directory}: {', '.join(file.name for file in state.missing)} must be fetched again, but "
-                f"vllm@{name}.service runs from this directory; stop it (systemctl stop vllm@{name}) and run again"
-            )
-
-
-def _instances_using(directory: str, state_dir: str) -> list[str]:
-    """Return the instances whose symlink ``model`` leads to the directory."""
-    if not os.path.isdir(state_dir):
-        return []
-    wanted = os.path.realpath(directory)
-    names = sorted(os.listdir(state_dir))
-    return [name for name in names if os.path.realpath(os.path.join(state_dir, name, "model")) == wanted]

@@ -59,6 +59,14 @@ class JournalState:
         return [host for host in self.clusters if host not in self.steps]
 
 
+def shorten(detail: str, most_lines: int = 3, most: int = 300) -> str:
+    """Return a detail for people in one line: its first lines. The journal and the report have all of it."""
+    lines = [line.strip() for line in detail.splitlines() if line.strip()]
+    text = " ".join(lines[:most_lines])
+    cut = len(lines) > most_lines or len(text) > most
+    return f"{text[:most].rstrip()} ... (the rest is in the report)" if cut else text
+
+
 def new_id(now: float | None = None) -> str:
     """Return a new name for a rollout: the time in UTC and four hexadecimal digits."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now)) + f"-{secrets.token_hex(2)}"

@@ -287,6 +287,8 @@ def _gates(events: Sequence[Event]) -> list[dict[str, Any]]:
 def _requests(events: Sequence[Event]) -> dict[str, Any]:
     """Return the requests that the gateways counted between their first reading and their last one.
 
+    ``open`` are those without an answer at the last reading: they still ran, or their clients had left.
+
     HAProxy counts from zero after a start. Requests between the last reading and a restart are missing, so with
     ``restarts`` the sums are lower bounds.
     """
@@ -307,12 +309,15 @@ def _requests(events: Sequence[Event]) -> dict[str, Any]:
                 old = {} if again else earlier.get(service, {})
                 for key, value in counters.items():
                     more = int(value - old.get(key, 0))
-                    for sums, name in ((services, service), (gateways, gateway)):
-                        sums.setdefault(name, dict.fromkeys(COUNTERS, 0))[key] += more
+                    for table, name in ((services, service), (gateways, gateway)):
+                        table.setdefault(name, dict.fromkeys(COUNTERS, 0))[key] += more
         else:
             gateways[gateway] = dict.fromkeys(COUNTERS, 0)
         before[gateway] = (started, now)
     total = {key: sum(sums[key] for sums in gateways.values()) for key in COUNTERS}
+    for sums in (*services.values(), *gateways.values(), total):
+        # A request counts when it arrives, its answer when it ends.
+        sums["open"] = max(0, sums["requests"] - sums["ok"] - sums["client_errors"] - sums["server_errors"])
     return {"total": total, "services": services, "gateways": gateways, "restarts": restarts}
 
 

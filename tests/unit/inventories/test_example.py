@@ -32,6 +32,7 @@ BY_TASK = """
     vllm_user: vllm
     vllm_start_timeout: 900
     vllm_drain_timeout: 60
+    vllm_stop_notice: 3
     plans: {quick: "{{ lookup('file', plan) | from_json }}"}
   tasks:
     - name: Write the files

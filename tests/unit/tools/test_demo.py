@@ -35,3 +35,14 @@ def test_a_phase_that_fails_shows_the_end_of_its_output_and_names_the_log(tmp_pa
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("Do it: FAILED")
     assert lines[1:] == [str(number) for number in range(981, 1001)]
+
+
+def test_a_lab_that_cannot_be_removed_ends_with_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/lab").write_text("#!/bin/sh\nexit 125\n")
+    (tmp_path / "bin/lab").chmod(0o755)
+    with pytest.raises(SystemExit, match=r"^`bin/lab down --all` ended with 125; .* Run `make demo-down` again$"):
+        demo.take_down()

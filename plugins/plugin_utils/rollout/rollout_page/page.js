@@ -131,7 +131,7 @@
       add("went on", `${utc(run.began)} by ${[run.user, run.controller].filter(Boolean).join(" on ")}, after ${length(rollout.pauses[index - 1][1])}`);
     }
     if (Object.keys(rollout.requests.gateways).length) {
-      add("requests", `${number(served.requests)} at the gateways, ${number(served.server_errors)} failed`);
+      add("requests", `${number(served.requests)} at the gateways, ${number(served.server_errors)} failed${served.open ? `, ${number(served.open)} still running or left by their clients` : ""}`);
     }
   }
 
@@ -420,11 +420,11 @@
       $("steps").append(table(["step", "", "times", "median", "longest", "host"], rows, [2, 3, 4]));
     } else nothing($("steps"), "No step was finished.");
 
-    const keys = ["requests", "ok", "client_errors", "server_errors", "denied"];
+    const keys = ["requests", "ok", "client_errors", "server_errors", "denied", "open"];
     const counted = [...Object.entries(rollout.requests.services).map(([name, sums]) => [`service ${name}`, sums]), ...Object.entries(rollout.requests.gateways).map(([name, sums]) => [`gateway ${name}`, sums])];
     if (counted.length) {
       counted.push(["all", rollout.requests.total]);
-      $("requests").append(table(["", "requests", "ok", "client errors", "failed", "denied"], counted.map(([name, sums]) => [name, ...keys.map((key) => number(sums[key]))]), [1, 2, 3, 4, 5]));
+      $("requests").append(table(["", "requests", "ok", "client errors", "failed", "denied", "still running, or left by the client"], counted.map(([name, sums]) => [name, ...keys.map((key) => number(sums[key] || 0))]), [1, 2, 3, 4, 5, 6]));
       if (rollout.requests.restarts) nothing($("requests"), `A gateway was restarted meanwhile (${rollout.requests.restarts}): what it had counted since its last reading is missing.`);
       if (rollout.requests.address_moves) nothing($("requests"), `The shared address moved ${rollout.requests.address_moves} times. Requests that ran at a gateway when the address left it are lost, and no gateway counts them.`);
     } else nothing($("requests"), "No gateway was read.");

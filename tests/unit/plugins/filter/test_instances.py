@@ -77,10 +77,10 @@ def test_entries_with_secrets_are_apart_and_every_directory_comes_before_what_li
     assert directories == ["/etc/vllm", "/etc/systemd/system", "/var/lib/vllm/chat"]
     for directory in directories:
         assert all(paths.index(directory) < paths.index(path) for path in paths if path.startswith(f"{directory}/"))
-    # The weights concern the instance; the probe is no reason to restart one.
+    # The weights concern the instance; the programs are no reason to restart one.
     restarts = {entry["path"]: list(entry["restarts"]) for entry in plain}
     assert restarts["/var/lib/vllm/chat/model"] == ["chat"]
-    assert restarts["/usr/local/lib/vllm-wait-ready.py"] == []
+    assert restarts["/usr/local/lib/vllm-wait-ready.py"] == restarts["/usr/local/lib/vllm-drain.py"] == []
 
 
 def test_instances_that_still_work():

@@ -158,6 +158,21 @@ def test_check_mode_says_what_would_be_and_does_nothing(there, kept, slot, syste
     assert there.picture() == before and systemd.asked() == []
 
 
+def test_check_mode_knows_of_files_that_the_run_would_write(there, kept, slot, systemd):
+    check = {"rewritten": True, "_ansible_check_mode": True, "_ansible_diff": True}
+    there.template()
+    systemd.runs(UNIT)
+    assert slot("kept", **check)["changed"]
+    good = kept()["digest"]
+    # Another plan: the run makes a new state.
+    new = slot("kept", **check)
+    assert new["changed"] and new["diff"]["after"] == "(what this run writes)\n"
+    # Somebody changed a file: the run restores the good state, which is kept already.
+    there.template(flag="by hand")
+    drift = slot("kept", **check)
+    assert not drift["changed"] and drift["diff"]["before"] == drift["diff"]["after"] == f"{good}\n"
+
+
 def test_what_is_not_whole_is_not_kept(there, kept, slot, systemd):
     there.template()
     systemd.runs(UNIT)

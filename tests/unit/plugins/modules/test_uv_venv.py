@@ -197,6 +197,15 @@ def test_with_the_real_uv(mirror):
     assert not list(Path(result["path"]).rglob("*.pyc"))
     assert mirror.ensure(lock)["changed"] and not mirror.ensure(lock)["changed"]
     assert re.search(r"/tiny.*\.pyc matches ", subprocess.run(shown, capture_output=True, text=True, check=True).stderr)
+    # A package that somebody has removed.
+    next(Path(result["path"]).glob("lib/python3*/site-packages/tiny.py")).unlink()
+    checked = mirror.ensure(lock, _ansible_check_mode=True, _ansible_diff=True)
+    assert checked["changed"] and checked["damage"][0].endswith("site-packages/tiny.py is missing")
+    assert checked["diff"]["before"].startswith("damaged: ") and "is damaged: lib/" in str(checked["warnings"])
+    assert subprocess.run(shown, check=False).returncode
+    assert mirror.ensure(lock)["damage"] == checked["damage"]
+    assert subprocess.run(shown, check=True, capture_output=True, text=True).stdout == "1.0\n"
+    assert names(mirror.opt) == [Path(result["path"]).name, "uv-9.3"] and not mirror.ensure(lock)["changed"]
     make_wheel(mirror.root / "wheels", "tiny", "1.0", requires_python=">=3.1")  # other bytes under the same name
     run_module("wheel_index", root=str(mirror.root))
     assert "whose sha256 is not that of the lock" in mirror.ensure(lock + "# again\n")["msg"]

@@ -71,7 +71,11 @@ def unit(tmp_path, monkeypatch):
     systemctl = tmp_path / "bin" / "systemctl"
 
     def state(word):
-        systemctl.write_text(f'#!/bin/sh\n[ "$*" = "is-active vllm@chat.service" ] && echo {word}\n')
+        # Other verbs are noted, with the file that an instance would read then.
+        systemctl.write_text(
+            f'#!/bin/sh\n[ "$*" = "is-active vllm@chat.service" ] && exec echo {word}\n'
+            f'echo "$* $(cat {tmp_path}/models/{MODEL}/config.json)" >> {tmp_path}/verbs\n'
+        )
         systemctl.chmod(0o755)
 
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
@@ -327,9 +331,41 @@ def test_directory_of_a_running_instance_is_left_alone(weights, root, unit, stat
     result = weights()
     assert result["msg"] == (
         f"{root / MODEL}: config.json must be fetched again, but vllm@chat.service runs from this directory; "
-        "stop it (systemctl stop vllm@chat) and run again"
+        "run again with -e weights_repair=true, which fetches the files, then stops the instance and starts it again"
     )
     assert content(root) == {**FILES, "config.json": b"[]"}
+
+
+def test_check_mode_reports_a_running_instance_with_everything_else(weights, root, unit):
+    unit("active")
+    weights()
+    (root / MODEL / "config.json").write_bytes(b"[]")
+    result = weights(serving="report", _ansible_check_mode=True)
+    assert result["changed"] and result["models"][0]["files_fetched"] == ["config.json"]
+    assert "config.json must be fetched again, but vllm@chat.service runs from" in str(result["warnings"])
+    # Only check mode leaves it at that.
+    assert "must be fetched again" in weights(serving="report")["msg"]
+
+
+def test_a_running_instance_is_stopped_for_the_repair_alone(weights, root, unit, tmp_path):
+    unit("active")
+    weights()
+    assert not (tmp_path / "verbs").exists()
+    (root / MODEL / "config.json").write_bytes(b"[]")
+    result = weights(serving="repair")
+    assert result["changed"], result
+    assert content(root) == FILES
+    assert (tmp_path / "verbs").read_text().splitlines() == [
+        "stop vllm@chat.service []", "--no-block start vllm@chat.service {}"
+    ]  # fmt: skip
+
+
+def test_an_instance_is_not_stopped_before_the_files_are_there(weights, root, unit, tmp_path):
+    unit("active")
+    weights()
+    (root / MODEL / "config.json").write_bytes(b"[]")
+    assert "no source gives" in weights(serving="repair", sources=[])["msg"]
+    assert not (tmp_path / "verbs").exists() and content(root)["config.json"] == b"[]"
 
 
 def test_directory_of_a_stopped_instance_is_repaired(weights, root, unit):

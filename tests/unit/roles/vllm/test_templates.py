@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,7 @@ VARIABLES = {
     "ansible_managed": "Ansible managed",
     "vllm_start_timeout": 900,
     "vllm_drain_timeout": 60,
+    "vllm_stop_notice": 3,
     "vllm_user": "vllm",
     "vllm_secrets": {"chat": {"HF_TOKEN": "s3cret $x"}},
 }
@@ -108,7 +111,7 @@ def test_docker_is_stopped_with_time_to_drain_and_nothing_is_left_behind():
     assert "Requires=docker.service" in lines and "UnsetEnvironment=HOME" in lines
     assert "ExecStop=/bin/sh -c '/usr/bin/docker stop --time 80 vllm-chat >/dev/null 2>&1 || :'" in lines
     assert "ExecStopPost=/bin/sh -c '/usr/bin/docker rm --force vllm-chat >/dev/null 2>&1 || :'" in lines
-    assert "TimeoutStopSec=110" in lines and "TimeoutStartSec=900" in lines
+    assert "TimeoutStopSec=122" in lines and "TimeoutStartSec=900" in lines
     assert "ExecStart=/var/lib/vllm/%i/serve --config /etc/vllm/%i.yaml" in lines
 
 
@@ -141,6 +144,7 @@ def test_units_agree_on_when_to_start_and_to_give_up():
             "Restart",
             "ExecStartPost",
             "TimeoutStart",
+            "TimeoutStop",
             "LimitMEMLOCK",
             "LimitNOFILE",
             "After=net",
@@ -150,3 +154,28 @@ def test_units_agree_on_when_to_start_and_to_give_up():
         ]
 
     assert kept(UNIT, {}) == kept(QUADLET, {"engine": "podman"})
+
+
+def test_every_unit_tells_gateways_before_it_stops_vllm():
+    podman = {"engine": "podman", "quadlet": False}
+    for path, settings in ((UNIT, {}), (UNIT, podman), (QUADLET, {"engine": "podman"})):
+        stops = [line for line in rendered(settings)[path].splitlines() if line.startswith("ExecStop=")]
+        assert stops[0].endswith("/usr/bin/python3 /usr/local/lib/vllm-drain.py %i 60 3")
+        # One that fails must not keep the next command from stopping the container.
+        assert stops[0].startswith("ExecStop=-")
+
+
+def test_a_start_that_succeeded_does_not_count_for_the_limit_of_starts():
+    for path, settings in ((UNIT, {}), (QUADLET, {"engine": "podman"})):
+        posts = [line for line in rendered(settings)[path].splitlines() if line.startswith("ExecStartPost=")]
+        assert posts[1] == "ExecStartPost=-+/usr/bin/systemctl reset-failed %n"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.parametrize(("settings", "exposure"), [({}, 2.0), ({"engine": "podman", "quadlet": False}, 9.0)])
+def test_the_unit_of_a_container_is_closed_as_far_as_its_engine_allows(tmp_path, settings, exposure):
+    (tmp_path / "vllm@chat.service").write_text(rendered(settings)[UNIT])
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(tmp_path / "vllm@chat.service")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found and float(found[1]) <= exposure, done.stdout + done.stderr

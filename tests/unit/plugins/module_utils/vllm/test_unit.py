@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
     parse_show,
     reasons,
     redact_lines,
+    without_access_log,
 )
 
 JOURNALS = Path(__file__).resolve().parents[4] / "fixtures" / "journal"
@@ -208,3 +209,9 @@ def test_the_advice_of_a_known_issue_follows_from_its_symptom():
     ]
     assert advice(lines, known) == ["Keep the variables of the recipe."]
     assert advice([], known) == []
+
+
+def test_answered_requests_are_no_reason():
+    access = ['INFO:     10.0.0.5:4000 - "GET /health HTTP/1.1" 200 OK', '"POST /v1/chat/completions HTTP/1.1" 500 x']
+    told = ["(APIServer pid=7) ERROR 11-21 08:00:00 [core.py:900] CUDA out of memory", "GET is a word"]
+    assert without_access_log([access[0], told[0], access[1], told[1]]) == told

@@ -18,8 +18,18 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journa
     may_run,
     new_id,
     read,
+    shorten,
     state_of,
 )
+
+
+def test_a_long_detail_is_one_line_for_people():
+    assert shorten("the gate failed: 3 of 4") == "the gate failed: 3 of 4"
+    journal = "m at http://x is not ready:\n- ready: it died\nUnit vllm@chat.service: failed.\n" + "  GET /\n" * 20
+    assert shorten(journal) == (
+        "m at http://x is not ready: - ready: it died Unit vllm@chat.service: failed. ... (the rest is in the report)"
+    )
+    assert len(shorten("x" * 5000)) < 350
 
 
 def test_what_is_written_is_read_in_order(tmp_path):

@@ -180,6 +180,12 @@ def test_a_restart_begins_at_zero(started):
     assert counted(found["total"]) == (25 + requests, 23 + requests, 2) and found["restarts"] == 1
 
 
+def test_a_request_without_an_answer_is_no_success_and_no_error():
+    found = readings(("g1", "1", {"chat": (100, 98, 2)}), ("g1", "1", {"chat": (224, 221, 2)}))
+    assert counted(found["total"]) == (124, 123, 0)
+    assert found["total"]["open"] == found["services"]["chat"]["open"] == found["gateways"]["g1"]["open"] == 1
+
+
 def test_one_reading_counts_nothing():
     assert counted(readings(("g1", "1", {"chat": (100, 98, 2)}))["total"]) == (0, 0, 0)
 

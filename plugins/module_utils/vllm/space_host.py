@@ -1,0 +1,30 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Report a file system that is too full for what vLLM writes while it starts."""
+
+from __future__ import annotations
+
+import os
+
+# Compiled kernels and graphs of one model; a start that cannot write them fails, or compiles at every start.
+CACHE_BYTES = 500_000_000
+CACHE_FILES = 1000
+
+
+def describe_full(path: str) -> str:
+    """Return a sentence about the file system of a directory that is (nearly) full, empty for one with room."""
+    there = path
+    while not os.path.isdir(there):
+        there = os.path.dirname(there) or "/"
+    found = os.statvfs(there)
+    free = found.f_bavail * found.f_frsize
+    what = ""
+    if free < CACHE_BYTES:
+        what = f"{free / 1e6:.0f} MB free, expected {CACHE_BYTES / 1e6:.0f} MB or more"
+    # A file system without a table of inodes says that it has none.
+    elif found.f_files and found.f_favail < CACHE_FILES:
+        what = f"{found.f_favail} free inodes, expected {CACHE_FILES} or more"
+    if not what:
+        return ""
+    return f"{path}: its file system has {what}; vLLM compiles into this directory when it starts; make room there"
