@@ -38,7 +38,7 @@ class Load:
 
     def __init__(self, found, clients):
         self.found, self.statuses, self.short, self.on = found, [], 0, True
-        self.threads = [threading.Thread(target=self.ask) for _ in range(clients)]
+        self.threads = [threading.Thread(target=self.ask) for _client in range(clients)]
         for thread in self.threads:
             thread.start()
 

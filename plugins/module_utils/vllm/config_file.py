@@ -32,7 +32,7 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     # An address that stands for every interface is none to connect to.
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     port = _word(config, "port", "8000")
-    if not port.isdigit() or not 0 < int(port) < 65536:
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise InstanceError(f"port: found {port!r}, expected a number from 1 to 65535")
     names = config.get("served-model-name") or config.get("model") or []
     names = [names] if isinstance(names, str) else names

@@ -190,7 +190,7 @@ def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:
     for key, value in (requested.get("args") or {}).items():
         if key in SIZES:
             number = "1" if value is None else str(value)
-            if not number.isdigit() or int(number) < 1:
+            if not (number.isascii() and number.isdigit()) or int(number) < 1:
                 raise PlanError(f"{where}.args.{key}: found {value!r}, expected a whole number from 1")
             own[key] = int(number)
     return own

@@ -124,8 +124,8 @@ def test_health_turns_red_while_everything_else_is_served(kind, host, at):
         assert ask(server, "/health", at)[0] == 200
         stop = Stop(server, host=host)
         time.sleep(0.4)
-        assert [ask(server, "/health", at, {"X-Soft-Stop": "404"})[0] for _ in range(10)] == [404] * 10
-        assert [ask(server, "/v1/models", at) for _ in range(10)] == [(200, b"ok")] * 10
+        assert [ask(server, "/health", at, {"X-Soft-Stop": "404"})[0] for _time in range(10)] == [404] * 10
+        assert [ask(server, "/v1/models", at) for _time in range(10)] == [(200, b"ok")] * 10
         assert stop.end() == "Stopping: no request runs; told 1 gateways"
         # After SIGTERM vLLM answers /health with 200 while its port is open.
         assert ask(server, "/health", at)[0] == 404 and ask(server, "/v1/models", at)[0] == 503

@@ -171,7 +171,8 @@ def write(directory, **texts):
     for name, data in FILES.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(texts.get(name.split("/", maxsplit=1)[0]) or yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+        text = texts.get(name.split("/", maxsplit=1)[0]) or yaml.safe_dump(data, sort_keys=False)
+        path.write_text(text, encoding="utf-8")
 
 
 def test_the_files_are_right_before_they_are_damaged(tmp_path):

@@ -23,10 +23,10 @@ GROUPS = {
 class Variables(dict):
     """The variables of hosts, each with its groups."""
 
-    def __init__(self, given, groups=GROUPS):
+    def __init__(self, given, groups=None):
         super().__init__(given)
         self.groups = {}
-        for group, hosts in groups.items():
+        for group, hosts in (groups or GROUPS).items():
             for host in list(hosts):
                 self.groups.setdefault(host, []).append(group)
 
