@@ -20,8 +20,8 @@ QUADLET_DIR = "/etc/containers/systemd"
 # Wait in the unit until vLLM answers, and take an instance out before a stop; the same for all instances, and without
 # effect on one that runs.
 PROGRAMS = tuple(
-    {"path": f"/usr/local/lib/{name}", "src": name, "mode": "0644", "unit": False, "restarts": ()}
-    for name in ("vllm-wait-ready.py", "vllm-drain.py")
+    {"path": path, "src": path.rsplit("/", 1)[1], "mode": "0644", "unit": False, "restarts": ()}
+    for path in ("/usr/local/lib/vllm-wait-ready.py", "/usr/local/lib/vllm-drain.py")
 )
 
 # How systemd learns of an instance: by the unit that all venv instances share, by a unit of its own that runs the

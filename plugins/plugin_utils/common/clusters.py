@@ -23,7 +23,7 @@ def cluster_of(value: Any, groups: Iterable[str]) -> str:
     Raises ClusterError where the variable and a group disagree, and for a host in the groups of two clusters.
     """
     named = "" if value is None or isinstance(value, bool) else str(value)
-    found = sorted(group for group in groups if group.startswith(CLUSTER_PREFIX))
+    found = sorted({group for group in groups if group.startswith(CLUSTER_PREFIX)})
     others = [group for group in found if named and group != name_region_group("cluster", named)]
     if others:
         raise ClusterError(
