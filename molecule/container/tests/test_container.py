@@ -167,7 +167,7 @@ def test_stop_lets_a_running_request_finish_and_a_reboot_starts_it_again(serving
     for instance in instances:
         instance.host.check_output("systemctl stop %s", instance.unit)
         assert (instance.show("ActiveState"), instance.show("Result")) == ("inactive", "success")
-        assert "draining in-flight requests count=1" in instance.journal()
+        assert "Stopping: no request runs" in instance.journal()
         assert instance.host.check_output("%s ps -aq -f name=%s", instance.engine, instance.container) == ""
 
     for name in ("cpu-12", "cpu-13"):
