@@ -60,7 +60,8 @@ def read_daemon(text: str) -> dict[str, Any]:
     return found
 
 
-_KINDS = {"dict": "an object", "list": "a list", "str": "a text"}
+# The kinds of docker's values. A value of an inventory is of a class of Ansible's that is derived from one of them.
+_KINDS: tuple[tuple[type[Any], str], ...] = ((dict, "an object"), (list, "a list"), (str, "a text"))
 
 
 def daemon_text(before: str, settings: Mapping[str, Any]) -> str:
@@ -72,9 +73,10 @@ def daemon_text(before: str, settings: Mapping[str, Any]) -> str:
     found = read_daemon(before)
     merged = dict(found)
     for key, value in settings.items():
-        there = found.get(key)
-        if there is not None and not isinstance(there, type(value)):
-            raise RuntimePlanError(f"{DAEMON_JSON}: {key}: found {there!r}, expected {_KINDS[type(value).__name__]}")
+        there: Any = found.get(key)
+        kind, name = next(row for row in _KINDS if isinstance(value, row[0]))
+        if there is not None and not isinstance(there, kind):
+            raise RuntimePlanError(f"{DAEMON_JSON}: {key}: found {there!r}, expected {name}")
         if key in ("features", "runtimes"):
             merged[key] = {**(there or {}), **value}
         elif key == "exec-opts":

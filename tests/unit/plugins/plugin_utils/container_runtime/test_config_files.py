@@ -59,6 +59,13 @@ def test_writing_twice_changes_nothing():
     assert daemon_text(once, {"data-root": "/data", "exec-opts": ["native.cgroupdriver=cgroupfs"]}) == once
 
 
+def test_a_value_of_the_inventory_is_a_text_like_any_other():
+    given = type("TaggedText", (str,), {})("/data")
+    assert daemon_text('{"data-root": "/data"}', {"data-root": given}) == '{"data-root": "/data"}'
+    with pytest.raises(RuntimePlanError, match="data-root: found 3, expected a text"):
+        daemon_text('{"data-root": 3}', {"data-root": given})
+
+
 @pytest.mark.parametrize(
     ("before", "message"),
     [
