@@ -44,11 +44,13 @@ def test_a_repository_that_is_not_there_leaves_the_one_that_was(fleet, untouched
     assert fleet.run(f"cat {SOURCES}/cuda-*") == before
 
 
+@pytest.mark.long
 def test_a_version_that_is_gone_is_named_with_those_that_are_there(fleet, untouched):
     fleet.mirror("--forget", "580.159.04")
     assert fleet.play(**UPGRADE).fails_everywhere("the repository has no driver 580.159.04; it has 580.95.05")
 
 
+@pytest.mark.long
 def test_a_package_that_is_not_what_the_index_says_is_not_installed(fleet, untouched):
     fleet.mirror("--corrupt", "nvidia-kernel-open-dkms")
     assert fleet.play(**UPGRADE).fails_everywhere("nvidia-kernel-open-dkms_580.159.04-1_amd64.deb")
