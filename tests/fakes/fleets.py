@@ -34,7 +34,7 @@ settings.register_profile("ci", max_examples=100, derandomize=True, **_SETTINGS)
 settings.register_profile("long", max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "100")), **_SETTINGS)
 settings.load_profile("long" if "HYPOTHESIS_EXAMPLES" in os.environ else "ci")
 # For what takes a few milliseconds an example.
-MANY = settings(max_examples=8 * settings().max_examples)
+MANY = settings(max_examples=3 * settings().max_examples)
 
 
 def _read_catalogue() -> tuple[dict, dict, set]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 PACKAGED, BY_FILES = "cpu-12", "cpu-13"
 STATE = "/var/lib/standin"
 INFO = "/usr/local/Ascend/firmware/version.info"
@@ -113,6 +115,7 @@ def test_firmware_that_does_not_fit_the_driver(fleet, cleaned):
     assert said.changed == 0
 
 
+@pytest.mark.long
 def test_a_package_that_is_no_longer_held_is_held_again(fleet):
     host = fleet.hosts[PACKAGED]
     host.check_output("apt-mark unhold ascend910b-driver")
@@ -145,6 +148,7 @@ def test_an_installer_that_fails_says_why(fleet, cleaned):
     assert versions(fleet) == both("25.5.1", "7.8.0.6.201")
 
 
+@pytest.mark.long
 def test_a_kernel_that_changed_under_it(fleet, cleaned):
     cleaned.append("standin boot --kernel 6.1.0-40-amd64")
     fleet.run("standin boot --kernel 6.1.0-41-amd64")
@@ -158,6 +162,7 @@ def test_a_kernel_that_changed_under_it(fleet, cleaned):
     assert fleet.play().rc == 0
 
 
+@pytest.mark.long
 def test_chips_that_cannot_be_started_anew_need_a_reboot(fleet, cleaned):
     """Status 2 of the installer."""
     cleaned.append(f"rm -f {STATE}/hot-reset-fails")
