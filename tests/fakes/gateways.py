@@ -24,6 +24,7 @@ from typing import Any, Iterator
 
 import jinja2
 import yaml
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import Client, map_text, maps_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, decide
 
@@ -87,6 +88,7 @@ def render(template: str, variables: dict[str, Any]) -> str:
     )  # fmt: skip
     environment.filters["comment"] = lambda text: f"# {text}"
     environment.filters["to_json"] = json.dumps
+    environment.filters["bool"] = boolean
     return environment.get_template(template).render(ansible_managed="Ansible managed", **variables)
 
 
