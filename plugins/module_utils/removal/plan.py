@@ -239,13 +239,26 @@ def _image_users(image: StoredImage, uses: Iterable[Use]) -> list[Use]:
     return [use for use in uses if use.image and (_is_called(image, use.image) or use.image.rpartition(":")[2] == bare)]
 
 
+# How many names at the end of a path say what a directory is: organisation, model and revision; an environment's name.
+_TELLING = {"model": 3, "venv": 1}
+
+
 def _users_of(chosen: Iterable[Directory], uses: Iterable[Use], kind: str) -> list[Use]:
     """Return who uses one of these directories.
 
-    Their last name decides, which is a hash of the content: another path may lead to the same directory.
+    The last names of their paths decide, because another path may lead to the same directory. A use may name a revision
+    alone.
     """
-    names = {each.path.rpartition("/")[2] for each in chosen if each.state == "complete"}
-    return [use for use in uses if getattr(use, kind).rpartition("/")[2] in names]
+    ends = [_end(each.path, kind) for each in chosen if each.state == "complete"]
+    return [use for use in uses if any(_ends_so(end, _end(getattr(use, kind), kind)) for end in ends)]
+
+
+def _end(path: str, kind: str) -> list[str]:
+    return [name for name in path.split("/") if name][-_TELLING[kind] :]
+
+
+def _ends_so(end: list[str], used: list[str]) -> bool:
+    return bool(used) and end[-len(used) :] == used
 
 
 def _refuse(kind: str, name: str, uses: Sequence[Use], advice: str = "") -> None:

@@ -84,6 +84,11 @@ def test_a_model_that_somebody_uses_stays(use):
         decide(ask("model", "openai/gpt-oss-20b"), Contents(models=(MODEL,), uses=(use,)))
 
 
+def test_a_copy_of_a_model_with_the_same_revision_is_another_model():
+    copy = Use("instance code", "code", model=f"/srv/models/site/gpt-oss-20b/{A}")
+    assert len(decide(ask("model", "openai/gpt-oss-20b"), Contents(models=(MODEL,), uses=(copy,))).items) == 2
+
+
 def test_one_revision_can_go_while_another_is_used():
     contents = Contents(models=(MODEL,), uses=(Use("instance chat", "chat", model=f"{TOP}/{A}"),))
     assert gone(decide(ask("model", f"openai/gpt-oss-20b@{B}"), contents)) == [("model", f"{TOP}/{B}")]
