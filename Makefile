@@ -54,10 +54,11 @@ parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
 
 integration: ready  ## Tests that need root and lab hosts of their own
-	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration
+	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
 
-long: ready  ## Every scenario with the tests that CI has no time for
+long: ready  ## What CI has no time for: long fuzzing, killed labs, every scenario with all of its tests
 	FUZZ_SECONDS=120 $(BIN)/pytest -q tests/unit -k fuzz
+	$(BIN)/pytest -q tests/integration -m long
 	MOLECULE_LONG=1 tests/molecule.sh
 
 rollout: ready  ## Rollouts of a real vLLM on three lab hosts, with requests all the while and everything that can go wrong

@@ -111,6 +111,7 @@ def lab(home, before):
         tool("down", "--all")
 
 
+@pytest.mark.long
 def test_up_starts_again_after_a_kill_in_every_phase(lab, home):
     up = ("up", "mirror", "cpu-12")
     lab.kill_at("network", 0, *up)
