@@ -21,6 +21,7 @@ OUTSIDE = "151.101.2.132"
 LAB_HOME = os.environ["LAB_HOME"]
 NEW = {
     "weights_manifest_path": [f"{LAB_HOME}/made/manifests"],
+    "vllm_verify_expect": "The crew is ready.",
     "rollout_prompts": [{"prompt": "Is the fleet ready?", "expect": "The crew is ready."}],
 }
 # One host that serves, and no gateway before it.
