@@ -17,7 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.whee
 
 from tests.fakes.harmony import ROOT, real_wheel
 from tools.smoke_model import build as smoke
-from tools.smoke_model.weights import bfloat16
+from tools.smoke_model.weights import LAST, SEEN, bfloat16
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,8 @@ def test_every_token_of_the_answer_leads_to_the_next_one(vocabulary, weights):
     ids.update((token, ranks[token.encode()]) for token in smoke.CHAIN if token not in ids)
     for before, after in zip(smoke.CHAIN, smoke.CHAIN[1:]):
         state = row(weights, "model.embed_tokens.weight", ids[before])
-        if before == smoke.LAST:
-            state[smoke.SEEN] = 8.0
+        if before == LAST:
+            state[SEEN] = 8.0
         scores = {
             token: sum(map(float.__mul__, state, row(weights, "lm_head.weight", ids[token]))) for token in smoke.CHAIN
         }
