@@ -137,6 +137,7 @@ def kill_while_hosts_are_made(lab, delay):
 
 
 def test_up_changes_nothing_when_all_is_up(lab):
+    lab("up", "mirror", "cpu-12")
     made = podman("inspect", f"bminf-{NAME}-cpu-12", "--format", "{{.Id}} {{.State.StartedAt}}")
     output = lab("up", "mirror", "cpu-12")
     assert "starting" not in output
