@@ -18,8 +18,10 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 NAME, PREFIX = "itest", "10.87.231"
 
+# Every scenario uses the lab; what may happen to it takes five minutes.
 pytestmark = [
     pytest.mark.lab,
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="the lab needs root"),
 ]
 
@@ -111,7 +113,6 @@ def lab(home, before):
         tool("down", "--all")
 
 
-@pytest.mark.long
 def test_up_starts_again_after_a_kill_in_every_phase(lab, home):
     up = ("up", "mirror", "cpu-12")
     lab.kill_at("network", 0, *up)

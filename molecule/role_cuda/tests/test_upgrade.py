@@ -86,6 +86,7 @@ def test_the_instance_stops_first_and_starts_last(fleet, serving):
     assert all(f"Driver Version: {NEW}" in said for said in fleet.run("nvidia-smi").values())
 
 
+@pytest.mark.long
 def test_a_change_that_is_cut_off_is_ended_by_the_next_run(fleet, cleaned):
     """The power goes while the kernel module of another driver is built, here on the way back."""
     wanted = " ".join(f"{name}={OLD}-1" for name in ("nvidia-kernel-open-dkms", "nvidia-open", "nvidia-driver-cuda"))

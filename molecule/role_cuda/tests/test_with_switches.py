@@ -21,6 +21,8 @@ def boards(fleet):
     return fleet
 
 
+# The scenario fleet has such a board too.
+@pytest.mark.long
 def test_the_fabric_manager_comes_at_the_version_of_the_driver(boards):
     done = boards.play(**CHIPS)
     assert done.rc == 0, done.output
