@@ -34,7 +34,7 @@ def instance_entries(
     if secret:
         return [_files.directory(_files.CONFIG_DIR), *(entry for entry in files if entry["secret"])]
     units = dict.fromkeys(os.path.dirname(entry["path"]) for entry in files if entry["unit"])
-    found = [_files.directory(path) for path in (_files.CONFIG_DIR, *units)]
+    found = [_files.directory(path) for path in (_files.CONFIG_DIR, _files.LIBRARY, *units)]
     for name, plan in plans.items():
         found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
     return [*found, *_files.PROGRAMS, *(entry for entry in files if not entry["secret"])]

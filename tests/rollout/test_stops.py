@@ -29,16 +29,10 @@ def stopped_once(site, stop):
     assert site.ask(HOST) == FLEET
 
 
-# With one API server, vLLM 0.32.0 does not share its port, so vllm-drain.py cannot answer in its place.
-one_server = pytest.mark.xfail(reason="the gateway hears of the stop when vLLM does")
-
-
-@one_server
 def test_a_person_restarts_the_unit(site):
     stopped_once(site, lambda: site.on(HOST, "systemctl restart vllm@chat"))
 
 
-@one_server
 def test_a_person_stops_the_unit_and_starts_it_again(site):
     def stop():
         site.on(HOST, "systemctl stop vllm@chat")
@@ -48,12 +42,10 @@ def test_a_person_stops_the_unit_and_starts_it_again(site):
     stopped_once(site, stop)
 
 
-@one_server
 def test_the_host_reboots(site):
     stopped_once(site, lambda: subprocess.run([str(TOP / "bin/lab"), "restart", HOST], check=True, timeout=600))
 
 
-@one_server
 def test_the_site_playbook_changes_a_flag(site):
     def change():
         site.change_flag()

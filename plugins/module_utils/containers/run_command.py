@@ -9,6 +9,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import LIBRARY, MIDDLEWARE, RUN_DIR
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 # Variables that the engine's own command would obey. It runs as root, and vLLM's user owns HOME, whose .docker or
@@ -62,10 +63,10 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
         *_limits(container, settings),
         ["--stop-timeout", str(settings["stop_timeout"])],
         *_device_words(container["devices"], settings),
-        *(["--mount", _mount(mount)] for mount in container["mounts"]),
+        *(["--mount", _mount(mount)] for mount in mounts_of(plan)),
         *(["--env", word] for word in env_words(plan)),
         *(["--entrypoint", word] for word in container["command"][:1]),
-        [reference(container["image"]), *container["command"][1:]],
+        [reference(container["image"]), *container["command"][1:], *MIDDLEWARE],
     ]
 
 
@@ -80,7 +81,7 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     pairs: list[tuple[str, str]] = [
         ("ContainerName", container_name(plan["instance"])),
         ("Image", reference(container["image"])),
-        ("Exec", _quoted([*container["command"][1:], "--config", f"/etc/vllm/{plan['instance']}.yaml"])),
+        ("Exec", _quoted([*container["command"][1:], *MIDDLEWARE, "--config", f"/etc/vllm/{plan['instance']}.yaml"])),
         ("Network", "host"),
         ("User", user),
         *([("Group", group)] if group else []),
@@ -95,7 +96,7 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
         # /dev/shm can be written to only with it; podman 4.4 would leave it out.
         arguments += [["--read-only-tmpfs=true"], *([f"--tmpfs={place}"] for place in _TEMPORARY)]
     pairs += [("AddDevice", device) for device in container["devices"]]
-    pairs += [("Volume", mount) for mount in container["mounts"]]
+    pairs += [("Volume", mount) for mount in mounts_of(plan)]
     arguments += [[f"--group-add={number}"] for number in groups_of(container, settings)]
     arguments += [["=".join(words)] for words in _limits(container, settings)]
     arguments += [[f"--entrypoint={word}"] for word in container["command"][:1]]
@@ -128,15 +129,25 @@ def groups_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list
     return [str(numbers.get(name, name)) for name in container["groups"]]
 
 
+def mounts_of(plan: PlanDocument) -> list[str]:
+    """Return the mounts of the plan, and those of the middleware that tells gateways of a stop."""
+    run = f"{RUN_DIR}/{plan['instance']}"
+    return [*(plan["container"] or {})["mounts"], f"{LIBRARY}:{LIBRARY}:ro", f"{run}:{run}:ro"]
+
+
 def env_words(plan: PlanDocument) -> list[str]:
     """Return what follows ``--env`` for each variable: its name, and a value only if the engine would obey it.
 
     systemd reads the files of environment and secrets for both runtimes, so that a value means the same in both, and
     the engine takes the values of the names from its own environment. No secret is in an argument.
     """
-    env, secret = plan["env"], [name for name in plan["secrets"] if name not in plan["env"]]
+    env, secret = dict(plan["env"]), [name for name in plan["secrets"] if name not in plan["env"]]
+    # By value, for Python in the container alone. The image's own PYTHONPATH would not be seen: what needs one has a
+    # shell that makes it at the start (Ascend's), or names it in the instance's env.
+    path = ":".join([LIBRARY, *filter(None, [env.pop("PYTHONPATH", "")])])
     plain = [f"{name}={value}" if _STEERING.match(name) else name for name, value in sorted(env.items())]
-    return [*plain, *sorted(secret)]
+    own = [f"PYTHONPATH={path}", f"STOP_NOTICE_DIRECTORY={RUN_DIR}/{plan['instance']}"]
+    return [*plain, *sorted(secret), *own]
 
 
 def unset_names(plan: PlanDocument) -> list[str]:

@@ -64,6 +64,8 @@ HOST = (
     Place("/var/cache/vllm/", "the directory of the caches", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-wait-ready.py", "the probe of a starting instance", "vllm", EVERYTHING),
     Place("/usr/local/lib/vllm-drain.py", "lets the requests of a stopping instance end", "vllm", EVERYTHING),
+    Place("/usr/local/lib/vllm/", "what vLLM imports: it tells gateways of a stop", "vllm", EVERYTHING),
+    Place("/run/vllm/NAME/", "marks of a stop, for as long as the unit runs", "vllm", INSTANCE),
     Place("/opt/vllm/RELEASE-HASH/", "a virtual environment (`vllm_venv_root`)", "vllm", ENVIRONMENT),
     Place("/opt/vllm/uv-VERSION/", "uv, which makes the environments", "vllm", EVERYTHING),
     Place("/opt/vllm/", "the directory of the environments, if nothing else is in it", "vllm", EVERYTHING, True),

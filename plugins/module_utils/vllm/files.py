@@ -16,12 +16,21 @@ CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
+# Has a directory for each instance whose unit runs: vllm-drain.py writes to it, and the middleware looks there.
+RUN_DIR = "/run/vllm"
+# What vLLM imports from us.
+LIBRARY = "/usr/local/lib/vllm"
+MIDDLEWARE = ("--middleware", "stop_notice.StopNotice")
 
 # Wait in the unit until vLLM answers, and take an instance out before a stop; the same for all instances, and without
 # effect on one that runs.
 PROGRAMS = tuple(
     {"path": path, "src": path.rsplit("/", 1)[1], "mode": "0644", "unit": False, "restarts": ()}
-    for path in ("/usr/local/lib/vllm-wait-ready.py", "/usr/local/lib/vllm-drain.py")
+    for path in (
+        "/usr/local/lib/vllm-wait-ready.py",
+        "/usr/local/lib/vllm-drain.py",
+        f"{LIBRARY}/stop_notice.py",
+    )
 )
 
 # How systemd learns of an instance: by the unit that all venv instances share, by a unit of its own that runs the

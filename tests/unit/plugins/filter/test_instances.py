@@ -74,7 +74,7 @@ def test_entries_with_secrets_are_apart_and_every_directory_comes_before_what_li
     paths = [entry["path"] for entry in plain]
     assert "/etc/vllm/chat.secrets" not in paths
     directories = [entry["path"] for entry in plain if entry.get("state") == "directory"]
-    assert directories == ["/etc/vllm", "/etc/systemd/system", "/var/lib/vllm/chat"]
+    assert directories == ["/etc/vllm", "/usr/local/lib/vllm", "/etc/systemd/system", "/var/lib/vllm/chat"]
     for directory in directories:
         assert all(paths.index(directory) < paths.index(path) for path in paths if path.startswith(f"{directory}/"))
     # The weights concern the instance; the programs are no reason to restart one.

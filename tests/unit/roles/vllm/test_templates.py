@@ -101,7 +101,8 @@ def test_the_script_hands_every_word_to_the_engine_as_it_is(tmp_path):
     script.write_text(rendered({"command": str(engine), "gpus": "flag"}, command=COMMAND)[SERVE])
     out = subprocess.run(["/bin/sh", script, "--config", "a b"], check=True, capture_output=True, text=True).stdout
     words = json.loads(out)
-    assert words[-6:] == ["mirror:5000/lab/vllm:1", *COMMAND[1:], "--config", "a b"]
+    notice = ["--middleware", "stop_notice.StopNotice"]
+    assert words[-8:] == ["mirror:5000/lab/vllm:1", *COMMAND[1:], *notice, "--config", "a b"]
     assert words[words.index("--gpus") + 1] == '"device=0,1"'
     assert words[words.index("--entrypoint") + 1] == "/bin/bash"
 
@@ -111,7 +112,7 @@ def test_docker_is_stopped_with_time_to_drain_and_nothing_is_left_behind():
     assert "Requires=docker.service" in lines and "UnsetEnvironment=HOME" in lines
     assert "ExecStop=/bin/sh -c '/usr/bin/docker stop --time 80 vllm-chat >/dev/null 2>&1 || :'" in lines
     assert "ExecStopPost=/bin/sh -c '/usr/bin/docker rm --force vllm-chat >/dev/null 2>&1 || :'" in lines
-    assert "TimeoutStopSec=122" in lines and "TimeoutStartSec=900" in lines
+    assert "TimeoutStopSec=113" in lines and "TimeoutStartSec=900" in lines
     assert "ExecStart=/var/lib/vllm/%i/serve --config /etc/vllm/%i.yaml" in lines
 
 
@@ -126,8 +127,8 @@ def test_a_quadlet_has_the_unit_of_the_other_runtimes_around_it():
     assert sections == ["[Unit]", "[Container]", "[Service]", "[Install]"]
     for line in ("EnvironmentFile=/etc/vllm/%i.env", "Restart=always", "StartLimitBurst=5",
                  "ExecStartPost=/usr/bin/python3 /usr/local/lib/vllm-wait-ready.py %i", "WantedBy=multi-user.target",
-                 "Exec=--config /etc/vllm/chat.yaml", "Image=mirror:5000/lab/vllm:1",
-                 "PodmanArgs=--env=HF_TOKEN"):  # fmt: skip
+                 "Exec=--middleware stop_notice.StopNotice --config /etc/vllm/chat.yaml",
+                 "Image=mirror:5000/lab/vllm:1", "PodmanArgs=--env=HF_TOKEN"):  # fmt: skip
         assert line in text.splitlines()
 
 
@@ -163,6 +164,19 @@ def test_every_unit_tells_gateways_before_it_stops_vllm():
         assert stops[0].endswith("/usr/bin/python3 /usr/local/lib/vllm-drain.py %i 60 3")
         # One that fails must not keep the next command from stopping the container.
         assert stops[0].startswith("ExecStop=-")
+        assert "RuntimeDirectory=vllm/%i" in rendered(settings)[path].splitlines()
+
+
+def test_vllm_finds_the_middleware_in_every_runtime():
+    library, run = "/usr/local/lib/vllm", "/run/vllm/chat"
+    words = rendered()[SERVE].split()
+    assert f"type=bind,source={library},target={library},readonly" in words
+    assert f"type=bind,source={run},target={run},readonly" in words
+    assert f"PYTHONPATH={library}" in words and f"STOP_NOTICE_DIRECTORY={run}" in words
+    lines = rendered({"engine": "podman"})[QUADLET].splitlines()
+    assert f"Volume={library}:{library}:ro" in lines and f"Volume={run}:{run}:ro" in lines
+    assert f"PodmanArgs=--env=PYTHONPATH={library}" in lines
+    assert f"PodmanArgs=--env=STOP_NOTICE_DIRECTORY={run}" in lines
 
 
 def test_a_start_that_succeeded_does_not_count_for_the_limit_of_starts():

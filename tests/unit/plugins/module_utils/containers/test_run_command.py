@@ -23,6 +23,7 @@ SETTINGS = {
     "stop_timeout": 80,
     "command": "/usr/bin/docker",
 }
+NOTICE = ["--middleware", "stop_notice.StopNotice"]
 
 
 def plan(**container):
@@ -45,6 +46,13 @@ def plan(**container):
     }
 
 
+def test_a_pythonpath_of_the_instance_comes_after_the_middleware():
+    given = plan()
+    given["env"]["PYTHONPATH"] = "/opt/mine"
+    found = [word for group in run_words(given, SETTINGS) for word in group]
+    assert [word for word in found if "PYTHONPATH" in word] == ["PYTHONPATH=/usr/local/lib/vllm:/opt/mine"]
+
+
 def words(settings=None, **container):
     return [word for group in run_words(plan(**container), {**SETTINGS, **(settings or {})}) for word in group]
 
@@ -60,6 +68,7 @@ def option(found, name):
 def test_no_secret_and_no_plain_value_is_among_the_words():
     assert option(words(), "--env") == [
         "HOME=/var/cache/vllm/chat", "LD_PRELOAD=libx.so", "VLLM_CACHE_ROOT", "http_proxy", "HF_TOKEN",
+        "PYTHONPATH=/usr/local/lib/vllm", "STOP_NOTICE_DIRECTORY=/run/vllm/chat",
     ]  # fmt: skip
 
 
@@ -73,7 +82,7 @@ def test_a_container_gets_no_privilege():
     assert "--read-only" in found and "no-new-privileges" in found and "--privileged" not in found
     assert option(found, "--network") == ["host"] and option(found, "--ipc") == ["private"]
     assert option(found, "--pull") == ["never"] and "docker.sock" not in " ".join(found)
-    assert found[-1] == "docker.io/vllm/vllm-openai:v0.33.0"
+    assert found[-3:] == ["docker.io/vllm/vllm-openai:v0.33.0", *NOTICE]
 
 
 def test_a_source_that_is_not_there_is_not_made():
@@ -117,7 +126,7 @@ ASCEND = {
 def test_an_image_without_entrypoint_gets_its_words_and_keeps_what_it_needs_as_root():
     found = words({"gids": {"HwHiAiUser": 1000}}, **ASCEND)
     assert option(found, "--entrypoint") == ["/bin/bash"]
-    assert found[-3:] == ASCEND["command"][1:]
+    assert found[-5:] == [*ASCEND["command"][1:], *NOTICE]
     assert option(found, "--user") == ["0:0"] and option(found, "--group-add") == ["1000"]
     assert "--read-only" not in found and "--cap-drop" not in found and "no-new-privileges" in found
 
@@ -125,7 +134,10 @@ def test_an_image_without_entrypoint_gets_its_words_and_keeps_what_it_needs_as_r
 def test_a_quadlet_expands_nothing_in_what_it_runs():
     found = lines(**ASCEND)
     assert "PodmanArgs=--entrypoint=/bin/bash" in found
-    assert 'Exec=-c ". /root/.bashrc; exec vllm serve \\"$$@\\"" vllm --config /etc/vllm/chat.yaml' in found
+    assert (
+        f'Exec=-c ". /root/.bashrc; exec vllm serve \\"$$@\\"" vllm {" ".join(NOTICE)} --config /etc/vllm/chat.yaml'
+        in found
+    )
 
 
 def test_a_quadlet_has_only_keys_that_podman_4_4_knows():

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tell gateways that vLLM is about to stop, and refuse requests that would get no answer.
+
+vLLM runs this class before its own code (``--middleware stop_notice.StopNotice``). It obeys two files, which
+vllm-drain.py makes when systemd stops the instance: ``stopping`` and, once no request runs, ``closed``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Awaitable, Callable, Dict, MutableMapping
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Dict[str, Any]]]
+Send = Callable[[Dict[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+DIRECTORY = os.environ["STOP_NOTICE_DIRECTORY"]
+STOPPING, CLOSED = os.path.join(DIRECTORY, "stopping"), os.path.join(DIRECTORY, "closed")
+# These are asked by whoever watches the instance, and are nobody's request.
+WATCHED = ("/health", "/metrics")
+
+
+class StopNotice:
+    """ASGI middleware: GET /health answers 404 while the instance is stopping, all else 503 once it is closed.
+
+    Each answer 404 has the header ``open-requests``: how many requests this API server has not answered to the end.
+    """
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.open = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it to vLLM."""
+        path = scope.get("path")
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+        elif path == "/health" and os.path.exists(STOPPING):
+            await self._refuse(send, 404)
+        elif path in WATCHED:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http" and os.path.exists(CLOSED):
+            await self._refuse(send, 503)
+        else:
+            self.open += 1
+            try:
+                await self.app(scope, receive, send)
+            finally:
+                self.open -= 1
+
+    async def _refuse(self, send: Send, status: int) -> None:
+        body = b"this instance is stopping\n"
+        headers = [
+            (b"content-type", b"text/plain"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            (b"open-requests", b"%d" % self.open),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A server like vLLM's: the same HTTP server, the role's middleware, and what vLLM does after SIGTERM.
+
+Its port is its own (no SO_REUSEPORT). Once ``stopped`` is set it still listens, answers /health with 200, and gives no
+other answer, as vLLM 0.32.0 does while it waits for its engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+import uvicorn
+
+MIDDLEWARE = Path(__file__).resolve().parents[2] / "roles/vllm/files/stop_notice.py"
+TOKENS = 10
+
+
+def middleware(run):
+    """Return the role's class for an instance whose directory is ``run``."""
+    os.environ["STOP_NOTICE_DIRECTORY"] = str(run)
+    spec = importlib.util.spec_from_file_location("stop_notice", MIDDLEWARE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.StopNotice
+
+
+class StoppingEngine:
+    """Answers /health, /metrics, /slow, and everything else with a stream of ten events."""
+
+    def __init__(self):
+        self.running, self.waiting, self.takes, self.pause = 0, 0, 1.0, 0.1
+        self.metrics, self.stopped = True, False
+        self.asked, self.late = [], []
+        self.server, self.port, self.thread = None, 0, None
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] != "http":
+            return
+        path = scope["path"]
+        if path == "/health":
+            await answer(send, b"")
+        elif path == "/metrics":
+            names = ("running", "waiting") if self.metrics else ()
+            line = 'vllm:num_requests_%s{engine="0",model_name="a {b}"} %.1f\n'
+            text = "# HELP x y\n" + "".join(line % (name, getattr(self, name)) for name in names)
+            await answer(send, text.encode())
+        elif self.stopped:
+            self.late.append(path)
+            await asyncio.sleep(600)
+        else:
+            self.asked.append(path)
+            self.running += 1
+            try:
+                await (self.slow(send) if path == "/slow" else stream(send, self.pause))
+            finally:
+                self.running -= 1
+
+    async def slow(self, send):
+        await asyncio.sleep(self.takes)
+        await answer(send, b"ok")
+
+
+async def answer(send, body):
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def stream(send, pause):
+    headers = [(b"content-type", b"text/event-stream")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for number in range(TOKENS):
+        await send({"type": "http.response.body", "body": b"data: %d\n\n" % number, "more_body": True})
+        await asyncio.sleep(pause)
+    await send({"type": "http.response.body", "body": b""})
+
+
+@contextlib.contextmanager
+def stopping_engine(run=None, host="127.0.0.1", **tls):
+    """Serve on a free port of ``host``, with the middleware if ``run`` is the instance's directory."""
+    engine = StoppingEngine()
+    app = middleware(run)(engine) if run else engine
+    config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, **tls)
+    engine.server = uvicorn.Server(config)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.bind((host, 0))
+    engine.port = listener.getsockname()[1]
+    engine.thread = threading.Thread(target=engine.server.run, kwargs={"sockets": [listener]}, daemon=True)
+    engine.thread.start()
+    while not engine.server.started:
+        time.sleep(0.01)
+    try:
+        yield engine
+    finally:
+        engine.server.should_exit = engine.server.force_exit = True
+        engine.thread.join(10)
+        listener.close()
