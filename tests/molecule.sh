@@ -15,13 +15,18 @@ long=(rollout)
 subnet=${LAB_SUBNET_PREFIX:-10.87.201}
 logs=$LAB_HOME/molecule
 
+# Put the time before the line with which a step begins, so that a log says where the minutes went.
+stamped() {
+  awk '/^INFO .*Executing$/ { $0 = strftime("%T ") $0 } { print; fflush() }'
+}
+
 # Run one scenario, in the lab of its number.
 one() {
   local number=$1 scenario=$2 log=$logs/$2.log status=0
   export LAB_NAME=molecule$number LAB_SUBNET_PREFIX=${subnet%.*}.$((${subnet##*.} + number))
   # What a run that was killed remembers of hosts that are gone.
   molecule reset --scenario-name "$scenario" >/dev/null 2>&1 || true
-  molecule test --scenario-name "$scenario" >"$log" 2>&1 || status=$?
+  molecule test --scenario-name "$scenario" 2>&1 | stamped >"$log" || status=$?
   bin/lab down >>"$log" 2>&1
   # Testinfra counts a run in which every test was skipped as a success.
   if ((status == 0)) && ! grep -Eq '[0-9]+ passed' "$log"; then

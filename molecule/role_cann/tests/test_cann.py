@@ -178,6 +178,8 @@ def test_chips_that_cannot_be_started_anew_need_a_reboot(fleet, cleaned):
     assert (said.rc, said.changed) == (0, 0), said.output
 
 
+# The three that follow go on from each other.
+@pytest.mark.long
 def test_an_upgrade_does_the_firmware_first_and_starts_again_what_was_stopped(fleet, cleaned):
     cleaned.append("systemctl stop vllm@chat")
     fleet.run(f"systemctl start vllm@chat; : >{STATE}/log")
@@ -202,6 +204,7 @@ def test_an_upgrade_does_the_firmware_first_and_starts_again_what_was_stopped(fl
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
+@pytest.mark.long
 def test_cann_itself_where_it_is_wanted(fleet):
     said = fleet.play(cann_release="newer", cann_toolkit=True)
     assert said.rc == 0, said.output
@@ -211,6 +214,7 @@ def test_cann_itself_where_it_is_wanted(fleet):
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
+@pytest.mark.long
 def test_facts_of_what_is_there(fleet):
     said = fleet.play("-v", cann_release="newer")
     for fact in ("driver_version: 26.0.rc1", "firmware_version: 9.0.0.0.205", "cann_version: 9.1.0"):

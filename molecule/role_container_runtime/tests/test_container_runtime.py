@@ -272,6 +272,7 @@ def test_an_untrusted_or_unreachable_repository_leaves_the_engine_unchanged(engi
     engine.host.check_output("docker rm -f victim")
 
 
+@pytest.mark.long
 def test_an_engine_of_another_source_is_replaced_in_one_step(engines, playbook, vendor):
     engine = engines["cpu-12", "docker"]
     preview = playbook(engine, "--check", **vendor)
@@ -307,7 +308,8 @@ def test_with_permission_docker_moves_its_storage_under_running_containers(engin
     assert (again.rc, again.changed) == (0, 0), again.output
 
 
-@pytest.mark.parametrize("where", OLD_AND_NEW)
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["cpu-12", "cpu-13"])
 def test_podman_moves_its_storage(engines, playbook, where):
     engine = engines[where, "podman"]
     request = {"container_runtime_storage": "/var/lib/containers/moved"}
