@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 import os
 import socket
 import threading
@@ -20,25 +21,30 @@ from pathlib import Path
 
 import uvicorn
 
-MIDDLEWARE = Path(__file__).resolve().parents[2] / "roles/vllm/files/stop_notice.py"
+MIDDLEWARE = Path(__file__).resolve().parents[2] / "roles/vllm/files/availability.py"
 TOKENS = 10
 
 
 def middleware(run):
     """Return the role's class for an instance whose directory is ``run``."""
-    os.environ["STOP_NOTICE_DIRECTORY"] = str(run)
-    spec = importlib.util.spec_from_file_location("stop_notice", MIDDLEWARE)
+    os.environ["AVAILABILITY_DIRECTORY"] = str(run)
+    spec = importlib.util.spec_from_file_location("availability", MIDDLEWARE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.StopNotice
+    return module.Availability
 
 
 class StoppingEngine:
-    """Answers /health, /metrics, /slow, and everything else with a stream of ten events."""
+    """Answers /health, /metrics, /slow, /v1/models and /v1/completions, and all else with a stream of ten events.
+
+    A completion takes ``compiles`` seconds more when as many at once have not been seen before, as where kernels are
+    compiled for each size of batch.
+    """
 
     def __init__(self):
         self.running, self.waiting, self.takes, self.pause = 0, 0, 1.0, 0.1
         self.metrics, self.stopped = True, False
+        self.compiles, self.most, self.completions = 0.0, 0, []
         self.asked, self.late = [], []
         self.server, self.port, self.thread = None, 0, None
 
@@ -53,6 +59,10 @@ class StoppingEngine:
             line = 'vllm:num_requests_%s{engine="0",model_name="a {b}"} %.1f\n'
             text = "# HELP x y\n" + "".join(line % (name, getattr(self, name)) for name in names)
             await answer(send, text.encode())
+        elif path == "/v1/models":
+            await answer(send, b'{"data": [{"id": "lab/model"}]}')
+        elif path == "/v1/completions":
+            await self.complete(receive, send)
         elif self.stopped:
             self.late.append(path)
             await asyncio.sleep(600)
@@ -63,6 +73,21 @@ class StoppingEngine:
                 await (self.slow(send) if path == "/slow" else stream(send, self.pause))
             finally:
                 self.running -= 1
+
+    async def complete(self, receive, send):
+        body = b""
+        while (part := await receive())["type"] == "http.request":
+            body += part["body"]
+            if not part.get("more_body"):
+                break
+        self.running += 1
+        if self.running > self.most:
+            self.most = self.running
+            await asyncio.sleep(self.compiles)
+        await asyncio.sleep(0.05)
+        self.running -= 1
+        self.completions.append(json.loads(body))
+        await answer(send, b'{"choices": []}')
 
     async def slow(self, send):
         await asyncio.sleep(self.takes)
@@ -85,10 +110,12 @@ async def stream(send, pause):
 
 
 @contextlib.contextmanager
-def stopping_engine(run=None, host="127.0.0.1", **tls):
+def stopping_engine(run=None, host="127.0.0.1", ready=True, **tls):
     """Serve on a free port of ``host``, with the middleware if ``run`` is the instance's directory."""
     engine = StoppingEngine()
     app = middleware(run)(engine) if run else engine
+    if run and ready and run.is_dir():
+        (run / "ready").touch()
     config = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, **tls)
     engine.server = uvicorn.Server(config)
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)

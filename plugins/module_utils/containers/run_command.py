@@ -130,7 +130,7 @@ def groups_of(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list
 
 
 def mounts_of(plan: PlanDocument) -> list[str]:
-    """Return the mounts of the plan, and those of the middleware that tells gateways of a stop."""
+    """Return the mounts of the plan, and those of the middleware that answers gateways."""
     run = f"{RUN_DIR}/{plan['instance']}"
     return [*(plan["container"] or {})["mounts"], f"{LIBRARY}:{LIBRARY}:ro", f"{run}:{run}:ro"]
 
@@ -146,7 +146,7 @@ def env_words(plan: PlanDocument) -> list[str]:
     # shell that makes it at the start (Ascend's), or names it in the instance's env.
     path = ":".join([LIBRARY, *filter(None, [env.pop("PYTHONPATH", "")])])
     plain = [f"{name}={value}" if _STEERING.match(name) else name for name, value in sorted(env.items())]
-    own = [f"PYTHONPATH={path}", f"STOP_NOTICE_DIRECTORY={RUN_DIR}/{plan['instance']}"]
+    own = [f"PYTHONPATH={path}", f"AVAILABILITY_DIRECTORY={RUN_DIR}/{plan['instance']}"]
     return [*plain, *sorted(secret), *own]
 
 

@@ -20,7 +20,7 @@ QUADLET_DIR = "/etc/containers/systemd"
 RUN_DIR = "/run/vllm"
 # What vLLM imports from us.
 LIBRARY = "/usr/local/lib/vllm"
-MIDDLEWARE = ("--middleware", "stop_notice.StopNotice")
+MIDDLEWARE = ("--middleware", "availability.Availability")
 
 # Wait in the unit until vLLM answers, and take an instance out before a stop; the same for all instances, and without
 # effect on one that runs.
@@ -29,7 +29,7 @@ PROGRAMS = tuple(
     for path in (
         "/usr/local/lib/vllm-wait-ready.py",
         "/usr/local/lib/vllm-drain.py",
-        f"{LIBRARY}/stop_notice.py",
+        f"{LIBRARY}/availability.py",
     )
 )
 

@@ -7,7 +7,7 @@
 
 systemd runs this before it sends SIGTERM to vLLM, which goes on to accept requests that it never answers. For NOTICE
 seconds GET /health answers 404, so that gateways send requests elsewhere; all other requests are still served. Then the
-running requests get DRAIN seconds to finish, and new ones are refused. stop_notice.py answers for vLLM while the files
+running requests get DRAIN seconds to finish, and new ones are refused. availability.py answers for vLLM while the files
 ``stopping`` and ``closed`` are in /run/vllm/NAME. systemd removes that directory with the unit.
 """
 
@@ -36,7 +36,7 @@ _LOAD = re.compile(r"(?m)^vllm:num_requests_(?:running|waiting)(?:\{[^\n]*\})? +
 
 @dataclass
 class Instance:
-    """Where vLLM listens, whether with TLS, and the directory of the files that stop_notice.py obeys."""
+    """Where vLLM listens, whether with TLS, and the directory of the files that availability.py obeys."""
 
     host: str
     port: int

@@ -33,6 +33,8 @@ BY_TASK = """
     vllm_start_timeout: 900
     vllm_drain_timeout: 60
     vllm_stop_notice: 3
+    vllm_warmup: true
+    vllm_warmup_seconds: 20
     plans: {quick: "{{ lookup('file', plan) | from_json }}"}
   tasks:
     - name: Write the files

@@ -22,6 +22,8 @@ VARIABLES = {
     "vllm_start_timeout": 900,
     "vllm_drain_timeout": 60,
     "vllm_stop_notice": 3,
+    "vllm_warmup": "yes",
+    "vllm_warmup_seconds": "20",
     "vllm_user": "vllm",
     "vllm_secrets": {"chat": {"HF_TOKEN": "s3cret $x"}},
 }
@@ -32,6 +34,7 @@ def plan(instance="chat", **container):
         "instance": instance,
         "replica_of": "chat",
         "runtime": "container",
+        "stack": "cuda",
         "env": {"HOME": f"/var/cache/vllm/{instance}", "PLAIN": "a b"},
         "config": {"port": 8000},
         "secrets": ["HF_TOKEN"],
@@ -101,7 +104,7 @@ def test_the_script_hands_every_word_to_the_engine_as_it_is(tmp_path):
     script.write_text(rendered({"command": str(engine), "gpus": "flag"}, command=COMMAND)[SERVE])
     out = subprocess.run(["/bin/sh", script, "--config", "a b"], check=True, capture_output=True, text=True).stdout
     words = json.loads(out)
-    notice = ["--middleware", "stop_notice.StopNotice"]
+    notice = ["--middleware", "availability.Availability"]
     assert words[-8:] == ["mirror:5000/lab/vllm:1", *COMMAND[1:], *notice, "--config", "a b"]
     assert words[words.index("--gpus") + 1] == '"device=0,1"'
     assert words[words.index("--entrypoint") + 1] == "/bin/bash"
@@ -126,8 +129,8 @@ def test_a_quadlet_has_the_unit_of_the_other_runtimes_around_it():
     sections = [line for line in text.splitlines() if line.startswith("[")]
     assert sections == ["[Unit]", "[Container]", "[Service]", "[Install]"]
     for line in ("EnvironmentFile=/etc/vllm/%i.env", "Restart=always", "StartLimitBurst=5",
-                 "ExecStartPost=/usr/bin/python3 /usr/local/lib/vllm-wait-ready.py %i", "WantedBy=multi-user.target",
-                 "Exec=--middleware stop_notice.StopNotice --config /etc/vllm/chat.yaml",
+                 "ExecStartPost=/usr/bin/python3 /usr/local/lib/vllm-wait-ready.py %i 20", "WantedBy=multi-user.target",
+                 "Exec=--middleware availability.Availability --config /etc/vllm/chat.yaml",
                  "Image=mirror:5000/lab/vllm:1", "PodmanArgs=--env=HF_TOKEN"):  # fmt: skip
         assert line in text.splitlines()
 
@@ -172,11 +175,11 @@ def test_vllm_finds_the_middleware_in_every_runtime():
     words = rendered()[SERVE].split()
     assert f"type=bind,source={library},target={library},readonly" in words
     assert f"type=bind,source={run},target={run},readonly" in words
-    assert f"PYTHONPATH={library}" in words and f"STOP_NOTICE_DIRECTORY={run}" in words
+    assert f"PYTHONPATH={library}" in words and f"AVAILABILITY_DIRECTORY={run}" in words
     lines = rendered({"engine": "podman"})[QUADLET].splitlines()
     assert f"Volume={library}:{library}:ro" in lines and f"Volume={run}:{run}:ro" in lines
     assert f"PodmanArgs=--env=PYTHONPATH={library}" in lines
-    assert f"PodmanArgs=--env=STOP_NOTICE_DIRECTORY={run}" in lines
+    assert f"PodmanArgs=--env=AVAILABILITY_DIRECTORY={run}" in lines
 
 
 def test_a_start_that_succeeded_does_not_count_for_the_limit_of_starts():

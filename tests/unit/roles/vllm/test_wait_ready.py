@@ -1,61 +1,159 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a unit asks before it counts as active."""
+"""What a unit asks, and has vLLM do, before it counts as active."""
 
 from __future__ import annotations
 
+import http.client
 import importlib.util
+import json
+import os
 import socket
-import ssl
 import subprocess
+import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.stopping_engine import stopping_engine
+
 SCRIPT = Path(__file__).resolve().parents[4] / "roles/vllm/files/vllm-wait-ready.py"
 SPEC = importlib.util.spec_from_file_location("wait_ready", SCRIPT)
 wait_ready = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = wait_ready
 SPEC.loader.exec_module(wait_ready)
 
 
-class Health(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, *_args):
-        """Quiet."""
-
-
-@pytest.fixture(params=[False, True], ids=["http", "https"])
-def engine(request, tmp_path):
-    """A server that answers /health, and its configuration as vLLM has it."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Health)
-    server.status = 200
-    config = f"host: 0.0.0.0\nport: {server.server_port}\n"
-    if request.param:
-        words = "req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=chat.example.net"
-        command = ["openssl", *words.split(), "-keyout", tmp_path / "key", "-out", tmp_path / "crt"]
-        subprocess.run(command, check=True, capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        config += f"ssl-certfile: {tmp_path}/crt\nssl-keyfile: {tmp_path}/key\n"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server, config
-    server.shutdown()
-    server.server_close()
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """The directories of an instance ``chat``, whose unit has just started this process."""
+    for name, place in (("CONFIG", "etc"), ("STATE", "lib"), ("RUN", "run")):
+        monkeypatch.setattr(wait_ready, name, tmp_path / place)
+    for place in ("etc", "lib/chat/model", "run/chat"):
+        (tmp_path / place).mkdir(parents=True)
+    monkeypatch.setenv("MAINPID", str(os.getpid()))
+    return tmp_path
 
 
-def test_an_engine_is_asked_as_it_listens(engine):
-    server, config = engine
-    where = wait_ready.address(config)
-    assert wait_ready.healthy(*where)
-    server.status = 503
-    assert not wait_ready.healthy(*where)
+def configure(host, engine, **more):
+    lines = {"host": "0.0.0.0", "port": engine.port, **more}
+    (host / "etc/chat.yaml").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
+
+
+def health(engine):
+    connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=20)
+    connection.request("GET", "/health")
+    return connection.getresponse().status
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["vllm-wait-ready.py", "chat", *arguments])
+    wait_ready.main()
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+def test_gateways_see_an_instance_when_its_unit_is_active(host, monkeypatch, capsys, tls):
+    files = {}
+    if tls:
+        command = ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=chat.example.net"]
+        subprocess.run([*command, "-keyout", host / "key", "-out", host / "crt"], check=True, capture_output=True)
+        files = {"ssl_keyfile": str(host / "key"), "ssl_certfile": str(host / "crt")}
+    with stopping_engine(host / "run/chat", ready=False, **files) as engine:
+        configure(host, engine, **{name.replace("_", "-"): value for name, value in files.items()})
+        assert tls or health(engine) == 503
+        run(monkeypatch)
+        assert (host / "run/chat/ready").exists()
+        assert tls or health(engine) == 200
+        assert not engine.completions and not capsys.readouterr().out
+
+
+def test_every_size_of_batch_is_run_until_it_gets_no_faster(host, monkeypatch, capsys):
+    (host / "lib/chat/model/config.json").write_text('{"text_config": {"vocab_size": 500}}')
+    with stopping_engine(host / "run/chat", ready=False) as engine:
+        engine.compiles = 0.5
+        configure(host, engine, **{"max-num-seqs": 6, "max-model-len": "128"})
+        run(monkeypatch, "20")
+        assert engine.most == 6 and health(engine) == 200
+    said = capsys.readouterr().out
+    assert said.startswith("Warm-up: ") and "every size is warm (1: 0." in said
+    sizes = {len(asked["prompt"]) for asked in engine.completions}
+    # Prompt and answer fit into the model's context.
+    assert sizes == {128 - wait_ready.OUTPUT - 1}
+    assert all(50 <= token < 500 for asked in engine.completions for token in asked["prompt"])
+    assert {asked["model"] for asked in engine.completions} == {"lab/model"}
+    assert {asked["temperature"] for asked in engine.completions} == {0, 1}
+    # No prompt begins like another, so that none is read from the cache of prompts.
+    assert len({tuple(asked["prompt"][:8]) for asked in engine.completions}) == len(engine.completions)
+
+
+def test_a_warm_up_ends_when_its_time_is_up(host, monkeypatch, capsys):
+    with stopping_engine(host / "run/chat", ready=False) as engine:
+        engine.compiles = 0.4
+        configure(host, engine)
+        began = time.monotonic()
+        run(monkeypatch, "1.2")
+        assert time.monotonic() - began < 10 and health(engine) == 200
+    assert "the time was up at " in capsys.readouterr().out
+
+
+def test_a_model_that_completes_nothing_serves_all_the_same(host, monkeypatch, capsys):
+    with stopping_engine(host / "run/chat", ready=False) as engine:
+        configure(host, engine)
+        monkeypatch.setattr(wait_ready.Instance, "ask", refused)
+        run(monkeypatch, "5")
+        assert health(engine) == 200
+    assert capsys.readouterr().out == "Warm-up ended: POST /v1/completions answers 404: nothing here\n"
+
+
+def refused(self, method, path, deadline, body=None):
+    if path == "/v1/models":
+        return {"data": [{"id": "lab/embeddings"}]}
+    raise wait_ready.WarmUpError("POST /v1/completions answers 404: nothing here")
+
+
+def test_an_answer_that_is_an_error_is_quoted(host):
+    with stopping_engine(host / "run/chat") as engine:
+        (host / "run/chat/closed").touch()
+        instance = wait_ready.Instance("127.0.0.1", engine.port, False)
+        with pytest.raises(wait_ready.WarmUpError, match="GET /v1/models answers 503: this instance is stopping"):
+            instance.ask("GET", "/v1/models", time.monotonic() + 5)
+
+
+def test_the_key_of_the_api_is_sent(monkeypatch):
+    asked = []
+
+    def answer(listener):
+        connection, _address = listener.accept()
+        asked.append(connection.recv(10000))
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        connection.close()
+
+    monkeypatch.setenv("VLLM_API_KEY", "s3cret")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        instance = wait_ready.Instance("127.0.0.1", listener.getsockname()[1], False)
+        assert instance.ask("GET", "/v1/models", time.monotonic() + 5) == {}
+    assert b"Authorization: Bearer s3cret" in asked[0]
+
+
+def test_a_kept_state_of_an_earlier_release_starts_too(host, monkeypatch):
+    (host / "run/chat").rmdir()
+    with stopping_engine() as engine:
+        configure(host, engine)
+        run(monkeypatch)
+
+
+def test_vllm_that_has_ended_is_not_waited_for(host, monkeypatch):
+    with stopping_engine() as engine:
+        configure(host, engine)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    monkeypatch.setenv("MAINPID", str(ended.pid))
+    with pytest.raises(SystemExit, match="vLLM has ended before it answered"):
+        run(monkeypatch)
 
 
 def test_what_is_no_http_is_not_healthy():
@@ -68,4 +166,24 @@ def test_what_is_no_http_is_not_healthy():
             connection.close()
 
         threading.Thread(target=answer, daemon=True).start()
-        assert not wait_ready.healthy("127.0.0.1", listener.getsockname()[1], False)
+        assert not wait_ready.Instance("127.0.0.1", listener.getsockname()[1], False).healthy()
+
+
+@pytest.mark.parametrize(("bounds", "first", "last"), [
+    ({}, (1, 1024), (512, 64)),
+    ({"max_num_seqs": 8, "max_model_len": 131072}, (1, 1024), (8, 1024)),
+    ({"max_num_seqs": 1, "max_model_len": 16}, (1, 7), (1, 7)),
+    ({"max_num_seqs": 4096}, (1, 1024), (512, 64)),
+])  # fmt: skip
+def test_steps_stay_within_what_the_instance_takes(bounds, first, last):
+    found = list(wait_ready.steps(wait_ready.Instance("x", 1, False, **bounds)))
+    assert (found[0], found[-1]) == (first, last)
+    assert [at_once for at_once, _tokens in found] == sorted({at_once for at_once, _tokens in found})
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (json.dumps({"vocab_size": 32}), 32), ("{}", 1000), ("not JSON", 1000), (json.dumps({"text_config": 1}), 1000),
+])  # fmt: skip
+def test_the_vocabulary_is_the_models(host, text, expected):
+    (host / "lib/chat/model/config.json").write_text(text)
+    assert wait_ready.vocabulary_of("chat") == expected

@@ -23,7 +23,7 @@ SETTINGS = {
     "stop_timeout": 80,
     "command": "/usr/bin/docker",
 }
-NOTICE = ["--middleware", "stop_notice.StopNotice"]
+NOTICE = ["--middleware", "availability.Availability"]
 
 
 def plan(**container):
@@ -68,7 +68,7 @@ def option(found, name):
 def test_no_secret_and_no_plain_value_is_among_the_words():
     assert option(words(), "--env") == [
         "HOME=/var/cache/vllm/chat", "LD_PRELOAD=libx.so", "VLLM_CACHE_ROOT", "http_proxy", "HF_TOKEN",
-        "PYTHONPATH=/usr/local/lib/vllm", "STOP_NOTICE_DIRECTORY=/run/vllm/chat",
+        "PYTHONPATH=/usr/local/lib/vllm", "AVAILABILITY_DIRECTORY=/run/vllm/chat",
     ]  # fmt: skip
 
 

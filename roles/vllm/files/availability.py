@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tell gateways that vLLM is about to stop, and refuse requests that would get no answer.
+"""Tell gateways whether an instance takes requests, and refuse requests that would get no answer.
 
-vLLM runs this class before its own code (``--middleware stop_notice.StopNotice``). It obeys two files, which
-vllm-drain.py makes when systemd stops the instance: ``stopping`` and, once no request runs, ``closed``.
+vLLM runs this class before its own code (``--middleware availability.Availability``). It obeys three files in the
+instance's directory below /run/vllm: vllm-wait-ready.py makes ``ready`` when vLLM is warm; vllm-drain.py makes
+``stopping`` when systemd stops the instance and, once no request runs, ``closed``.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ Receive = Callable[[], Awaitable[Dict[str, Any]]]
 Send = Callable[[Dict[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-DIRECTORY = os.environ["STOP_NOTICE_DIRECTORY"]
-STOPPING, CLOSED = os.path.join(DIRECTORY, "stopping"), os.path.join(DIRECTORY, "closed")
+DIRECTORY = os.environ["AVAILABILITY_DIRECTORY"]
+READY, STOPPING, CLOSED = (os.path.join(DIRECTORY, name) for name in ("ready", "stopping", "closed"))
+# With this header GET /health is vLLM's own answer before the instance is ready.
+PROBE = b"availability-probe"
 # These are asked by whoever watches the instance, and are nobody's request.
 WATCHED = ("/health", "/metrics")
 
 
-class StopNotice:
-    """ASGI middleware: GET /health answers 404 while the instance is stopping, all else 503 once it is closed.
+class Availability:
+    """ASGI middleware: GET /health answers 503 before the instance is ready, and 404 while it is stopping.
 
-    Each answer 404 has the header ``open-requests``: how many requests this API server has not answered to the end.
+    All other requests are served until it is closed; from then on they get 503. Each answer of this class has the
+    header ``open-requests``: how many requests this API server has not answered to the end.
     """
 
     def __init__(self, app: App) -> None:
@@ -39,11 +43,13 @@ class StopNotice:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
         elif path == "/health" and os.path.exists(STOPPING):
-            await self._refuse(send, 404)
+            await self._refuse(send, 404, b"this instance is stopping\n")
+        elif path == "/health" and not os.path.exists(READY) and PROBE not in dict(scope["headers"]):
+            await self._refuse(send, 503, b"this instance is starting\n")
         elif path in WATCHED:
             await self.app(scope, receive, send)
         elif scope["type"] == "http" and os.path.exists(CLOSED):
-            await self._refuse(send, 503)
+            await self._refuse(send, 503, b"this instance is stopping\n")
         else:
             self.open += 1
             try:
@@ -51,8 +57,7 @@ class StopNotice:
             finally:
                 self.open -= 1
 
-    async def _refuse(self, send: Send, status: int) -> None:
-        body = b"this instance is stopping\n"
+    async def _refuse(self, send: Send, status: int, body: bytes) -> None:
         headers = [
             (b"content-type", b"text/plain"),
             (b"content-length", b"%d" % len(body)),
