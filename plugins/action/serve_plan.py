@@ -28,6 +28,7 @@ ARGUMENT_SPEC = {
     # Any type: a list in its place gets a sentence of its own.
     "instances": {"type": "raw", "required": True},
     "release": {"type": "str", "required": True},
+    "python": {"type": "str", "default": ""},
     "runtime": {"type": "str", "choices": ["", "container", "venv"], "default": ""},
     "strict": {"type": "bool", "default": True},
     "accelerator": {"type": "dict", "required": True},

@@ -52,6 +52,13 @@ options:
     type: str
     choices: ["", container, venv]
     default: ""
+  python:
+    description:
+      - The Python of virtual environments, a version like V(3.12) or a path on the host. When empty, the host's own
+        C(python3) where the release has a lock of wheels for it, else the newest of the host's that has one.
+    type: str
+    default: ""
+    version_added: 0.7.0
   strict:
     description:
       - Whether flags, JSON keys and C(VLLM_*) variables that the release's table does not have are errors. Otherwise

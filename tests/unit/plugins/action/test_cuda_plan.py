@@ -145,7 +145,7 @@ HOSTS = {
     "switches": (lambda tree: (configured(tree), add_switches(tree)), {}),
     "too_old": (configured, {"release": "next", "version": ""}),
     "gone": (fresh, {"resolve": True, "version": "580.65.06"}),
-    "cpu_release": (configured, {"release": "0.32.0"}),
+    "cpu_release": (configured, {"release": "cpu_only"}),
     "upgrade": (upgradable, UPGRADE),
     "serving": (serving, UPGRADE),
     "training": (training, UPGRADE),
@@ -170,6 +170,7 @@ def fleet(tmp_path_factory):
     """Plan for all hosts in one run; return what each got."""
     root = tmp_path_factory.mktemp("fleet")
     write(root / "releases/next.yml", NEXT_RELEASE)
+    write(root / "releases/cpu_only.yml", 'vllm: "0.33.0"\nstacks: {cpu: {runtime: container, image: "a:b"}}\n')
     hosts = {}
     for name, (make, variables) in HOSTS.items():
         tree = root / name
@@ -280,7 +281,7 @@ def test_switches_bring_the_fabric_manager_of_the_loaded_driver(fleet):
         ),
         (
             "cpu_release",
-            "cpu_release: vLLM release '0.32.0' does not say which NVIDIA driver it needs; set cuda_version to a "
+            "cpu_release: vLLM release 'cpu_only' does not say which NVIDIA driver it needs; set cuda_version to a "
             'driver branch such as "580", or set vllm_release (cuda_release) to another release',
         ),
     ],
