@@ -105,6 +105,10 @@ def loosened(tree):
     tool(tree / "bin", "apt-mark", ("showhold", 0, "nvidia-open\n", ""))
 
 
+def stopped(tree):
+    tool(tree / "bin", "systemctl", ("is-active*", 3, "inactive\n", ""))
+
+
 def upgradable(tree):
     configured(tree)
     madison = " nvidia-dkms-open | 595.45.04-0ubuntu1 | x\n"
@@ -139,6 +143,7 @@ UPGRADE = {"policy": "install", "version": "595", "resolve": True}
 HOSTS = {
     "settled": (configured, {}),
     "bare": (lambda tree: None, {}),
+    "stopped": (stopped, {}),
     "loosened": (loosened, {}),
     "fresh": (fresh, {"resolve": True}),
     "fresh_unresolved": (fresh, {}),
@@ -214,9 +219,15 @@ def test_a_host_on_which_all_is_done_has_nothing_to_do(fleet):
 
 
 def test_only_what_is_missing_is_in_the_plan(fleet):
-    assert [file["path"] for file in planned(fleet, "bare")["plan"]["files"]] == [NOUVEAU.path, PERSISTENCE.path]
+    assert [file["path"] for file in planned(fleet, "stopped")["plan"]["files"]] == [NOUVEAU.path, PERSISTENCE.path]
     loosened_plan = planned(fleet, "loosened")["plan"]
     assert {key: value for key, value in loosened_plan.items() if value} == {"hold": ["nvidia-dkms-580-open"]}
+
+
+def test_a_driver_that_works_gets_no_file_and_no_initramfs(fleet):
+    result = planned(fleet, "bare")
+    assert result["changes"] is False
+    assert not any(result["plan"].values())
 
 
 def test_a_driver_is_taken_out_of_use_before_another_comes(fleet):
