@@ -187,6 +187,13 @@ libraries:
   type: list
   elements: str
   returned: success
+compilers:
+  description:
+    - What the host must have for kernels that vLLM compiles at its first start, C(cc), C(c++) and C(Python.h), by the
+      path of the Python that runs it.
+  type: dict
+  returned: success
+  sample: {/usr/bin/python3.12: [Python.h, c++, cc]}
 containers:
   description: The containers of the instances that run in one, by the name of the instance.
   type: dict

@@ -31,7 +31,8 @@ def choose_lock(
     version, path = _read_request(requested)
     if not locks:
         # A site's own lock may name no target; then it is for any Python.
-        return {**stack, "interpreter": path or _path_of(version, pythons) or DEFAULT_PYTHON}
+        interpreter = path or _path_of(version, pythons) or DEFAULT_PYTHON
+        return {**stack, "interpreter": interpreter, "interpreter_version": version}
     if version and version not in locks:
         raise PlanError(
             f"vllm_python: found {requested!r}, but release {release!r} has locks of wheels for Python "
@@ -47,6 +48,7 @@ def choose_lock(
         **stack,
         **locks[chosen],
         "interpreter": interpreter,
+        "interpreter_version": chosen,
         "locks": [locks[each]["requirements"] for each in candidates],
     }
 
