@@ -28,6 +28,7 @@ ARGUMENT_SPEC = {
     # Any type: a list in its place gets a sentence of its own.
     "instances": {"type": "raw", "required": True},
     "release": {"type": "str", "required": True},
+    "python": {"type": "str", "default": ""},
     "runtime": {"type": "str", "choices": ["", "container", "venv"], "default": ""},
     "strict": {"type": "bool", "default": True},
     "accelerator": {"type": "dict", "required": True},
@@ -72,10 +73,20 @@ class ActionModule(ControllerAction):
             "images": images,
             "ports": {name: entry["listen"]["port"] for name, entry in plans.items()},
             "libraries": sorted({library for entry in plans.values() for library in entry["libraries"]}),
+            "compilers": compilers_of(plans),
             "containers": {name: entry["container"] for name, entry in plans.items() if entry["container"]},
             "encodings": list_uses(plans),
             "warnings": list(warnings),
         }
+
+
+def compilers_of(plans: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return what the instances' first starts compile with, by the Python whose headers they need."""
+    found: dict[str, set[str]] = {}
+    for entry in plans.values():
+        if entry["compilers"]:
+            found.setdefault(entry["venv"]["python"], set()).update(entry["compilers"])
+    return {python: sorted(tools) for python, tools in sorted(found.items())}
 
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -156,6 +156,12 @@ accelerator:
       sample:
         {arch: x86_64, model: AMD EPYC 9654 96-Core Processor, instruction_sets: [avx2, avx512f, avx512_bf16],
          cores: 192, threads: 384, numa_nodes: 2, memory_mib: 1547642}
+    pythons:
+      description: Paths of the Pythons in /usr/bin and /usr/local/bin, the one that C(python3) is first.
+      type: list
+      elements: str
+      sample: [/usr/bin/python3.13]
+      version_added: 0.7.0
 ansible_facts:
   description: Facts to add to the host.
   type: dict
@@ -172,6 +178,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import CpuError, read_cpu
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError, read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pythons_host import read_pythons
 
 # The action plugin of the same name has the catalogue and answers for the options that are not read below.
 ARGUMENT_SPEC = {
@@ -197,6 +204,7 @@ def main() -> None:
         functions=[function.as_dict() for function in functions],
         cpu=cpu.as_dict(),
         drivers=read_drivers(module.params["sysfs_root"], module.params["proc_root"]),
+        pythons=read_pythons(),
     )
 
 

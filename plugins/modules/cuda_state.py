@@ -177,6 +177,12 @@ findings:
     action:
       description: What to do about it.
       type: str
+later:
+  description: What ends a driver that works now at a later boot, in the form of RV(findings).
+  type: list
+  elements: dict
+  returned: success
+  version_added: 0.7.0
 summary:
   description: The findings as sentences for an error message. Empty if there are none.
   type: str

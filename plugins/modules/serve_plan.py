@@ -52,6 +52,13 @@ options:
     type: str
     choices: ["", container, venv]
     default: ""
+  python:
+    description:
+      - The Python of virtual environments, a version like V(3.12) or a path on the host. When empty, the host's own
+        C(python3) where the release has a lock of wheels for it, else the newest of the host's that has one.
+    type: str
+    default: ""
+    version_added: 0.7.0
   strict:
     description:
       - Whether flags, JSON keys and C(VLLM_*) variables that the release's table does not have are errors. Otherwise
@@ -180,6 +187,13 @@ libraries:
   type: list
   elements: str
   returned: success
+compilers:
+  description:
+    - What the host must have for kernels that vLLM compiles at its first start, C(cc), C(c++) and C(Python.h), by the
+      path of the Python that runs it.
+  type: dict
+  returned: success
+  sample: {/usr/bin/python3.12: [Python.h, c++, cc]}
 containers:
   description: The containers of the instances that run in one, by the name of the instance.
   type: dict

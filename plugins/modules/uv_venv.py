@@ -185,7 +185,8 @@ def ensure(module: AnsibleModule) -> dict[str, Any]:
     check_host(lock.target, module.params["python"], python_version(module), platform.machine())
     damage = find_damage(path, lock.contents()) if os.path.isdir(path) else []
     if os.path.isdir(path) and not damage:
-        return {**result, "changed": compiled_now(module, path)}
+        linked = link_for_linker(module, path)
+        return {**result, "changed": compiled_now(module, path) or linked}
     if damage:
         module.warn(describe_damage(path, damage))
     index = Index(module.params["index_url"], module.params["ca_file"])
@@ -223,6 +224,34 @@ def compiled_now(module: AnsibleModule, path: str) -> bool:
         os.umask(0o022)
         compile_bytecode(module, path)
     return True
+
+
+def link_for_linker(module: AnsibleModule, path: str) -> bool:
+    """Make the names under which the linker looks for CUDA's libraries; return whether one was missing.
+
+    NVIDIA's wheels have libcudart.so.13 alone, and some drivers libcuda.so.1 alone, but FlashInfer links the kernels
+    that it compiles with -lcudart and -lcuda.
+    """
+    wanted = {}
+    for library in glob.glob(f"{glob.escape(path)}/lib/python3*/site-packages/nvidia/cu*/lib/libcudart.so.*"):
+        directory = os.path.dirname(library)
+        wanted[os.path.join(directory, "libcudart.so")] = os.path.basename(library)
+        driver = driver_library(module)
+        if driver:
+            wanted[os.path.join(directory, "libcuda.so")] = driver
+    changed = [link for link, target in wanted.items() if not (os.path.islink(link) and os.readlink(link) == target)]
+    for link in changed if not module.check_mode else ():
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(link)
+        os.symlink(wanted[link], link)
+    return bool(changed)
+
+
+def driver_library(module: AnsibleModule) -> str:
+    """Return the path of the driver's libcuda.so.1 by the dynamic linker's cache, empty where it has none."""
+    ldconfig = module.get_bin_path("ldconfig", opt_dirs=["/sbin", "/usr/sbin"])
+    out = module.run_command([ldconfig, "-p"])[1] if ldconfig else ""
+    return next((line.split(" => ")[1] for line in out.splitlines() if line.strip().startswith("libcuda.so.1 ")), "")
 
 
 def compile_bytecode(module: AnsibleModule, path: str) -> None:
@@ -338,6 +367,7 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
         ]
         run(module, sync, index.url, root)
         compile_bytecode(module, partial)
+        link_for_linker(module, partial)
         # Tens of thousands of files: one sync of the disk, so that a power cut after the rename finds them whole.
         os.sync()
         set_aside(path)

@@ -15,7 +15,9 @@ description:
     on the host and which shared libraries are missing.
   - For instances in containers, it chooses the host's engine, docker or podman, and reports what it supports. It fails
     with everything that is missing at once, such as the engine, a device node, a driver's file or a group.
-  - Where a library is missing, it asks the package repositories of the host whether they answer.
+  - Checks that kernels which vLLM compiles at its first start can be compiled. Where apt has the packages, it reports
+    them; elsewhere it fails with their names.
+  - Where a library or a compiler is missing, it asks the package repositories of the host whether they answer.
   - Changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -36,6 +38,13 @@ options:
     type: list
     elements: str
     default: []
+  compilers:
+    description:
+      - What must be there to compile kernels, C(cc), C(c++) and C(Python.h), by the path of the Python whose headers
+        count.
+    type: dict
+    default: {}
+    version_added: 0.7.0
   config_dir:
     description:
       - Directory of the instances' files.
@@ -93,6 +102,12 @@ missing_libraries:
   type: list
   elements: str
   returned: success
+missing_packages:
+  description: Packages with what is missing of O(compilers).
+  type: list
+  elements: str
+  returned: success
+  version_added: 0.7.0
 units:
   description:
     - The kind of unit of each instance that has files on the host, the shared one (C(template)) or its own (C(unit),
@@ -175,6 +190,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import stale_ones
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.compilers import (
+    CC,
+    HEADERS,
+    describe_missing,
+    packages_of,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     QUADLET,
     TEMPLATE,
@@ -199,6 +220,7 @@ def main() -> None:
         argument_spec={
             "ports": {"type": "dict", "required": True},
             "libraries": {"type": "list", "elements": "str", "default": []},
+            "compilers": {"type": "dict", "default": {}},
             "config_dir": {"type": "path", "default": "/etc/vllm"},
             "cache_dir": {"type": "path", "default": "/var/cache/vllm"},
             "containers": {"type": "dict", "default": {}},
@@ -215,7 +237,9 @@ def main() -> None:
         module.fail_json(msg=f"{platform.node()}: {exc}")
     check_ports(module, container.get("command", ""))
     libraries = missing(module, module.params["libraries"])
-    problem = repository_problem(libraries) if libraries else ""
+    packages = compiler_packages(module, module.params["compilers"])
+    needed = [*libraries, *packages]
+    problem = repository_problem(needed) if needed else ""
     if problem:
         module.fail_json(msg=f"{platform.node()}: {problem}")
     full = describe_full(module.params["cache_dir"])
@@ -226,6 +250,7 @@ def main() -> None:
         changed=False,
         installed=sorted(units),
         missing_libraries=libraries,
+        missing_packages=packages,
         units=units,
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
@@ -270,6 +295,31 @@ def missing(module: AnsibleModule, libraries: list[str]) -> list[str]:
     _rc, out, _err = module.run_command([ldconfig, "-p"], check_rc=True)
     known = {line.split()[0] for line in out.splitlines()[1:] if line.strip()}
     return [name for name in libraries if name not in known]
+
+
+def compiler_packages(module: AnsibleModule, compilers: dict[str, list[str]]) -> list[str]:
+    """Return the packages that apt installs for what cannot be compiled yet; fail where they cannot be told."""
+    packages: dict[str, None] = {}
+    manager = "apt" if module.get_bin_path("apt-get") else "dnf"
+    for python, tools in compilers.items():
+        lacking = [tool for tool in tools if not has_tool(module, tool, python)]
+        if lacking and (manager != "apt" or (HEADERS in lacking and not python.startswith("/usr/bin/python3."))):
+            module.fail_json(msg=f"{platform.node()}: {describe_missing(lacking, python, manager)}")
+        packages.update(dict.fromkeys(packages_of(lacking, python, manager)))
+    return list(packages)
+
+
+def has_tool(module: AnsibleModule, tool: str, python: str) -> bool:
+    """Return whether a compiler or a Python's headers are on this host."""
+    if tool != HEADERS:
+        # Triton takes either of these for C.
+        names = ("gcc", "clang") if tool == CC else (tool,)
+        return any(module.get_bin_path(name) for name in names)
+    code = "import sysconfig; print(sysconfig.get_path('include'))"
+    if not os.access(python, os.X_OK):
+        return False
+    _rc, out, _err = module.run_command([python, "-I", "-S", "-c", code])
+    return os.path.exists(os.path.join(out.strip() or "/nonexistent", HEADERS))
 
 
 def installed(config_dir: str) -> list[str]:

@@ -4,8 +4,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make NAME-cp311-x86_64.txt, the lock of one target, from NAME-cp311-x86_64.in.
 
-The lock pins every project to the one wheel that this target uses, so it stays small and needs no resolver later.
-A line `# exclude: NAME ...` in the .in file leaves projects out that a dependency names and that are not wanted.
+From NAME.in with a line `# targets: cp311-x86_64 cp312-x86_64` it makes one lock for each of these targets.
+A lock pins every project to the one wheel that its target uses, so it stays small and needs no resolver later.
+Two other lines of the .in file have a meaning: `# exclude: NAME ...` leaves projects out that a dependency names and
+that are not wanted, and `# index only` ignores pip's find-links, where a build for other hardware may lie.
 Needs uv (of any recent version) and Python 3.11 or later.
 """
 
@@ -48,38 +50,66 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "source", type=Path, help="the .in file; its name ends in the target, as in NAME-cp311-x86_64.in"
+        "source", type=Path, help="the .in file; NAME-cp311-x86_64.in for one target, or NAME.in with a line of targets"
     )
     parser.add_argument(
         "--uv", default=shutil.which("uv") or "uv", help="the uv to resolve with (default: that of PATH)"
     )
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the lock would change")
     arguments = parser.parse_args()
-    lock = arguments.source.with_suffix(".txt")
+    changed = False
     try:
-        text = make_lock(arguments.source, arguments.uv)
+        for name in targets_of(arguments.source):
+            changed |= update(arguments.source, name, arguments.uv, arguments.check)
     except (OSError, VenvError, subprocess.CalledProcessError) as exc:
         print(f"{arguments.source}: {exc}", file=sys.stderr)
         return 2
+    return int(arguments.check and changed)
+
+
+def update(source: Path, name: str, uv: str, check: bool) -> bool:
+    """Write the lock of one target unless it is current, and return whether it was not; check writes nothing."""
+    lock = lock_path(source, name)
+    text = make_lock(source, name, uv)
     current = lock.exists() and lock.read_text(encoding="utf-8") == text
-    if not current and not arguments.check:
+    if not current and not check:
         publish(str(lock), text)
-    print(f"{lock}: {'up to date' if current else 'differs' if arguments.check else 'written'}")
-    return int(arguments.check and not current)
+    print(f"{lock}: {'up to date' if current else 'differs' if check else 'written'}", flush=True)
+    return not current
 
 
-def make_lock(source: Path, uv: str) -> str:
-    """Return the text of the lock of one .in file."""
+def targets_of(source: Path) -> list[str]:
+    """Return the targets of an .in file, from its name or its line. Raises VenvError where it has none."""
     name = re.search(r"-(cp\d+-[a-z0-9_]+)$", source.stem)
-    if name is None:
-        raise VenvError("its name must end in the target, as in NAME-cp311-x86_64.in")
-    target = parse_target(name[1])
-    wanted = source.read_text(encoding="utf-8")
-    excluded = [word for line in re.findall(r"(?m)^#\s*exclude:(.*)$", wanted) for word in line.split()]
+    if name:
+        return [name[1]]
+    found = [word for line in directive(source, "targets") for word in line.split()]
+    if not found:
+        raise VenvError(
+            "its name must end in the target, as in NAME-cp311-x86_64.in, or it needs a line '# targets: cp311-x86_64'"
+        )
+    return found
+
+
+def lock_path(source: Path, name: str) -> Path:
+    """Return the lock of one target: beside the .in file, with the target at the end of its name."""
+    stem = source.name.removesuffix(".in")
+    return source.with_name(f"{stem.removesuffix(f'-{name}')}-{name}.txt")
+
+
+def directive(source: Path, word: str) -> list[str]:
+    """Return what follows ``# WORD:`` in each such line of an .in file."""
+    return re.findall(rf"(?m)^#\s*{word}:(.*)$", source.read_text(encoding="utf-8"))
+
+
+def make_lock(source: Path, name: str, uv: str) -> str:
+    """Return the text of the lock of one target."""
+    target = parse_target(name)
+    excluded = [word for line in directive(source, "exclude") for word in line.split()]
     priority = {tag: place for place, tag in enumerate(tags_of(target))}
     pins = [pin_of(package, priority) for package in resolve(source, target, excluded, uv)]
     return render_lock(
-        name[1], f"Made from {source.name} by tools/vllm/lock_requirements.py; change that file, not this one.", pins
+        name, f"Made from {source.name} by tools/vllm/lock_requirements.py; change that file, not this one.", pins
     )
 
 
@@ -110,6 +140,8 @@ def resolve(source: Path, target: Target, excluded: list[str], uv: str) -> list[
         ]
         command += ["--python-platform", f"{target.machine}-manylinux_2_{GLIBC_MINOR}"]
         environment = {**pip_settings(), **os.environ}
+        if re.search(r"(?m)^#\s*index only$", source.read_text(encoding="utf-8")):
+            environment.pop("UV_FIND_LINKS", None)
         result = subprocess.run(command, check=False, env=environment, text=True, stderr=subprocess.PIPE)
         if result.returncode and "torch" in result.stderr:
             command += ["--index", TORCH_INDEX, "--index-strategy", "unsafe-best-match"]

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Iterable, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import upstream_version
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import (
@@ -18,7 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers i
     parse_xids,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import OPEN, PROPRIETARY
-from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_driver, is_fabric
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages import is_driver, is_fabric, on_disk
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
     NOT_INSTALLED,
@@ -130,21 +130,36 @@ class CudaRecording:
 def check_driver(recording: CudaRecording, minimum: str = "", hold: bool = True) -> list[Finding]:
     """Return the findings about the driver, none if it is healthy.
 
-    ``minimum`` is the oldest driver that the release works with, empty for any.
+    ``minimum`` is the oldest driver that the release works with, empty for any. What a driver that works and that no
+    package owns lacks for the next boot is a finding for later.
     """
     gpus, reports = parse_query(recording.query.out), parse_report(recording.report.out)
     host, disk = recording.host, recording.disk
+    foreign = is_foreign(host)
     return [
         *_nouveau(host),
-        *check_builds(KIND, host, disk, recording.build_log),
+        *_for_later(check_builds(KIND, host, disk, recording.build_log), foreign),
         *check_minimum(KIND, host, minimum),
         *(check_holds(KIND, host) if hold else ()),
         *_tool(recording, gpus),
-        *_states(reports, recording.fabric),
-        *_services(recording),
+        *_states(reports, recording.fabric, foreign),
+        *_services(recording, foreign),
         *_fabric(recording),
         *_log(recording.kernel_log),
     ]
+
+
+def is_foreign(host: Host) -> bool:
+    """Return whether the driver that is loaded came from elsewhere than packages.
+
+    Vendors' installers, images of clouds and devices that a hypervisor passes through bring such drivers.
+    """
+    return bool(loaded_version(KIND, host)) and on_disk(host) is None
+
+
+def _for_later(findings: Iterable[Finding], later: bool) -> Iterator[Finding]:
+    for finding in findings:
+        yield replace(finding, later=later)
 
 
 def _nouveau(host: Host) -> Iterator[Finding]:
@@ -179,7 +194,7 @@ def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
             yield Finding(f"nvidia-smi shows {', '.join(gpu.broken)}", f"chip {gpu.address}", action)
 
 
-def _states(reports: list[GpuReport], fabric: str) -> Iterator[Finding]:
+def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Finding]:
     for report in reports:
         where = f"chip {report.address}"
         if report.recovery:
@@ -190,7 +205,8 @@ def _states(reports: list[GpuReport], fabric: str) -> Iterator[Finding]:
             yield Finding(f"MIG is {report.mig} and will be {report.mig_pending}", where, "reset the chip, or reboot")
         if report.persistence == "Disabled":
             action = f"see that {PERSISTENCED} runs with --persistence-mode"
-            yield Finding("persistence mode is off: the chip is initialised again for each program", where, action)
+            what = "persistence mode is off: the chip is initialised again for each program"
+            yield Finding(what, where, action, later=foreign)
         state = f"{report.fabric} {report.fabric_status}".strip()
         # A100 does not report it.
         if fabric and state and state != "Completed Success":
@@ -198,13 +214,15 @@ def _states(reports: list[GpuReport], fabric: str) -> Iterator[Finding]:
             yield Finding(f"the chip has not joined the NVLink fabric: {state}", where, action)
 
 
-def _services(recording: CudaRecording) -> Iterator[Finding]:
+def _services(recording: CudaRecording, foreign: bool) -> Iterator[Finding]:
     wanted = (PERSISTENCED, *((FABRIC_MANAGER,) if recording.fabric else ()))
     for name in wanted:
         state = recording.services.get(name) or "not known to systemd"
         if state != "active":
             action = f"run 'systemctl enable --now {name}'; if that fails, read 'journalctl -u {name}'"
-            yield Finding(f"{name} is {state}", f"service {name}", action)
+            # It keeps chips initialised; nothing fails without it.
+            later = foreign and name == PERSISTENCED
+            yield Finding(f"{name} is {state}", f"service {name}", action, later)
 
 
 def _fabric(recording: CudaRecording) -> Iterator[Finding]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
@@ -23,15 +23,16 @@ LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, its place, and what to do about it."""
+    """A fault, its place, and what to do about it; ``later``: the driver works now, and a reboot may end that."""
 
     what: str
     where: str
     action: str
+    later: bool = False
 
     def as_dict(self) -> dict[str, str]:
         """Return the finding as plain data, JSON-serialisable."""
-        return asdict(self)
+        return {"what": self.what, "where": self.where, "action": self.action}
 
 
 def describe_findings(findings: Sequence[Finding]) -> str:

@@ -38,6 +38,7 @@ def common_state(
 ) -> dict[str, Any]:
     """Return the results that every stack's state has. ``nodes`` matches the paths of the chips' devices."""
     root, proc_root = options["root"], options["proc_root"]
+    now = [finding for finding in findings if not finding.later]
     return {
         "host": host.as_dict(),
         "offered": {name: offered_versions(name, host.manager, run) for name in options["offered_of"]},
@@ -45,6 +46,7 @@ def common_state(
         "boot": boot_id(proc_root),
         "active": active_units(run, (SERVING, *EXPORTERS, *DAEMONS)),
         "holders": [asdict(holder) for holder in read_holders(proc_root, nodes)],
-        "findings": [finding.as_dict() for finding in findings],
-        "summary": describe_findings(findings),
+        "findings": [finding.as_dict() for finding in now],
+        "later": [finding.as_dict() for finding in findings if finding.later],
+        "summary": describe_findings(now),
     }

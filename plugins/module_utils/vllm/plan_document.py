@@ -51,6 +51,7 @@ class PlanDocument(PlanOutline):
     container: dict[str, Any] | None
     secrets: list[str]
     memory_required_gib: float | None
+    compilers: list[str]
     known_issues: list[dict[str, str]]
     explain: list[dict[str, Any]]
     warnings: list[str]

@@ -294,11 +294,13 @@ def declared_accelerator(
     """Return the accelerators that an inventory declares, with all that the catalogue knows of them.
 
     ``memory_gib`` is one chip's (cpu: the host's) where it is known better than by the model's name. ``facts`` may hold
-    driver_version, cuda_version and mec_firmware. Raises AcceleratorError for a model that is in no file or that vLLM
-    cannot serve on.
+    driver_version, cuda_version, mec_firmware and pythons. Raises AcceleratorError for a model that is in no file or
+    that vLLM cannot serve on.
     """
     check_declared(model, catalogue)
     known = {key: value for key, value in (facts or {}).items() if value is not None}
+    if "pythons" in known:
+        known["pythons"] = tuple(known["pythons"])
     if model == CPU:
         memory_mib = None if memory_gib is None else int(memory_gib * 1024)
         return Accelerator(CPU, CPU, CPU, CPU, count, memory_mib, **known)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -35,12 +36,13 @@ ENTRYPOINTS = ("image", "module")
 
 # What the plan reads of a stack of a release.
 STACK_KEYS = {
-    **dict.fromkeys(("digest", "minimum_driver", "python", "requirements", "runtime"), TEXT),
+    **dict.fromkeys(("digest", "minimum_driver", "python", "runtime"), TEXT),
     **dict.fromkeys(("container_env", "env"), ENV),
     **dict.fromkeys(("images", "wheels"), BY_HARDWARE),
     "entrypoint": either(list, NAMES, TEXT),
     "image": IMAGE,
     "libraries": NAMES,
+    "requirements": either(dict, BY_HARDWARE, TEXT),
     "venv_size_gib": NUMBER,
 }
 
@@ -176,9 +178,31 @@ def _stack(path: Path, stack: Any, entry: Any) -> dict[str, Any]:
     _check_keys(path, stack, entry)
     if "requirements" not in entry:
         return entry
-    lock, text = lock_text(path.parent / "requirements" / entry["requirements"])
+    directory, named = path.parent / "requirements", entry["requirements"]
+    if not isinstance(named, dict):
+        return {**entry, **_lock(directory / named)}
+    for python in named:
+        if not re.fullmatch(r"3\.\d+", str(python)) or not isinstance(python, str):
+            raise PlanError(
+                f"{path}: stacks.{stack}.requirements: found the key {python!r}, expected a version of Python in "
+                "quotes, such as '3.12'"
+            )
+    return {**entry, "requirements": {python: _lock(directory / str(name)) for python, name in named.items()}}
+
+
+def _lock(path: Path) -> dict[str, str]:
+    """Return path, hash and text of a lock under the keys that a stack has them under."""
+    name, text = lock_text(path)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return {**entry, "requirements": lock, "requirements_sha256": digest, "requirements_text": text}
+    return {"requirements": name, "requirements_sha256": digest, "requirements_text": text}
+
+
+def locks_of(stack: Mapping[str, Any]) -> list[str]:
+    """Return the paths of all locks of a stack that load_release has read."""
+    found = stack.get("requirements")
+    if isinstance(found, Mapping):
+        return [entry["requirements"] for entry in found.values()]
+    return [found] if found else []
 
 
 def _check_keys(path: Path, stack: str, entry: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.packages 
     preparation,
     repositories,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import is_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
     APT,
     DISTRO,
@@ -118,10 +119,13 @@ def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offer
         raise StackError("no NVIDIA chip is on PCI; take the host out of accel_cuda, or check why lspci lists none")
     if request.source != NONE:
         platform(host)
+    is_due = _needs_driver(host, request)
+    if not is_due and is_foreign(host) and "nouveau" not in host.modules:
+        # What no package owns no package can complete, and the proof says whether it works.
+        note = f"driver {_loaded_version(host)} did not come in packages; it is left as it is"
+        return DriverPlan(notes=(note, *_notes(hardware)))
     change = (
-        _plan_installation(host, hardware, request, offered)
-        if _needs_driver(host, request)
-        else _plan_retention(host, hardware, request)
+        _plan_installation(host, hardware, request, offered) if is_due else _plan_retention(host, hardware, request)
     )
     wanted = (*change.packages, *_interrupted_packages(host, request, change))
     missing = tuple(package for package in wanted if not is_installed(host, package))

@@ -20,6 +20,7 @@ HEADERS = ("key", "value", "from", "instead of")
 FACTS = (
     "instance", "replica_of", "accelerator", "stack", "generation", "runtime", "release", "vllm_version", "image",
     "recipe", "variant", "preset", "strategy", "features", "model", "listen", "chips", "memory_required_gib",
+    "compilers",
     "warnings", "known_issues", "explain",
 )  # fmt: skip
 

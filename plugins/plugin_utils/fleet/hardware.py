@@ -12,15 +12,19 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, Variables
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import FACTS, Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
+    FACTS,
+    HOST_FACTS,
+    Accelerator,
+)
 
 
 def accelerator_of(facts: Mapping[str, Any], catalogue: Catalogue) -> Accelerator:
     """Return the accelerator that facts of a host describe. Raises AcceleratorError for one that cannot serve.
 
     ``facts`` has the shape of the fact accelerator_detected: ``model``, ``count``, ``memory_mib`` (one chip's, on a CPU
-    the host's), ``driver_version``, ``cuda_version`` and ``mec_firmware``. All but model and count may be missing or
-    None; other keys are ignored.
+    the host's), ``driver_version``, ``cuda_version``, ``mec_firmware`` and ``pythons``. All but model and
+    count may be missing or None; other keys are ignored.
     """
     memory_mib = facts.get("memory_mib")
     return declared_accelerator(
@@ -28,7 +32,7 @@ def accelerator_of(facts: Mapping[str, Any], catalogue: Catalogue) -> Accelerato
         str(facts["model"]),
         int(facts["count"]),
         None if memory_mib is None else memory_mib / 1024,
-        {name: facts.get(name) for name in FACTS},
+        {name: facts.get(name) for name in (*FACTS, *HOST_FACTS)},
     )
 
 
@@ -52,6 +56,8 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
     if variables.get("accelerator_memory_gib") is not None:
         memory_mib = _number("accelerator_memory_gib", variables["accelerator_memory_gib"], float) * 1024
     facts = {name: variables.get(f"accelerator_{name}", seen.get(name)) for name in FACTS}
+    # What does not depend on the chips holds even where the inventory declares others than were found.
+    facts.update({name: detected.get(name) for name in HOST_FACTS})
     return {"model": str(model), "count": count, "memory_mib": memory_mib, **facts}
 
 

@@ -16,7 +16,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.libr
 from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle import weights_holds
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import find, load_release, lookup, read
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
+    find,
+    load_release,
+    locks_of,
+    lookup,
+    read,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Fleet
@@ -104,7 +110,7 @@ def _add_runtime(needs: Needs, plan: PlanDocument) -> None:
     if plan["image"]:
         needs.add_image(plan["image"])
     if plan["venv"]:
-        needs.locks[plan["venv"]["requirements"]] = int(plan["venv"]["size_bytes"])
+        needs.locks.update(dict.fromkeys(plan["venv"]["locks"], int(plan["venv"]["size_bytes"])))
     needs.encodings = needs.encodings or ENCODINGS_VARIABLE in plan["env"]
 
 
@@ -121,8 +127,8 @@ def add_release(needs: Needs, name: str, stacks: Sequence[str], directories: Seq
             continue
         for image in _images(entry):
             needs.add_image(image)
-        if "requirements" in entry:
-            needs.locks[entry["requirements"]] = int(entry.get("venv_size_gib", 0) * 1024**3)
+        for lock in locks_of(entry):
+            needs.locks[lock] = int(entry.get("venv_size_gib", 0) * 1024**3)
     needs.encodings = True
 
 

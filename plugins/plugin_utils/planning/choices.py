@@ -23,8 +23,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
     PlanError,
     SiteSettings,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.locks import check_lock, choose_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
-    check_lock,
     choose_release,
     choose_runtime,
     choose_stack,
@@ -84,6 +84,7 @@ def choose(
     check_driver(stack, accelerator, release_name)
     runtime = choose_runtime(stack, requested.get("runtime") or site.runtime, site.image, release_name, where)
     if runtime == "venv":
+        stack = choose_lock(stack, site.python, accelerator.pythons, release_name)
         check_lock(stack, release_name)
     software = choose_software(recipe, entry, accelerator, stack, runtime, version, release_name, site, where)
     if software.command:

@@ -38,6 +38,8 @@ _COUNT = re.compile(r"_\d+x\Z")
 
 # Facts of a host that conditions of recipes may use, where they are known.
 FACTS = ("driver_version", "cuda_version", "mec_firmware")
+# Further facts of a host that its plans follow from.
+HOST_FACTS = ("pythons",)
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Accelerator:
 
     ``memory_mib`` is the memory of one chip (cpu: of the host, None where unknown). ``devices`` may hold ``{index}``.
     ``lacks`` are the number formats of weights that cannot be served on it, each with the reason.
-    The versions were read on the host or declared, None where unknown.
+    The versions were read on the host or declared, None where unknown. ``pythons`` are the paths of the host's Pythons,
+    its python3 first; None where the host was not asked.
     """
 
     model: str
@@ -65,6 +68,7 @@ class Accelerator:
     cuda_version: str | None = None
     mec_firmware: int | None = None
     lacks: tuple[tuple[str, str], ...] = ()
+    pythons: tuple[str, ...] | None = None
 
     @property
     def ids(self) -> tuple[str, ...]:

@@ -31,7 +31,8 @@ class SiteSettings:
 
     ``release`` is empty where the stack decides, ``runtime``, ``image`` and ``registry`` where the release does.
     ``secrets`` holds the names, never the values, of each instance's secrets. ``strict`` False permits names that the
-    release's table does not have, and what a recipe does not list.
+    release's table does not have, and what a recipe does not list. ``python`` is the requested Python of virtual
+    environments, empty for the host's.
     """
 
     release: str
@@ -44,6 +45,7 @@ class SiteSettings:
     runtime: str = ""
     image: str = ""
     registry: str = ""
+    python: str = ""
     strict: bool = True
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
 

@@ -67,6 +67,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.insta
     exposure,
     replica_name,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kernels import (
+    ISSUES,
+    Kernels,
+    compiles,
+    plan_kernels,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     container_of,
     devices_of,
@@ -120,6 +126,7 @@ class ServePlan:
     container: dict[str, Any] | None
     secrets: list[str]
     memory_required_gib: float | None
+    compilers: list[str]
     known_issues: list[dict[str, str]]
     explain: list[dict[str, Any]]
     warnings: list[str]
@@ -173,15 +180,25 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
+    kernels = _kernels(entry, accelerator, site)
     vocabulary = needs_vocabulary(entry, compose(layers, entry.table, where).args)
     because = "offline, quiet, and caches that survive a restart"
     base = Layer("collection", (), base_env(entry, site, vocabulary), because)
-    composed = compose([base, *layers], entry.table, where)
+    compiling = Layer("collection", (), kernels.env, kernels.because)
+    composed = compose([base, compiling, *layers], entry.table, where)
     # The instance itself sets its address and its model; a recipe's value would apply to all replicas alike.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_draft(replace(composed, args=args), site, library)
     _check_options(entry, composed, accelerator, site, library)
     return composed
+
+
+def _kernels(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> Kernels:
+    """Return how an instance's kernels come about; a container brings its own compilers."""
+    if entry.runtime != "venv":
+        return Kernels()
+    path = venv_of(entry.release, entry.stack, accelerator, site.venv_root)["path"]
+    return plan_kernels(entry.stack, accelerator.stack, path)
 
 
 def _with_draft(composed: Composed, site: SiteSettings, library: Library) -> Composed:
@@ -263,6 +280,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     secrets = sorted(site.secrets.get(entry.name) or ())
     facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
+    compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
     models = [model, *_drafts(composed)]
     # The other hosts of an instance that spans hosts listen to the first one only.
@@ -297,7 +315,8 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         groups=list(accelerator.groups),
         secrets=secrets,
         memory_required_gib=memory,
-        known_issues=known_issues(entry.recipe, facts),
+        known_issues=[*known_issues(entry.recipe, facts), *(ISSUES if compilers else ())],
+        compilers=compilers,
         explain=explain(composed, args, env),
         warnings=warnings,
         **start,

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -138,12 +136,17 @@ def container_of(
 def venv_of(
     release: Mapping[str, Any], stack: Mapping[str, Any], accelerator: Accelerator, root: str
 ) -> dict[str, Any]:
-    """Return the path of the virtual environment; its name contains the lock's hash."""
+    """Return the path of the virtual environment, whose name contains the lock's hash, and what it is made from.
+
+    ``python`` is the interpreter on the host, ``locks`` are all that the host may need where its Python is unknown.
+    """
     name = f"{release['vllm']}-{accelerator.stack}"
     return {
         "name": name,
         "path": f"{root}/{name}-{stack['requirements_sha256'][:12]}",
         "requirements": stack["requirements"],
+        "locks": list(stack.get("locks") or [stack["requirements"]]),
+        "python": stack["interpreter"],
         "size_bytes": int(stack.get("venv_size_gib", 0) * GIB),
     }
 
@@ -157,34 +160,3 @@ def launch_of(
     if stack.get("entrypoint") == "module":
         return [f"{venv['path']}/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
     return [f"{venv['path']}/bin/vllm", "serve"]
-
-
-_TARGET = re.compile(r"^# target: cp(\d)(\d+)-", re.MULTILINE)
-_TRITON = re.compile(r"^((?:pytorch-)?triton(?:-rocm|-ascend|-xpu)?|pytorch-triton\S*)==", re.MULTILINE)
-
-
-def check_lock(stack: Mapping[str, Any], release: str) -> None:
-    """Raise PlanError for an inconsistent lock of wheels: another Python than the stack's wheels, or two tritons."""
-    text = stack.get("requirements_text") or ""
-    target = _TARGET.search(text)
-    wanted = str(stack.get("python") or "")
-    if target and wanted:
-        python = f"{target.group(1)}.{target.group(2)}"
-        spec = wanted if wanted[:1] in "<>=!" else f"=={wanted}"
-        if not _python_fits(python, spec):
-            raise PlanError(
-                f"{stack['requirements']}: the lock is for Python {python}, the wheels of release {release!r} for this "
-                f"stack are for Python {wanted} only; another Python would silently get another vendor's wheel"
-            )
-    tritons = sorted(set(_TRITON.findall(text)))
-    if len(tritons) > 1:
-        raise PlanError(
-            f"{stack['requirements']}: {' and '.join(tritons)} conflict in one environment (tl.language is not "
-            "defined); keep the one that belongs to this torch"
-        )
-
-
-def _python_fits(python: str, spec: str) -> bool:
-    """Return whether a Python such as 3.11 satisfies a specification; 3.11 satisfies ``==3.11.9``."""
-    exact = re.match(r"==\s*(\d+\.\d+)", spec)
-    return satisfies(python, f"=={exact.group(1)}" if exact else spec)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
@@ -122,6 +122,9 @@ class StackAction(ControllerAction):
             found = self.plan(inputs, self._state(options, chosen, task_vars)["offered"])
         if found.halt:
             raise StackError(found.halt)
+        if _works(found, state):
+            # Files of ours would only repeat what keeps it working, and cost a new initramfs.
+            found = replace(found, files=(), finish=())
         stopping = _stopping(found, state)
         refused = _refused(self.stack, found, state, options)
         if found.replaces and refused and not found.unload:
@@ -146,6 +149,11 @@ class StackAction(ControllerAction):
             module_name=f"baremetal.inference.{self.stack}_state", module_args=arguments, task_vars=task_vars
         )
         return state
+
+
+def _works(found: DriverPlan, state: Mapping[str, Any]) -> bool:
+    """Return whether the proof of the stack finds no fault in a driver that the plan does not change."""
+    return not (state["findings"] or found.packages or found.installers or found.remove or found.reboot)
 
 
 def _mark(stack: str) -> str:
@@ -225,8 +233,13 @@ def _result(stack: str, found: DriverPlan, inputs: StackInputs, stopping: Sequen
         "before_download": [name for name in BEFORE_DOWNLOAD if steps[name]],
         "changes": any(steps.values()),
         "mark": {"path": _mark(stack), "content": boot_mark(state["boot"], found.reboot)},
-        "warnings": [*found.notes],
+        "warnings": [*found.notes, *_later(state)],
     }
+
+
+def _later(state: Mapping[str, Any]) -> list[str]:
+    """Return a warning for what ends a working driver at a later boot."""
+    return [f"{entry['where']}: {entry['what']}; {entry['action']}" for entry in state.get("later", [])]
 
 
 def _batches(found: DriverPlan, host: Host) -> dict[str, Any]:

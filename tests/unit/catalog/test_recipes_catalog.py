@@ -202,8 +202,7 @@ def test_every_choice_on_all_hardware_is_a_plan_or_refused_for_memory_stack_or_v
                 planned += 1
             except PlanError as exc:
                 assert any(reason in str(exc) for reason in REASONS), f"{accelerator} {preset} {features}: {exc}"
-    # 0.32.0 is here for the CPU only, which the big model is not for.
-    assert bool(planned) == ((name, release) != ("gpt-oss-120b", "0.32.0"))
+    assert planned
 
 
 BIG = "gpt-oss-120b"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
@@ -146,3 +147,32 @@ def test_cpu_of_0_32_0_is_a_venv_and_a_container_on_wish():
     assert plan("0.32.0", "cpu", {})["image"] is None
     container = plan("0.32.0", "cpu", {"runtime": "container"})["container"]
     assert (container["image"], container["command"]) == ("vllm/vllm-openai-cpu:v0.32.0-x86_64", [])
+
+
+LOCKS = [
+    (name, stack, python, entry)
+    for name in FILES
+    for stack, found in load_release(name)["stacks"].items()
+    if isinstance(found.get("requirements"), dict)
+    for python, entry in found["requirements"].items()
+]
+
+
+def test_the_cuda_releases_have_a_lock_for_each_python():
+    assert {(name, stack, python) for name, stack, python, _entry in LOCKS} == {
+        (name, "cuda", python) for name in ("0.25.1", "0.32.0") for python in ("3.11", "3.12", "3.13")
+    }
+
+
+@pytest.mark.parametrize(("name", "stack", "python", "entry"), LOCKS, ids=lambda value: str(value)[:8])
+def test_a_lock_of_cuda_is_whole(name, stack, python, entry):
+    lock = parse_lock(entry["requirements_text"])
+    assert (lock.target.python, lock.target.machine) == (python, "x86_64")
+    assert lock.pins["vllm"].version == name
+    assert lock.pins["torch"].version == FILES[name]["stacks"][stack]["torch"]
+    assert all(len(pin.hashes) == 1 and "+" not in pin.version for pin in lock.pins.values())
+    assert "://" not in entry["requirements_text"]
+    # FlashInfer's sources refuse an nvcc of another CUDA than that of the headers.
+    parts = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-cuda-cccl", "nvidia-nvvm", "nvidia-cuda-runtime")
+    assert {lock.pins[part].version.rpartition(".")[0] for part in parts} == {"13.0"}
+    assert {"ninja", "flashinfer-python", "triton"} <= set(lock.pins)

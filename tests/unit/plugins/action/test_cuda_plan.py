@@ -105,6 +105,10 @@ def loosened(tree):
     tool(tree / "bin", "apt-mark", ("showhold", 0, "nvidia-open\n", ""))
 
 
+def stopped(tree):
+    tool(tree / "bin", "systemctl", ("is-active*", 3, "inactive\n", ""))
+
+
 def upgradable(tree):
     configured(tree)
     madison = " nvidia-dkms-open | 595.45.04-0ubuntu1 | x\n"
@@ -139,13 +143,14 @@ UPGRADE = {"policy": "install", "version": "595", "resolve": True}
 HOSTS = {
     "settled": (configured, {}),
     "bare": (lambda tree: None, {}),
+    "stopped": (stopped, {}),
     "loosened": (loosened, {}),
     "fresh": (fresh, {"resolve": True}),
     "fresh_unresolved": (fresh, {}),
     "switches": (lambda tree: (configured(tree), add_switches(tree)), {}),
     "too_old": (configured, {"release": "next", "version": ""}),
     "gone": (fresh, {"resolve": True, "version": "580.65.06"}),
-    "cpu_release": (configured, {"release": "0.32.0"}),
+    "cpu_release": (configured, {"release": "cpu_only"}),
     "upgrade": (upgradable, UPGRADE),
     "serving": (serving, UPGRADE),
     "training": (training, UPGRADE),
@@ -170,6 +175,7 @@ def fleet(tmp_path_factory):
     """Plan for all hosts in one run; return what each got."""
     root = tmp_path_factory.mktemp("fleet")
     write(root / "releases/next.yml", NEXT_RELEASE)
+    write(root / "releases/cpu_only.yml", 'vllm: "0.33.0"\nstacks: {cpu: {runtime: container, image: "a:b"}}\n')
     hosts = {}
     for name, (make, variables) in HOSTS.items():
         tree = root / name
@@ -213,9 +219,15 @@ def test_a_host_on_which_all_is_done_has_nothing_to_do(fleet):
 
 
 def test_only_what_is_missing_is_in_the_plan(fleet):
-    assert [file["path"] for file in planned(fleet, "bare")["plan"]["files"]] == [NOUVEAU.path, PERSISTENCE.path]
+    assert [file["path"] for file in planned(fleet, "stopped")["plan"]["files"]] == [NOUVEAU.path, PERSISTENCE.path]
     loosened_plan = planned(fleet, "loosened")["plan"]
     assert {key: value for key, value in loosened_plan.items() if value} == {"hold": ["nvidia-dkms-580-open"]}
+
+
+def test_a_driver_that_works_gets_no_file_and_no_initramfs(fleet):
+    result = planned(fleet, "bare")
+    assert result["changes"] is False
+    assert not any(result["plan"].values())
 
 
 def test_a_driver_is_taken_out_of_use_before_another_comes(fleet):
@@ -280,7 +292,7 @@ def test_switches_bring_the_fabric_manager_of_the_loaded_driver(fleet):
         ),
         (
             "cpu_release",
-            "cpu_release: vLLM release '0.32.0' does not say which NVIDIA driver it needs; set cuda_version to a "
+            "cpu_release: vLLM release 'cpu_only' does not say which NVIDIA driver it needs; set cuda_version to a "
             'driver branch such as "580", or set vllm_release (cuda_release) to another release',
         ),
     ],

@@ -25,10 +25,12 @@ SITE = {
 }
 CPU = {**dict.fromkeys(("model", "stack", "generation", "vendor"), "cpu"), "count": 1, "memory_mib": 8192}
 H200 = {"model": "h200", "count": 8, "memory_mib": 143771}
+MI300X = {"model": "mi300x", "count": 8, "memory_mib": 196608}
 OPTIONS = {
     "instances": {"chat": {"recipe": "baremetal/gpt-oss-smoke"}},
     "release": "0.32.0",
     "runtime": "",
+    "python": "",
     "strict": True,
     "accelerator": CPU,
     "facts": {},
@@ -135,9 +137,9 @@ def test_warnings_name_the_host_once_for_all_replicas():
             "h1: accelerator 'h2000' of the inventory is in no file of the catalogue; nearest: 'h200'",
         ),
         (
-            {"accelerator": H200},
-            "h1: vllm_release '0.32.0' does not support stack 'cuda' (accelerator 'h200'); it supports: cpu; set "
-            "vllm_release: '0.33.0' for these hosts, or leave it out",
+            {"accelerator": MI300X},
+            "h1: vllm_release '0.32.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu, cuda; "
+            "set vllm_release: '0.33.0' for these hosts, or leave it out",
         ),
     ],
 )
@@ -160,7 +162,7 @@ def test_settings_are_the_module_s_options_under_the_names_of_a_site():
     assert settings["secrets"] == {"chat": ["A"]}
     assert settings["weights_root"] == "/srv/models"
     assert set(settings) == {
-        "instances", "release", "runtime", "strict", "image", "registry", "recipe_path", "release_path",
+        "instances", "release", "runtime", "python", "strict", "image", "registry", "recipe_path", "release_path",
         "weights_manifest_path", "secrets", *SITE,
     }  # fmt: skip
 

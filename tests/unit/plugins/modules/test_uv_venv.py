@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shutil
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.modules.uv_venv import link_for_linker
 
 from tests.fakes.wheelhouse import make_wheel, run_module, served
 
@@ -210,3 +212,38 @@ def test_with_the_real_uv(mirror):
     run_module("wheel_index", root=str(mirror.root))
     assert "whose sha256 is not that of the lock" in mirror.ensure(lock + "# again\n")["msg"]
     assert "has no wheel of tiny==1.1" in mirror.ensure(lock.replace("tiny==1.0", "tiny==1.1"))["msg"]
+
+
+class Host:
+    """As much of a module as the links need: a dynamic linker's cache."""
+
+    def __init__(self, cache, check_mode=False):
+        self.cache = cache
+        self.check_mode = check_mode
+
+    def get_bin_path(self, name, opt_dirs=None):
+        return f"/sbin/{name}"
+
+    def run_command(self, _command):
+        return 0, self.cache, ""
+
+
+def test_the_linker_finds_cuda_under_the_names_that_it_looks_for(tmp_path):
+    libraries = tmp_path / "lib/python3.12/site-packages/nvidia/cu13/lib"
+    libraries.mkdir(parents=True)
+    (libraries / "libcudart.so.13").write_text("")
+    cache = "1 libs found\n\tlibcuda.so.1 (libc6,x86-64) => /usr/local/nvidia/lib64/libcuda.so.1\n"
+    assert link_for_linker(Host(cache, check_mode=True), str(tmp_path))
+    assert names(libraries) == ["libcudart.so.13"]
+    assert link_for_linker(Host(cache), str(tmp_path))
+    assert os.readlink(libraries / "libcudart.so") == "libcudart.so.13"
+    assert os.readlink(libraries / "libcuda.so") == "/usr/local/nvidia/lib64/libcuda.so.1"
+    assert not link_for_linker(Host(cache), str(tmp_path))
+    # Another driver may lie elsewhere.
+    assert link_for_linker(Host(cache.replace("/usr/local/nvidia/lib64", "/usr/lib")), str(tmp_path))
+    assert os.readlink(libraries / "libcuda.so") == "/usr/lib/libcuda.so.1"
+
+
+def test_an_environment_without_cuda_gets_no_links(tmp_path):
+    (tmp_path / "lib/python3.12/site-packages").mkdir(parents=True)
+    assert not link_for_linker(Host("\tlibcuda.so.1 (libc6) => /x/libcuda.so.1\n"), str(tmp_path))

@@ -118,3 +118,21 @@ def test_a_port_of_somebody_else_names_the_process(config, commands):
         port = server.getsockname()[1]
         message = look(config, ports={"chat": port})["msg"]
     assert message.startswith(f"port {port} of vllm_instances.chat is in use by process {os.getpid()} (")
+
+
+def test_what_cannot_be_compiled_yet_is_reported_as_packages(config, commands, monkeypatch, tmp_path):
+    python = tmp_path / "python3.12"
+    python.write_text(f"#!/bin/sh\necho {tmp_path}/include\n")
+    python.chmod(0o755)
+    commands.mkdir(exist_ok=True)
+    for name in ("gcc", "apt-get"):
+        (commands / name).write_text("#!/bin/sh\n")
+        (commands / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(commands))
+    (tmp_path / "include").mkdir()
+    found = look(config, compilers={str(python): ["cc", "Python.h"]})
+    # apt has no headers of a Python that is not the system's.
+    assert found["failed"]
+    assert "this host lacks Python's headers (Python.h); install the packages python3.12-dev" in found["msg"]
+    (tmp_path / "include/Python.h").write_text("")
+    assert look(config, compilers={str(python): ["cc", "Python.h"]})["missing_packages"] == []

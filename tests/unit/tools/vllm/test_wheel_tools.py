@@ -128,3 +128,34 @@ def test_lock_requirements_wants_the_target_in_the_name(tmp_path, source):
     result = run("lock_requirements.py", source, wanted)
     assert result.returncode == 2
     assert "its name must end in the target" in result.stderr
+
+
+@pytest.mark.skipif(UV is None, reason="needs uv on PATH")
+def test_lock_requirements_makes_a_lock_for_each_target_of_a_line(tmp_path, source):
+    digests = {
+        python: make_wheel(source, "foo", "1.0", tag=f"{python}-{python}-manylinux_2_28_x86_64")
+        for python in ("cp311", "cp312")
+    }
+    wanted = tmp_path / "1.0-cuda.in"
+    wanted.write_text("# targets: cp311-x86_64 cp312-x86_64\nfoo\n")
+    result = run("lock_requirements.py", source, wanted, "--uv", UV)
+    assert result.returncode == 0, result.stderr
+    for python, digest in digests.items():
+        lines = (tmp_path / f"1.0-cuda-{python}-x86_64.txt").read_text().splitlines()
+        assert lines[0] == f"# target: {python}-x86_64"
+        assert lines[2:] == ["foo==1.0 \\", f"    --hash=sha256:{digest}"]
+    (tmp_path / "1.0-cuda-cp312-x86_64.txt").write_text("old\n")
+    checked = run("lock_requirements.py", source, wanted, "--check", "--uv", UV)
+    assert checked.returncode == 1
+    assert "cp311-x86_64.txt: up to date" in checked.stdout
+    assert "cp312-x86_64.txt: differs" in checked.stdout
+
+
+@pytest.mark.skipif(UV is None, reason="needs uv on PATH")
+def test_lock_requirements_can_leave_out_the_directory_of_find_links(tmp_path, source):
+    make_wheel(source, "foo", "1.0+cpu")
+    wanted = tmp_path / "x-cp311-x86_64.in"
+    wanted.write_text("foo\n# index only\n")
+    result = run("lock_requirements.py", source, wanted, "--uv", UV)
+    assert result.returncode == 2
+    assert "uv cannot resolve it" in result.stderr

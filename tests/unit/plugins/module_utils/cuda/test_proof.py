@@ -433,3 +433,34 @@ def test_and_the_same_host_with_a_chip_more_and_a_release_that_wants_more():
     sentences = [finding.what for finding in check_driver(replace(host, chips=(*host.chips, "0000:ff:00.0")), "999.1")]
     assert "driver 580.159.04 is loaded, the release needs 999.1 or newer" in sentences
     assert "nvidia-smi lists 1 of 2 chips on PCI; the driver has not taken it" in sentences
+
+
+# From the vendor's installer, a cloud's image or a hypervisor: no package, no daemon, nothing for another kernel.
+FOREIGN = replace(
+    WHOLE, host=replace(HOST, packages={}, holds=(), dkms=(), next_kernel=NEXT), services={}, disk={}
+)  # fmt: skip
+
+
+def test_what_a_foreign_driver_lacks_for_the_next_boot_is_for_later():
+    findings = check_driver(FOREIGN, "580.65.06")
+    assert [finding.what for finding in findings if not finding.later] == []
+    assert [finding.what for finding in findings if finding.later] == [
+        f"the next load of the driver fails: there is no module for kernel {KERNEL}",
+        f"the machine boots next without a driver: there is no module for kernel {NEXT}",
+        "nvidia-persistenced is not known to systemd",
+    ]
+
+
+def test_a_foreign_driver_that_does_not_work_is_a_finding():
+    findings = check_driver(replace(FOREIGN, query=CommandResult(9, NO_DRIVER)), "580.65.06")
+    assert "nvidia-smi cannot reach the driver" in [finding.what for finding in findings if not finding.later]
+    old = check_driver(FOREIGN, "590.1")
+    assert [finding.what for finding in old if not finding.later] == [
+        "driver 580.159.04 is loaded, the release needs 590.1 or newer"
+    ]
+
+
+def test_nothing_of_a_driver_from_packages_is_for_later():
+    findings = check_driver(replace(FOREIGN, host=replace(FOREIGN.host, packages=HOST.packages)), "580.65.06")
+    assert findings
+    assert not any(finding.later for finding in findings)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
@@ -12,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
     load_manifest,
     load_recipe,
     load_release,
+    locks_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -159,3 +161,27 @@ def test_a_malformed_release_is_one_line_with_file_and_key(tmp_path, text, messa
     with pytest.raises(PlanError) as caught:
         load_release("x", [str(tmp_path)])
     assert str(caught.value) == f"{tmp_path}/x.yml: {message}"
+
+
+def test_a_stack_has_a_lock_for_each_python(tmp_path):
+    (tmp_path / "requirements").mkdir()
+    for python in ("3.11", "3.12"):
+        (tmp_path / "requirements" / f"{python}.txt").write_text(f"vllm=={python}\n")
+    stack = {"runtime": "venv", "requirements": {python: f"{python}.txt" for python in ("3.11", "3.12")}}
+    path = tmp_path / "1.yml"
+    path.write_text(json.dumps({"vllm": "1.0.0", "stacks": {"cuda": stack}}))
+    found = load_release("1", [str(tmp_path)])["stacks"]["cuda"]
+    assert locks_of(found) == [f"{tmp_path}/requirements/{python}.txt" for python in ("3.11", "3.12")]
+    assert found["requirements"]["3.12"]["requirements_text"] == "vllm==3.12\n"
+    assert found["requirements"]["3.12"]["requirements_sha256"] == hashlib.sha256(b"vllm==3.12\n").hexdigest()
+    assert locks_of({"runtime": "container"}) == []
+
+
+@pytest.mark.parametrize("key", ["3", "cp312", "3.12.1"])
+def test_a_lock_is_for_a_version_of_python(tmp_path, key):
+    stack = {"runtime": "venv", "requirements": {key: "lock.txt"}}
+    (tmp_path / "2.yml").write_text(json.dumps({"vllm": "1.0.0", "stacks": {"cuda": stack}}))
+    with pytest.raises(
+        PlanError, match=r"stacks\.cuda\.requirements: found the key '.*', expected a version of Python"
+    ):
+        load_release("2", [str(tmp_path)])

@@ -12,7 +12,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cp
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciFunction
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import match
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import hardware_of
-from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import DkmsBuild, Host, Module
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import (
+    DkmsBuild,
+    DriverPlan,
+    Host,
+    Module,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import (
     NOUVEAU,
@@ -513,3 +518,13 @@ def test_a_plan_is_plain_data():
 
     found = plan_driver(SYSTEMS["rhel9"][0], MACHINES["hgx_b200"][0], REQUEST)
     assert json.loads(json.dumps(found.as_dict()))["repositories"][1]["key"]["id"] == "D42D0685"
+
+
+@pytest.mark.parametrize("policy", ["retain", "install"])
+@pytest.mark.parametrize("source", ["vendor", "none"])
+def test_a_driver_that_no_package_owns_is_left_as_it_is(policy, source):
+    host = working(packages={}, dkms=())
+    found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, policy=policy, source=source))
+    assert found == DriverPlan(notes=("driver 580.95.05 did not come in packages; it is left as it is",))
+    older = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, minimum="590.1", policy="install"))
+    assert older.halt.startswith("driver 580.95.05 did not come in packages, which cannot replace it")

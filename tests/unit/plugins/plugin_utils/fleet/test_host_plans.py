@@ -170,7 +170,7 @@ def test_a_fact_of_the_host_decides_a_rule():
         ),
         (
             {"model": "mi300x", "release": "0.32.0"},
-            "vllm_release '0.32.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu; set "
+            "vllm_release '0.32.0' does not support stack 'rocm' (accelerator 'mi300x'); it supports: cpu, cuda; set "
             "vllm_release: '0.33.0' for these hosts, or leave it out",
         ),
     ],

@@ -960,3 +960,28 @@ def test_explain_has_a_row_for_every_argument_and_variable():
     found = plan({"args": {"caching": False}})
     assert [row["key"] for row in found.explain] == [*found.args, *(f"env.{name}" for name in found.env)]
     assert explained(found)["no-caching"]["layer"] == "vllm_instances.chat"
+
+
+def test_an_environment_says_with_what_kernels_are_compiled():
+    lock = {
+        "requirements": "/l/12.txt",
+        "requirements_sha256": "ef" * 32,
+        "requirements_text": "# target: cp312-x86_64\nflashinfer-python==1\nninja==1\nnvidia-cuda-nvcc==13.0.88\n",
+    }
+    cuda = {**RELEASE["stacks"]["cuda"], "requirements": {"3.12": lock}}
+    release = {**RELEASE, "stacks": {"cuda": cuda}}
+    found = plan({"runtime": "venv"}, release=release)
+    root = f"/opt/vllm/2.0.0-cuda-{'ef' * 6}"
+    assert found.env["CUDA_HOME"] == f"{root}/lib/python3.12/site-packages/nvidia/cu13"
+    assert found.env["PATH"].startswith(f"{root}/bin:/usr/local/sbin:")
+    assert found.compilers == ["cc", "Python.h", "c++"]
+    assert any(issue["symptom"] == "Python.h: No such file" for issue in found.known_issues)
+    row = next(row for row in found.explain if row["key"] == "env.CUDA_HOME")
+    assert (row["layer"], row["because"]) == (
+        "collection",
+        "FlashInfer compiles its kernels with the ninja and the nvcc of the lock",
+    )
+    own = plan({"runtime": "venv", "env": {"CUDA_HOME": "/usr/local/cuda"}}, release=release)
+    assert own.env["CUDA_HOME"] == "/usr/local/cuda"
+    container = plan(release=release)
+    assert (container.compilers, "PATH" in container.env) == ([], False)

@@ -7,7 +7,6 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
-    check_lock,
     choose_runtime,
     choose_stack,
     container_of,
@@ -192,65 +191,22 @@ def test_what_the_engine_is_told(accelerator, entrypoint, command, user):
 
 
 def test_a_venv_is_named_after_its_lock_and_started_as_its_wheel_wants():
-    stack = {"requirements": "/x/lock.txt", "requirements_sha256": "ab" * 32, "venv_size_gib": 1.5}
+    stack = {
+        "requirements": "/x/lock.txt",
+        "requirements_sha256": "ab" * 32,
+        "venv_size_gib": 1.5,
+        "interpreter": "/p3",
+    }
     venv = venv_of({"vllm": "1.0"}, stack, CPU, "/opt/vllm")
     assert venv == {
         "name": "1.0-cpu",
         "path": "/opt/vllm/1.0-cpu-abababababab",
         "requirements": "/x/lock.txt",
+        "locks": ["/x/lock.txt"],
+        "python": "/p3",
         "size_bytes": 3 * 512 * 1024**2,
     }
     assert launch_of(stack, venv, None) == ["/opt/vllm/1.0-cpu-abababababab/bin/vllm", "serve"]
     assert launch_of({**stack, "entrypoint": "module"}, venv, None) == [
         "/opt/vllm/1.0-cpu-abababababab/bin/python", "-m", "vllm.entrypoints.openai.api_server",
     ]  # fmt: skip
-
-
-def lock(text, python="3.12"):
-    return {"requirements": "rocm.txt", "requirements_text": text, "python": python}
-
-
-@pytest.mark.parametrize(
-    ("text", "python"),
-    [
-        ("# target: cp312-x86_64\nvllm==1.0\n", "3.12"),
-        ("# target: cp312-x86_64\n", ">=3.10,<3.14"),
-        ("# target: cp310-x86_64\n", ">=3.10,<3.14"),
-        ("# target: cp39-x86_64\n", "3.9"),
-        ("# target: cp311-x86_64\n", ""),
-        ("vllm==1.0\n", "3.12"),
-        ("", "3.12"),
-        ("triton==3.4.0\n    --hash=sha256:x\ntritonclient==2.0\n", "3.12"),
-    ],
-)
-def test_a_lock_that_works(text, python):
-    check_lock(lock(text, python), "1.0")
-
-
-@pytest.mark.parametrize(
-    ("text", "python", "message"),
-    [
-        (
-            "# target: cp311-x86_64\n",
-            "3.12",
-            "the lock is for Python 3.11, the wheels of release '1.0' for this stack are for Python 3.12 "
-            "only; another Python would silently get another vendor's wheel",
-        ),
-        (
-            "# target: cp314-x86_64\n",
-            ">=3.10,<3.14",
-            "the lock is for Python 3.14, the wheels of release '1.0' for this stack are for Python >=3.10,<3.14 only; "
-            "another Python would silently get another vendor's wheel",
-        ),
-        (
-            "pytorch-triton-rocm==3.4.0\ntriton==3.4.0\n",
-            "3.12",
-            "pytorch-triton-rocm and triton conflict in one environment (tl.language is not defined); keep the "
-            "one that belongs to this torch",
-        ),
-    ],
-)
-def test_a_lock_that_cannot_work(text, python, message):
-    with pytest.raises(PlanError) as caught:
-        check_lock(lock(text, python), "1.0")
-    assert str(caught.value) == f"rocm.txt: {message}"

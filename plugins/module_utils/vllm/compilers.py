@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host lacks to compile kernels, and the packages that have it."""
+
+from __future__ import annotations
+
+import re
+from typing import Sequence
+
+CC, CXX, HEADERS = "cc", "c++", "Python.h"
+WORDS = {CC: "a C compiler", CXX: "a C++ compiler", HEADERS: "Python's headers (Python.h)"}
+# Packages by the package manager; PYTHON stands for python3.12.
+PACKAGES = {
+    "apt": {CC: ("gcc", "libc6-dev"), CXX: ("g++",), HEADERS: ("PYTHON-dev",)},
+    "dnf": {CC: ("gcc", "glibc-devel"), CXX: ("gcc-c++",), HEADERS: ("PYTHON-devel",)},
+}
+
+
+def packages_of(missing: Sequence[str], python: str, manager: str) -> list[str]:
+    """Return the packages with what is missing; ``python`` is the path of the interpreter, like /usr/bin/python3.12."""
+    name = re.sub(r".*/", "", python)
+    known = PACKAGES.get(manager, {})
+    return [package.replace("PYTHON", name) for tool in missing for package in known.get(tool, ())]
+
+
+def describe_missing(missing: Sequence[str], python: str, manager: str) -> str:
+    """Return the sentence for a host on which this cannot be installed automatically."""
+    what = " and ".join(WORDS[tool] for tool in missing)
+    packages = packages_of(missing, python, manager)
+    way = f"install the packages {' '.join(packages)}" if packages else "install them"
+    if not python.startswith("/usr/bin/") and HEADERS in missing:
+        way += f", the headers those of {python}"
+    return f"vLLM compiles kernels at its first start and this host lacks {what}; {way}"
