@@ -155,20 +155,37 @@ def plan_declared(hosts: Sequence[str], reader: HostReader, planner: Planner) ->
     """
     declared: list[str] = []
     problems: dict[str, list[str]] = {}
+    alike: dict[Any, bool | str] = {}
     for host in hosts:
         try:
-            read = {name: json.loads(text) for name, text in reader.read(host)}
-            check_groups(read, _catalogue(read))
+            key = reader.read(host)
         except UnrenderedError:
             continue
-        except (FleetError, AcceleratorError) as exc:
+        except FleetError as exc:
             problems.setdefault(str(exc), []).append(host)
             continue
-        if not read["vllm_instances"] or ("accelerator" in read and names_count(read)):
+        if key not in alike:
+            alike[key] = _can_be_planned({name: json.loads(text) for name, text in key})
+        found = alike[key]
+        if isinstance(found, str):
+            problems.setdefault(found, []).append(host)
+        elif found:
             declared.append(host)
     fleet = plan_fleet(declared, reader, planner)
     fleet.problems = {**problems, **fleet.problems}
     return fleet
+
+
+def _can_be_planned(variables: Variables) -> bool | str:
+    """Return whether a host's plans follow from its variables alone, or a sentence where its groups are wrong.
+
+    That of a host without instances does: it has none.
+    """
+    try:
+        check_groups(variables, _catalogue(variables))
+    except (FleetError, AcceleratorError) as exc:
+        return str(exc)
+    return not variables["vllm_instances"] or ("accelerator" in variables and names_count(variables))
 
 
 def _pairs(key: Any) -> Iterable[tuple[str, str]]:
