@@ -21,4 +21,5 @@ class ActionModule(ControllerAction):
         reader = HostReader(variables["hostvars"], self._loader)
         fleet = plan_declared(variables["ansible_play_hosts_all"], reader, plan_pinned_host)
         fleet.check("no host was contacted")
-        return {"planned": [host for group in fleet.groups for host in group.hosts]}
+        planned = [host for group in fleet.groups for host in group.hosts]
+        return {"planned": planned, "warnings": fleet.idle_notes()}

@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain 
     ExplainError,
     as_documents,
     group,
+    how_to_narrow,
     plan_table,
     select_instance,
 )
@@ -41,5 +42,6 @@ class ActionModule(ControllerAction):
         # The text is shown here as it is: a callback would put it into quotes.
         document = as_documents(groups)
         as_json = options["format"] == "json"
-        Display().display(json.dumps(document, indent=2, ensure_ascii=False) if as_json else plan_table(groups))
+        table = how_to_narrow(groups) + plan_table(groups)
+        Display().display(json.dumps(document, indent=2, ensure_ascii=False) if as_json else table)
         return {"warnings": fleet.notes(variables.get("ansible_inventory_sources") or ()), "plans": document}

@@ -7,11 +7,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import RenderError, Tree, write_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render import (
+    RenderError,
+    Tree,
+    summary,
+    write_fleet,
+)
 
 ARGUMENT_SPEC = {"dest": {"type": "path", "required": True}}
 
@@ -32,11 +38,14 @@ class ActionModule(ControllerAction):
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
         fleet.check("nothing was written")
         write_fleet(fleet, tree, self._loader)
+        # The task runs once, so a callback names one host only and not what was done.
+        Display().display(summary(fleet, tree))
         hosts = sum(len(group.hosts) for group in fleet.groups)
         instances = sum(len(group.hosts) * len(group.plans) for group in fleet.groups)
         return {
             "changed": bool(tree.written or tree.removed),
             "warnings": fleet.notes(variables.get("ansible_inventory_sources") or ()),
+            "msg": summary(fleet, tree),
             "hosts": hosts,
             "instances": instances,
             "written": tree.written,

@@ -11,9 +11,11 @@ short_description: Plan the hosts of a play whose hardware is declared, before a
 version_added: 0.7.0
 description:
   - Internal to the playbooks C(baremetal.inference.site) and C(baremetal.inference.rollout).
-  - Plans the instances of all hosts of the play that declare their hardware (C(accelerator)), and fails with the
+  - Plans the instances of all hosts of the play that declare their hardware (C(accelerator) and
+    C(accelerator_count)), and fails with the
     problems of all of them, such as a misspelt option, a flag that the release does not know, or a model that does not
     fit.
+  - Warns of hosts that have an accelerator and no C(vllm_instances).
   - Leaves out hosts that declare nothing, and hosts whose variables need their facts; these are planned once they have
     been contacted.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once).

@@ -16,10 +16,12 @@ description:
     their paths. Secrets are not written.
   - Runs on the controller over all hosts of the play at once and contacts no host, so set C(run_once). Hosts whose
     variables are the same are planned once.
-  - The accelerator of a host comes from its variable C(accelerator) (with C(accelerator_count), else 1), then from a
-    group C(accel_MODEL), then from the cached fact C(accelerator_detected).
+  - The accelerator of a host comes from its variable C(accelerator) (with C(accelerator_count), else one chip and a
+    warning), then from a group C(accel_MODEL), then from the cached fact C(accelerator_detected). A group C(accel_...)
+    that the catalogue does not know is an error.
   - If any host cannot be planned, one error lists all problems, and nothing is written. A host without
-    C(vllm_instances) is named and skipped. Files that an earlier run left for a host of the play are removed.
+    C(vllm_instances) is named and skipped, with a warning of its own if it has an accelerator. Files that an earlier
+    run left for a host of the play are removed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -45,6 +47,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+msg:
+  description: What was done, or would be in check mode, in one line, which is also shown.
+  type: str
+  returned: success
+  sample: "/tmp/first: 4 instances of 1 host; 12 files written"
 hosts:
   description: Number of hosts that have instances.
   type: int

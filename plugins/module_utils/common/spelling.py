@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Iterable
+from typing import Any, Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -14,6 +14,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(str(name) for name in known)
     close = difflib.get_close_matches(str(name), names, n=1)
     return f"nearest: {close[0]!r}" if close else f"known: {', '.join(names) or 'none'}"
+
+
+def not_a_number(value: Any, expected: str) -> str:
+    """Return ``found ..., expected ...`` for a value that is not the number that ``expected`` describes.
+
+    Digits in quotes look right to who wrote them, so the sentence calls them a text.
+    """
+    if isinstance(value, str) and value.strip().isdecimal():
+        return f"found the text {value!r}, expected {expected}, without quotes"
+    return f"found {value!r}, expected {expected}"
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:

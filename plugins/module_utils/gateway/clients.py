@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
 OPTIONS = ("concurrent", "key_file", "rate")
@@ -56,7 +56,8 @@ def _problems(name: str, entry: Any) -> list[str]:
     for key in ("rate", "concurrent"):
         value = entry.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            found.append(f"{where}.{key}: found {value!r}, expected a whole number from 1, or no value for no limit")
+            problem = not_a_number(value, "a whole number from 1")
+            found.append(f"{where}.{key}: {problem}; leave {key} out for no limit")
     if not isinstance(entry.get("key_file"), str) or not entry["key_file"]:
         found.append(f"{where}.key_file: expected the path of a file on the controller with the key")
     return found

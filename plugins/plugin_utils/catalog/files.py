@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import (
     BY_HARDWARE,
@@ -26,11 +27,15 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, how_to_pin
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
+    PlanError,
+    UnknownNameError,
+    how_to_pin,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import RUNTIMES
 
-# What one file of each part of the catalogue is called in an error.
-WORDS = {"recipes": "recipe", "releases": "release", "weights": "manifest of weights"}
+# How the error begins when no file of a part of the catalogue has a name.
+MISSING = {"recipes": "no recipe", "releases": "no release", "weights": "no manifest of weights"}
 ENTRYPOINTS = ("image", "module")
 
 
@@ -70,7 +75,7 @@ def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[
 def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
     """Return the file of ``name`` in the first directory that has it; ``catalog/<kind>`` is searched last.
 
-    Raises PlanError with the nearest name where none has it.
+    Raises UnknownNameError with the nearest name where none has it; of releases, which are few, also with all names.
     """
     path = lookup(kind, name, suffixes, directories)
     if path is not None:
@@ -86,7 +91,10 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
     }
     way_out = f"; {how_to_pin(name)}" if kind == "weights" else ""
     where = ", ".join(str(place) for place in places)
-    raise PlanError(f"no {WORDS[kind]} {name!r} in {where}; {nearest(name, known)}{way_out}")
+    near = nearest(name, known)
+    if kind == "releases" and near.startswith("nearest"):
+        near = f"{near}; known: {', '.join(sorted(known, key=lambda each: (numbers_of(each), each)))}"
+    raise UnknownNameError(f"{MISSING[kind]} {name!r} in {where}; {near}{way_out}")
 
 
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:

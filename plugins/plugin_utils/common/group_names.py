@@ -22,6 +22,18 @@ def name_region_group(kind: str, value: str) -> str:
     return f"{kind}_{_INVALID.sub('_', value)}"
 
 
+def unknown_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[str]:
+    """Return the groups such as accel_b20 that name neither a model, generation nor stack of the catalogue, by name."""
+    known = known_groups(models)
+    return sorted(name for name in groups if name.startswith(MODEL_PREFIX) and name not in known)
+
+
+def known_groups(models: Mapping[str, Model]) -> set[str]:
+    """Return the groups accel_* of a catalogue: of its models, generations and stacks, with cpu and unknown."""
+    names = {name for entry in models.values() for name in (entry.key, entry.generation, entry.stack)}
+    return {MODEL_PREFIX + name for name in (*names, CPU, UNKNOWN)}
+
+
 def models_of_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[str]:
     """Return the models that groups such as accel_h200 name, with cpu and unknown, by name.
 

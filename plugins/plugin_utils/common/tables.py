@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 GAP = "  "
 # Narrower than this a column is a column of syllables.
@@ -27,11 +28,17 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, ind
     return "\n".join([text[0], indent + GAP.join("-" * size for size in widths), *text[1:]])
 
 
-def hosts_in_words(hosts: Sequence[str], most: int = 12) -> str:
-    """Return the names of hosts; of a long list the first ones and the number of the others."""
-    if len(hosts) <= most:
-        return ", ".join(hosts)
-    return f"{', '.join(hosts[:most])} and {len(hosts) - most} more"
+def hosts_in_words(hosts: Iterable[str], most: int = 12) -> str:
+    """Return the names of hosts in order, gpu-2 before gpu-10; of a long list the first ones and how many more."""
+    names = sorted(hosts, key=_by_number)
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def _by_number(name: str) -> list[Any]:
+    """Return a sort key in which the digits of a name count as numbers."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def wrapped(text: Any, width: int, indent: str = "", further: str = "") -> str:

@@ -69,6 +69,17 @@ def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
     return "\n\n".join(_describe_group(entry, _base(entry, groups), width) for entry in groups)
 
 
+def how_to_narrow(groups: Sequence[Group]) -> str:
+    """Return the line above plans of several hosts or instances on how to see fewer; "" for one and its replicas."""
+    if sum(entry.get("replica_of") in (None, entry["instance"]) for entry in groups) < 2:
+        return ""
+    hosts = {host for entry in groups for host in entry["hosts"]}
+    return (
+        f"{len(groups)} different plans on {len(hosts)} host{'' if len(hosts) == 1 else 's'}. To see fewer: -l HOSTS, "
+        "-e explain_instance=NAME\n\n"
+    )
+
+
 def _base(entry: Group, groups: Sequence[Group]) -> Group | None:
     """Return the plan of the same hosts that ``entry`` is a replica of."""
     for other in groups:

@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import UNKNOWN, Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    CPU,
+    UNKNOWN,
+    Catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import models_of_groups
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
+    known_groups,
+    models_of_groups,
+    unknown_groups,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, Variables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
     FACTS,
@@ -46,9 +55,9 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
     model = variables.get("accelerator") or _model_of_groups(variables, catalogue, detected.get("model"))
     if not model:
         raise FleetError(
-            "the accelerator is unknown: set accelerator and accelerator_count for the host in the inventory, put the "
-            f"host into a group {GROUP}<model> such as {GROUP}h200, or run the role accelerator once with a fact cache "
-            "(accelerator_detected)"
+            "the accelerator is unknown: set accelerator and accelerator_count for the host in the inventory, or put "
+            f"the host into a group {GROUP}<model> such as {GROUP}h200 and set accelerator_count, or run the role "
+            "accelerator once with a fact cache (accelerator_detected)"
         )
     seen = detected if detected.get("model") == model else {}
     count = _number("accelerator_count", variables.get("accelerator_count", seen.get("count", 1)), int)
@@ -59,6 +68,46 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
     # What does not depend on the chips holds even where the inventory declares others than were found.
     facts.update({name: detected.get(name) for name in HOST_FACTS})
     return {"model": str(model), "count": count, "memory_mib": memory_mib, **facts}
+
+
+def count_note(variables: Variables, facts: Mapping[str, Any]) -> str:
+    """Return a warning where nothing says how many chips a host has, so that its plans assume one; "" elsewhere."""
+    detected = variables.get("accelerator_detected") or {}
+    counted = variables.get("accelerator_count") is not None or detected.get("model") == facts["model"]
+    if counted or facts["model"] == CPU:
+        return ""
+    return (
+        f"accelerator_count is not set, so the plan is for one {facts['model']}; set it to the number of chips that "
+        "the host has"
+    )
+
+
+def names_count(variables: Variables) -> bool:
+    """Return whether the variables declare model and number of a host's chips; a CPU has no number."""
+    return variables.get("accelerator") == CPU or variables.get("accelerator_count") is not None
+
+
+def check_groups(variables: Variables, catalogue: Catalogue) -> None:
+    """Raise FleetError for a group such as accel_b20: its group_vars are not those that the user means."""
+    groups = unknown_groups(variables.get("group_names") or [], catalogue.models)
+    if groups:
+        raise FleetError(
+            f"the group {groups[0]} names no accelerator of the catalogue; "
+            f"{nearest(groups[0], known_groups(catalogue.models))}"
+        )
+
+
+def has_accelerator(variables: Variables) -> bool:
+    """Return whether variables, groups or an earlier detection give a host chips to serve on; a CPU is none.
+
+    A host that is in ``mirrors`` or ``gateways`` and not in ``inference`` serves nothing, whatever it has.
+    """
+    groups = set(variables.get("group_names") or [])
+    if "inference" not in groups and groups & {"mirrors", "gateways"}:
+        return False
+    named = {variables.get("accelerator"), (variables.get("accelerator_detected") or {}).get("model")}
+    named |= {name[len(GROUP) :] for name in groups if name.startswith(GROUP)}
+    return bool(named - {None, CPU})
 
 
 def _model_of_groups(variables: Variables, catalogue: Catalogue, detected: str | None) -> str | None:

@@ -36,6 +36,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
     Library,
     PlanError,
     SiteSettings,
+    UnknownNameError,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import check_instances
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
@@ -102,8 +103,10 @@ def check_pinned(plans: Mapping[str, PlanDocument], directories: Sequence[str]) 
     """Raise PlanError for weights that no manifest pins: they can be planned, but no host can fetch them."""
     for plan in plans.values():
         for model in plan["models"]:
-            # Says where it looked, and the nearest name.
-            find("weights", model, (".yml", ".yaml"), directories)
+            try:
+                find("weights", model, (".yml", ".yaml"), directories)
+            except UnknownNameError as exc:
+                raise PlanError(f"vllm_instances.{plan['replica_of']}: {exc}") from exc
 
 
 def plan_pinned_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:

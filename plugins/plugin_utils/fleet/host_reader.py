@@ -39,6 +39,9 @@ HARDWARE = (
     "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path", "accelerator_detected",
 )  # fmt: skip
 
+# Groups that say what a host is for.
+PURPOSES = ("inference", "mirrors", "gateways")
+
 Variables = Mapping[str, Any]
 
 
@@ -80,9 +83,8 @@ class HostReader:
         templar = Templar(loader=self._loader, variables={**variables, "hostvars": self._hostvars})
         pairs = [(name, self._json(name, variables[name], templar)) for name in names if name in variables]
         pairs.append((SECRETS, json.dumps(self._secret_names(variables.get(SECRETS) or {}, templar))))
-        if own.get("accelerator") is None:
-            groups = [name for name in own.get("group_names") or [] if name.startswith(GROUP)]
-            pairs.append(("group_names", json.dumps(groups)))
+        groups = [name for name in own.get("group_names") or [] if name.startswith(GROUP) or name in PURPOSES]
+        pairs.append(("group_names", json.dumps(groups)))
         return tuple(pairs)
 
     def all_hosts(self, host: str) -> list[str]:

@@ -13,12 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    AcceleratorError,
+    Catalogue,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of, hardware_facts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import (
+    accelerator_of,
+    check_groups,
+    count_note,
+    hardware_facts,
+    has_accelerator,
+    names_count,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import (
     SECRETS,
     SETTING_VARIABLES,
@@ -38,11 +48,22 @@ Planner = Callable[[str, Accelerator, Mapping[str, Any]], Mapping[str, PlanDocum
 
 @dataclass(frozen=True)
 class Alike:
-    """Hosts whose plans differ in nothing but the host's name, with the variables that they were made from."""
+    """Hosts whose plans differ in nothing but the host's name, with the variables that they were made from.
+
+    ``notes`` are warnings about the hosts, beside those of their plans.
+    """
 
     hosts: list[str]
     plans: Mapping[str, PlanDocument]
     variables: Variables
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Hosts without instances; ``idle`` says that they have an accelerator, on which something should run."""
+
+    idle: bool
 
 
 @dataclass
@@ -51,6 +72,7 @@ class Fleet:
 
     groups: list[Alike] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)
     warnings: dict[str, list[str]] = field(default_factory=dict)
 
@@ -59,7 +81,8 @@ class Fleet:
         if not self.problems:
             return
         hosts = {host for names in self.problems.values() for host in names}
-        total = len(hosts) + len(self.skipped) + sum(len(group.hosts) for group in self.groups)
+        # Hosts without instances have no plans.
+        total = len(hosts) + sum(len(group.hosts) for group in self.groups)
         lines = [f"{hosts_in_words(names)}: {text}" for text, names in self.problems.items()]
         raise FleetError(f"{consequence}: {len(hosts)} of {total} hosts cannot be planned.\n" + "\n".join(lines))
 
@@ -75,19 +98,32 @@ class Fleet:
         """Return a note on hosts without instances, and the warnings of variables, plans and inventory ``sources``."""
         about = {text: list(dict.fromkeys(hosts)) for text, hosts in self.warnings.items()}
         for group in self.groups:
+            for text in group.notes:
+                about.setdefault(text, []).extend(group.hosts)
             for plan in group.plans.values():
                 for text in plan.get("warnings") or []:
                     known = about.setdefault(text, [])
                     known += [host for host in group.hosts if host not in known]
-        skipped = [f"skipped because vllm_instances is empty: {hosts_in_words(self.skipped)}"] if self.skipped else []
+        quiet = [host for host in self.skipped if host not in self.idle]
+        skipped = [f"skipped because vllm_instances is empty: {hosts_in_words(quiet)}"] if quiet else []
         places = dict.fromkeys(text for group in self.groups for text in misplaced(group.variables, sources))
-        return [*skipped, *places, *(f"{hosts_in_words(hosts)}: {text}" for text, hosts in about.items())]
+        told = [f"{hosts_in_words(hosts)}: {text}" for text, hosts in about.items()]
+        return [*self.idle_notes(), *skipped, *places, *told]
+
+    def idle_notes(self) -> list[str]:
+        """Return a warning about the hosts that have an accelerator and nothing to serve."""
+        if not self.idle:
+            return []
+        return [
+            f"{hosts_in_words(self.idle)}: the host has an accelerator and no vllm_instances, so nothing will be "
+            "served on it; set vllm_instances, or check that the host is in the group whose group_vars have it"
+        ]
 
 
 def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fleet:
     """Return the plans of ``hosts``. Each different set of variables is planned once; all problems are collected."""
     fleet = Fleet(warnings=reader.warnings)
-    alike: dict[Any, Alike | str | None] = {}
+    alike: dict[Any, Alike | Skipped | str] = {}
     for host in hosts:
         try:
             key: Any = reader.read(host)
@@ -103,8 +139,9 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
                 fleet.groups.append(found)
         if isinstance(found, Alike):
             found.hosts.append(host)
-        elif found is None:
+        elif isinstance(found, Skipped):
             fleet.skipped.append(host)
+            fleet.idle += [host] if found.idle else []
         else:
             fleet.problems.setdefault(found, []).append(host)
     return fleet
@@ -113,23 +150,42 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
 def plan_declared(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fleet:
     """Return the plans of those hosts whose hardware is declared, with the problems of all that could be read.
 
-    A host whose variables need its facts can be planned only once it was contacted; it is in none of the lists.
+    A host whose variables need its facts, or whose number of chips is not declared, can be planned only once it was
+    contacted; it is in none of the lists, unless it has no instances.
     """
     declared: list[str] = []
     problems: dict[str, list[str]] = {}
+    alike: dict[Any, bool | str] = {}
     for host in hosts:
         try:
-            read = dict(reader.read(host))
+            key = reader.read(host)
         except UnrenderedError:
             continue
         except FleetError as exc:
             problems.setdefault(str(exc), []).append(host)
             continue
-        if "accelerator" in read:
+        if key not in alike:
+            alike[key] = _can_be_planned({name: json.loads(text) for name, text in key})
+        found = alike[key]
+        if isinstance(found, str):
+            problems.setdefault(found, []).append(host)
+        elif found:
             declared.append(host)
     fleet = plan_fleet(declared, reader, planner)
     fleet.problems = {**problems, **fleet.problems}
     return fleet
+
+
+def _can_be_planned(variables: Variables) -> bool | str:
+    """Return whether a host's plans follow from its variables alone, or a sentence where its groups are wrong.
+
+    That of a host without instances does: it has none.
+    """
+    try:
+        check_groups(variables, _catalogue(variables))
+    except (FleetError, AcceleratorError) as exc:
+        return str(exc)
+    return not variables["vllm_instances"] or ("accelerator" in variables and names_count(variables))
 
 
 def _pairs(key: Any) -> Iterable[tuple[str, str]]:
@@ -138,20 +194,27 @@ def _pairs(key: Any) -> Iterable[tuple[str, str]]:
     return pairs
 
 
-def _planned(host: str, variables: dict[str, Any], planner: Planner, reader: HostReader) -> Alike | str | None:
-    """Return the plans for one set of variables, a sentence where there can be none, None without instances."""
-    if not variables["vllm_instances"]:
-        return None
+def _planned(host: str, variables: dict[str, Any], planner: Planner, reader: HostReader) -> Alike | Skipped | str:
+    """Return the plans for one set of variables, or a sentence where there can be none."""
     try:
-        catalogue = load_catalogue(_listed(variables.get("accelerator_catalog_path")))
-        accelerator = accelerator_of(hardware_facts(variables, catalogue), catalogue)
+        catalogue = _catalogue(variables)
+        check_groups(variables, catalogue)
+        if not variables["vllm_instances"]:
+            return Skipped(has_accelerator(variables))
+        facts = hardware_facts(variables, catalogue)
+        accelerator = accelerator_of(facts, catalogue)
         settings = {name: value for name, value in _checked(variables).items() if name != SECRETS}
         asked = {key: settings[name] for key, name in SETTING_VARIABLES.items() if name in settings}
         plans = planner(host, accelerator, {**asked, "secrets": variables[SECRETS]})
         check_secret_names(variables[SECRETS], settings["vllm_instances"], reader, reader.all_hosts(host))
     except (PlanError, AcceleratorError, OptionTableError, FleetError) as exc:
         return str(exc)
-    return Alike([], plans, settings)
+    note = count_note(variables, facts)
+    return Alike([], plans, settings, [note] if note else [])
+
+
+def _catalogue(variables: Variables) -> Catalogue:
+    return load_catalogue(_listed(variables.get("accelerator_catalog_path")))
 
 
 def _listed(value: Any) -> list[str]:

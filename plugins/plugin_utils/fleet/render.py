@@ -97,6 +97,22 @@ def write_fleet(fleet: Fleet, tree: Tree, loader: Any, files_of: FilesOf = insta
         tree.host(host, {})
 
 
+def summary(fleet: Fleet, tree: Tree) -> str:
+    """Return what a rendering did, or would do in check mode, as one line."""
+    hosts = sum(len(group.hosts) for group in fleet.groups)
+    instances = sum(len(group.hosts) * len(group.plans) for group in fleet.groups)
+    changes = [
+        f"{len(names)} file{'' if len(names) == 1 else 's'} {verb}"
+        for names, verb in ((tree.written, "written"), (tree.removed, "removed"))
+        if names
+    ]
+    check = "check mode: would be " if tree.check and changes else ""
+    return (
+        f"{tree.top}: {instances} instance{'' if instances == 1 else 's'} of {hosts} host{'' if hosts == 1 else 's'}; "
+        f"{check}{', '.join(changes) or 'nothing changed'}"
+    )
+
+
 class Tree:
     """A directory of rendered files. Keeps what is the same, and removes what an earlier rendering left of a host.
 
@@ -108,7 +124,7 @@ class Tree:
         self.written: list[str] = []
         self.removed: list[str] = []
         self.diffs: list[dict[str, str]] = []
-        self._check = check
+        self.check = check
         self._diff = diff
         self._directories: set[str] = set()
 
@@ -132,7 +148,7 @@ class Tree:
         if before == text:
             return
         self._note(self.written, path, before or "", text)
-        if self._check:
+        if self.check:
             return
         directory, name = os.path.split(path)
         self._make(directory)
@@ -168,7 +184,7 @@ class Tree:
         """Remove files of an earlier rendering from an instance's directory, and directories that are empty then."""
         for path in stale:
             self._note(self.removed, f"{top}/{path}", _text(f"{top}/{path}") or "", "")
-            if self._check:
+            if self.check:
                 continue
             os.unlink(f"{top}/{path}")
             directory = os.path.dirname(f"{top}/{path}")

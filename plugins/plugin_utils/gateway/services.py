@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
@@ -157,7 +157,7 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
     found = [f"{where}: unknown key {key!r}; {nearest(str(key), SERVICE_OPTIONS)}" for key in entry if key != "port"]
     port = entry.get("port", 1)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
-        found.append(f"{where}.port: found {port!r}, expected a whole number from 1 to 65535")
+        found.append(f"{where}.port: {not_a_number(port, 'a whole number from 1 to 65535')}")
     return found
 
 

@@ -108,11 +108,13 @@ def _counts(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, in
     counts = {demand.name: demand.replicas or 1 for demand in open_demands}
     wanted = sum(demand.chips * counts[demand.name] for demand in open_demands)
     if wanted > free:
-        parts = ", ".join(f"{demand.name} {counts[demand.name]} x {demand.chips}" for demand in open_demands)
-        kept = f" beside {len(pinned)} that are pinned" if pinned else ""
-        key = f"vllm_instances.{open_demands[0].name}" if len(open_demands) == 1 else "vllm_instances"
+        several = len(open_demands) > 1
+        parts = ", ".join(_needs(demand, counts[demand.name]) for demand in open_demands)
+        total = f", together {wanted}" if several else ""
+        kept = f", of which other instances pin {len(pinned)}" if pinned else ""
+        key = "vllm_instances" if several else f"vllm_instances.{open_demands[0].name}"
         raise PlanError(
-            f"{key}: more chips requested than the host has: {parts} make {wanted}, the host has "
+            f"{key}: more chips requested than the host has: {parts}{total}; the host has "
             f"{accelerator.count} x {accelerator.model}{kept}; lower tensor-parallel-size or replicas, or use "
             "another host"
         )
@@ -124,6 +126,11 @@ def _counts(demands: Sequence[Demand], accelerator: Accelerator) -> dict[str, in
                 counts[demand.name] += 1
                 free -= demand.chips
     return counts
+
+
+def _needs(demand: Demand, replicas: int) -> str:
+    """Return the chips that an instance needs, in words."""
+    return f"{demand.name} needs {demand.chips * replicas} ({replicas} replica{'s' * (replicas > 1)} of {demand.chips})"
 
 
 def _next(chips: int, taken: set[int], accelerator: Accelerator) -> tuple[int, ...]:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
     check_driver,
@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
     Library,
     PlanError,
     SiteSettings,
+    UnknownNameError,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.locks import check_lock, choose_lock
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
@@ -73,9 +74,10 @@ def choose(
 ) -> Chosen:
     """Return one entry of vllm_instances with every default resolved. Raises PlanError for an invalid choice."""
     where = f"vllm_instances.{name}"
-    recipe = library.recipe(requested["recipe"])
+    recipe = _load(f"{where}.recipe", library.recipe, requested["recipe"])
     release_name = choose_release(str(requested.get("release") or site.release), accelerator)
-    release = library.release(release_name)
+    release_key = f"{where}.release" if requested.get("release") else "vllm_release"
+    release = _load(release_key, library.release, release_name)
     stack = choose_stack(release, release_name, accelerator)
     variant = choose_variant(recipe, accelerator, requested.get("variant"), where, site.strict)
     entry = _variant(recipe, variant, accelerator)
@@ -117,6 +119,14 @@ def choose(
         demand=Demand(name, found.chips, 1 if nodes.count > 1 else requested.get("replicas"), chips),
         software=software,
     )
+
+
+def _load(key: str, load: Callable[[str], Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """Return the file ``name``. Raises PlanError that begins with ``key``, which holds the name, where none has it."""
+    try:
+        return load(name)
+    except UnknownNameError as exc:
+        raise PlanError(f"{key}: {exc}") from exc
 
 
 def _variant(recipe: Mapping[str, Any], name: str, accelerator: Accelerator) -> Mapping[str, Any]:
@@ -192,7 +202,7 @@ def _own_sizes(requested: Mapping[str, Any], where: str) -> dict[str, int]:
         if key in SIZES:
             number = "1" if value is None else str(value)
             if not (number.isascii() and number.isdigit()) or int(number) < 1:
-                raise PlanError(f"{where}.args.{key}: found {value!r}, expected a whole number from 1")
+                raise PlanError(f"{where}.args.{key}: {not_a_number(value, 'a whole number from 1')}")
             own[key] = int(number)
     return own
 

@@ -17,6 +17,10 @@ class PlanError(ValueError):
     """The requested instances cannot be served; the message is the whole sentence for the user."""
 
 
+class UnknownNameError(PlanError):
+    """No directory has a file of the name; the message lacks the key that holds the name, which the caller knows."""
+
+
 def how_to_pin(model: str) -> str:
     """Return the command that makes the manifest of a model, as a clause of a message."""
     return (

@@ -10,13 +10,28 @@ import ipaddress
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCE_KEYS = (
     "args", "chips", "env", "feature_modes", "features", "host", "node_address", "nodes", "port", "preset", "recipe",
     "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
 )  # fmt: skip
+# What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
+OTHER_NAMES = {
+    "address": "host",
+    "devices": "chips",
+    "environment": "env",
+    "extra_args": "args",
+    "flags": "args",
+    "gpus": "chips",
+    "model": "recipe",
+    "model_id": "recipe",
+    "replica_count": "replicas",
+    "served_model_name": "served_model_names",
+    "version": "release",
+    "vllm_release": "release",
+}
 RUNTIMES = ("container", "venv")
 
 # Arguments that follow from another key; setting both could contradict.
@@ -59,7 +74,8 @@ def check_instance(name: str, requested: Any) -> None:
         raise PlanError(f"{where}: found {_kind(requested)}, expected a mapping with the key 'recipe'")
     for key in requested:
         if key not in INSTANCE_KEYS:
-            raise PlanError(f"{where}: unknown key {key!r}; {nearest(str(key), INSTANCE_KEYS)}")
+            use = f"use {OTHER_NAMES[key]!r}" if key in OTHER_NAMES else nearest(str(key), INSTANCE_KEYS)
+            raise PlanError(f"{where}: unknown key {key!r}; {use}")
     if not requested.get("recipe"):
         raise PlanError(f"{where}: 'recipe' is missing; expected the <org>/<model> of a recipe in the catalogue")
     _check_numbers(where, requested)
@@ -81,12 +97,11 @@ def _is_count(value: Any) -> bool:
 def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
     port = requested.get("port", 8000)
     if not _is_count(port) or port > 65535:
-        raise PlanError(f"{where}.port: found {port!r}, expected a whole number from 1 to 65535")
+        raise PlanError(f"{where}.port: {not_a_number(port, 'a whole number from 1 to 65535')}")
     replicas = requested.get("replicas")
     if replicas is not None and not _is_count(replicas):
-        raise PlanError(
-            f"{where}.replicas: found {replicas!r}, expected a whole number from 1, or nothing to fill the host"
-        )
+        problem = not_a_number(replicas, "a whole number from 1")
+        raise PlanError(f"{where}.replicas: {problem}; leave replicas out to fill the host")
     if replicas not in (None, 1) and requested.get("nodes"):
         raise PlanError(
             f"{where}.replicas: found {replicas!r} together with nodes; an instance that spans hosts has one "
@@ -96,7 +111,9 @@ def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
     if chips is None:
         return
     if not isinstance(chips, list) or not chips or not all(_is_index(chip) for chip in chips):
-        raise PlanError(f"{where}.chips: found {chips!r}, expected a list of the chips' numbers, like [0, 1]")
+        raise PlanError(
+            f"{where}.chips: found {chips!r}, expected a list of the chips' numbers without quotes, like [0, 1]"
+        )
     if len(set(chips)) != len(chips):
         raise PlanError(f"{where}.chips: found {chips!r}, expected each number once, like [0, 1]")
     if replicas not in (None, 1):

@@ -8,9 +8,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import ansible
+import pytest
+
 TOP = Path(__file__).resolve().parents[3]
 PAGE = TOP / "docs" / "operate" / "when-something-is-wrong.md"
 SOURCES = ("plugins/**/*.py", "roles/**/*.yml", "roles/*/README.md", "playbooks/**/*.yml", "catalog/recipes/**/*.yml")
+# Messages of Ansible itself, which a user meets before ours.
+OF_ANSIBLE = ("_internal/_yaml/_errors.py", "plugins/callback/default.py")
 SHORTEST = 9  # shorter pieces of a message are found anywhere
 
 
@@ -25,6 +30,7 @@ def quoted(text):
 def sources(top):
     """Return the text of the sources, adjacent literals of Python joined and white space as one blank."""
     texts = [path.read_text(encoding="utf-8") for pattern in SOURCES for path in sorted(top.glob(pattern))]
+    texts += [(Path(ansible.__file__).parent / name).read_text(encoding="utf-8") for name in OF_ANSIBLE]
     return " ".join(re.sub(r'"\s*\n\s*f?"', "", "\n".join(texts)).split())
 
 
@@ -37,3 +43,34 @@ def test_a_message_is_split_where_it_varies():
     page = "| message | cause |\n|---|---|\n| `driver ... is loaded, ... is on disk` (all) | `left out here` |\n"
     assert quoted(page) == ["is loaded", "is on disk"]
     assert len(quoted(PAGE.read_text(encoding="utf-8"))) > 60
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "no recipe",
+        "no release",
+        "no manifest of weights",
+        "in no file of the catalogue",
+        "the accelerator is unknown",
+        "has no such flag",
+        "does not read this variable",
+        "expected a list",
+        "vllm_instances is empty",
+        "cannot be planned",
+        "YAML parsing failed",
+        "UNREACHABLE",
+        "names no accelerator of the catalogue",
+        "accelerator_count is not set",
+        "the host has an accelerator and no vllm_instances",
+    ],
+)
+def test_what_a_first_user_meets_is_on_the_page(words):
+    """Whoever searches the page for the fixed words finds a row that begins with them."""
+    cells = [line.split(" | ")[0] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert any(words in cell for cell in cells)
+
+
+def test_every_row_can_be_read_alone():
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert [line for line in lines if re.search(r"\| (the same\b|<role>)", line) or "`<role>" in line] == []

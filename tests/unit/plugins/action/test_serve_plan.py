@@ -189,10 +189,11 @@ def test_detected_hardware_with_the_host_s_facts(detected, facts, expected):
 
 
 def test_weights_that_no_manifest_pins_are_refused_before_a_host_is_asked(tmp_path):
-    plans = {"chat": {"models": ["openai/gpt-oss-20b", "example/draft"]}}
-    with pytest.raises(PlanError, match=r"no manifest of weights 'example/draft' in .*catalog/weights; known: "):
+    plans = {"chat-2": {"replica_of": "chat", "models": ["openai/gpt-oss-20b", "example/draft"]}}
+    words = r"^vllm_instances\.chat: no manifest of weights 'example/draft' in .*catalog/weights; known: "
+    with pytest.raises(PlanError, match=words):
         check_pinned(plans, [str(tmp_path)])
-    check_pinned({"chat": {"models": ["openai/gpt-oss-20b"]}}, [])
+    check_pinned({"chat": {"replica_of": "chat", "models": ["openai/gpt-oss-20b"]}}, [])
 
 
 def test_a_secret_of_no_instance_is_refused_before_anything_changes():

@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
     models_of_groups,
     name_region_group,
+    unknown_groups,
 )
 
 MODELS = load_catalogue().models
@@ -25,6 +26,12 @@ MODELS = load_catalogue().models
 )
 def test_groups_name_models(groups, models):
     assert models_of_groups(groups, MODELS) == models
+
+
+def test_groups_of_no_model_generation_or_stack_are_found():
+    good = ["accel_h200", "accel_hopper", "accel_cuda", "accel_cpu", "accel_unknown", "inference"]
+    found = unknown_groups([*good, "accelerator_conflict", "accel_h20O", "accel_b20"], MODELS)
+    assert found == ["accel_b20", "accel_h20O"]
 
 
 def test_a_region_becomes_a_valid_group_name():

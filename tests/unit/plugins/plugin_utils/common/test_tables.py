@@ -44,3 +44,4 @@ def test_many_hosts_are_counted():
     hosts = [f"h{number}" for number in range(1000)]
     assert hosts_in_words(hosts, 2) == "h0, h1 and 998 more"
     assert hosts_in_words(hosts[:2], 2) == "h0, h1"
+    assert hosts_in_words(["gpu-10", "amd-1", "gpu-9", "2"]) == "2, amd-1, gpu-9, gpu-10"

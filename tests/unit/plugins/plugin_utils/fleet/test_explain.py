@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain 
     as_documents,
     format_value,
     group,
+    how_to_narrow,
     plan_table,
     select_instance,
 )
@@ -94,6 +95,14 @@ def test_warnings_stand_with_their_plan():
 def test_one_instance_comes_with_its_replicas():
     groups = group([plan(), plan(instance="chat-2", replica_of="chat"), plan(instance="quick")])
     assert [entry["instance"] for entry in select_instance(groups, "chat")] == ["chat", "chat-2"]
+
+
+def test_above_plans_of_several_instances_a_line_says_how_to_see_fewer():
+    plans = [plan(), plan(instance="chat-2", replica_of="chat"), plan(host="gpu-2", instance="quick", size=1)]
+    assert how_to_narrow(group(plans)) == (
+        "3 different plans on 2 hosts. To see fewer: -l HOSTS, -e explain_instance=NAME\n\n"
+    )
+    assert how_to_narrow(group(plans[:2])) == how_to_narrow(group(plans[2:])) == ""
 
 
 def test_an_unknown_instance_is_refused_with_the_nearest():

@@ -118,8 +118,8 @@ def test_a_fact_of_the_host_decides_a_rule():
         ),
         (
             {"args": {"tensor-parallel-size": 16}},
-            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
-            "lower "
+            "vllm_instances.chat: more chips requested than the host has: "
+            "chat needs 16 (1 replica of 16); the host has 8 x h200; lower "
             "tensor-parallel-size or replicas, or use another host",
         ),
         (
@@ -189,11 +189,14 @@ def test_settings_of_which_vllm_ignores_one_are_a_warning():
 
 def test_unknown_recipe_release_and_accelerator_get_the_nearest_name():
     with pytest.raises(
-        PlanError, match=r"^no recipe 'openai/gpt-oss-12b' in .*recipes; nearest: 'openai/gpt-oss-120b'$"
+        PlanError,
+        match=r"^vllm_instances.chat.recipe: no recipe 'openai/gpt-oss-12b' in .*; nearest: 'openai/gpt-oss-120b'$",
     ):
         plans("h200", {"chat": {"recipe": "openai/gpt-oss-12b"}})
-    assert refusal(release="0.33.1").startswith("no release '0.33.1' in ")
-    assert refusal(release="0.33.1").endswith("; nearest: '0.33.0'")
+    assert refusal(release="0.34.0").startswith("vllm_release: no release '0.34.0' in ")
+    assert "; nearest: '0.33.0'; known: 0.10.2, 0.11.0, " in refusal(release="0.34.0")
+    with pytest.raises(PlanError, match=r"^vllm_instances.chat.release: no release '0.34.0' in "):
+        plans("h200", {"chat": {"recipe": "openai/gpt-oss-120b", "release": "0.34.0"}})
     with pytest.raises(AcceleratorError) as caught:
         accelerator("h2000")
     assert str(caught.value) == ("accelerator 'h2000' of the inventory is in no file of the catalogue; nearest: 'h200'")

@@ -175,6 +175,12 @@ def test_the_problems_of_all_hosts_are_one_error_each_sentence_once():
     assert lines[1].startswith("a, c: accelerator 'h20o'") and lines[2].startswith("d: the accelerator is unknown")
 
 
+def test_hosts_without_instances_are_not_counted():
+    found, _planner = fleet_of({"mirror-1": {}, "a": HOST, "b": {**HOST, "accelerator": "h20o"}})
+    with pytest.raises(FleetError, match="1 of 2 hosts cannot be planned"):
+        found.check("nothing was written")
+
+
 def test_the_same_problem_is_found_once_for_equal_hosts():
     found, planner = fleet_of({"a": HOST, "b": HOST}, Planner("too little memory"))
     assert found.problems == {"too little memory": ["a", "b"]} and len(planner.asked) == 1
@@ -184,6 +190,71 @@ def test_a_host_without_instances_is_named_and_skipped():
     found, _planner = fleet_of({"mirror": {}, "a": HOST})
     assert found.skipped == ["mirror"]
     assert found.notes() == ["skipped because vllm_instances is empty: mirror"]
+
+
+IDLE = "the host has an accelerator and no vllm_instances, so nothing will be served on it"
+
+
+@pytest.mark.parametrize(
+    ("variables", "idle"),
+    [
+        ({"accelerator": "b200"}, True),
+        ({"group_names": ["inference", "accel_b200"]}, True),
+        ({"accelerator_detected": DETECTED}, True),
+        ({"accelerator": "b200", "group_names": ["mirrors", "inference"]}, True),
+        ({"accelerator": "l40s", "group_names": ["mirrors"]}, False),
+        ({"accelerator": "l40s", "group_names": ["gateways"]}, False),
+        ({"accelerator": "cpu", "group_names": ["inference", "accel_cpu"]}, False),
+        ({}, False),
+    ],
+)
+def test_a_host_with_an_accelerator_and_nothing_to_serve_is_a_warning_of_its_own(variables, idle):
+    found, _planner = fleet_of({"b": {**variables, "vllm_instances": {}}, "a": variables})
+    (note,) = found.notes()
+    assert note.startswith(f"a, b: {IDLE}" if idle else "skipped because vllm_instances is empty: a, b")
+    assert bool(found.idle_notes()) == idle
+
+
+def test_before_hosts_are_contacted_those_with_nothing_to_serve_are_named():
+    hosts = {"a": HOST, "b": {"group_names": ["inference", "accel_b200"]}}
+    found = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), Planner())
+    assert found.idle_notes()[0].startswith(f"b: {IDLE}")
+
+
+@pytest.mark.parametrize("plan", [plan_fleet, plan_declared])
+@pytest.mark.parametrize("variables", [HOST, {"vllm_instances": {}}, {"vllm_instances": INSTANCES}])
+def test_a_group_of_no_accelerator_is_refused_with_the_nearest(plan, variables):
+    hosts = {"a": {**variables, "group_names": ["inference", "accel_b20"]}}
+    found = plan(list(hosts), HostReader(HostVars(hosts), DataLoader()), Planner())
+    message = "the group accel_b20 names no accelerator of the catalogue; nearest: 'accel_b200'"
+    assert found.problems == {message: ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"accelerator": "h200"}, True),
+        ({"group_names": ["accel_h200"]}, True),
+        ({"accelerator": "h200", "accelerator_count": 1}, False),
+        ({"accelerator": "h100", "accelerator_detected": DETECTED}, False),
+        ({"accelerator_detected": DETECTED}, False),
+        ({"accelerator": "b200", "accelerator_detected": DETECTED}, True),
+        ({"accelerator": "cpu"}, False),
+    ],
+)
+def test_a_plan_that_assumes_one_chip_is_a_warning(variables, told):
+    found, _planner = fleet_of({"a": {"vllm_instances": INSTANCES, **variables}})
+    found.check("nothing was done")
+    model = variables.get("accelerator", "h200")
+    words = f"a: accelerator_count is not set, so the plan is for one {model}; set it to the number of chips that"
+    assert [note.startswith(words) for note in found.notes()] == [True] * told
+
+
+def test_a_number_of_chips_that_is_not_declared_is_left_to_the_host():
+    hosts = {"a": {"accelerator": "h200", "vllm_instances": INSTANCES}, "c": {**HOST, "accelerator": "cpu"}}
+    planner = Planner()
+    plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), planner)
+    assert [host for host, _accelerator, _settings in planner.asked] == ["c"]
 
 
 def test_warnings_of_plans_are_told_once_with_all_hosts():

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.render i
     ANY_HOST,
     RenderError,
     Tree,
+    summary,
     texts_of,
     write_fleet,
 )
@@ -130,6 +131,24 @@ def test_a_second_run_writes_nothing(tmp_path):
     before = os.stat(tmp_path / "a/chat/plan.json")
     tree = write(tmp_path, alike("a"))
     assert tree.written == [] and os.stat(tmp_path / "a/chat/plan.json").st_ino == before.st_ino
+
+
+def test_one_line_says_what_was_done(tmp_path):
+    fleet = Fleet([alike("a", "b", chat=plan(), quick=plan("quick")), alike("c", chat=plan())])
+    tree = Tree(tmp_path)
+    write_fleet(fleet, tree, DataLoader(), files_of)
+    count = len(tree.written)
+    assert summary(fleet, tree) == f"{tmp_path}: 5 instances of 3 hosts; {count} files written"
+    again = Tree(tmp_path)
+    write_fleet(fleet, again, DataLoader(), files_of)
+    assert summary(fleet, again) == f"{tmp_path}: 5 instances of 3 hosts; nothing changed"
+    (tmp_path / "c/chat/plan.json").write_text("old")
+    checked = Tree(tmp_path, check=True)
+    only = Fleet([alike("c", chat=plan())], skipped=["a"])
+    write_fleet(only, checked, DataLoader(), files_of)
+    assert summary(only, checked) == (
+        f"{tmp_path}: 1 instance of 1 host; check mode: would be 1 file written, {len(checked.removed)} files removed"
+    )
 
 
 def test_only_what_differs_is_written(tmp_path):

@@ -131,7 +131,10 @@ class TestPorts:
             ({"chat": {"port": 8404}}, "port 8404 is used by gateway_stats_port and by the service chat"),
             ({"chatt": {"port": 1}}, "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'"),
             ({"chat": {"prot": 1}}, "gateway_services.chat: unknown key 'prot'; nearest: 'port'"),
-            ({"chat": {"port": "443"}}, "found '443', expected a whole number"),
+            (
+                {"chat": {"port": "443"}},
+                "port: found the text '443', expected a whole number from 1 to 65535, without quotes",
+            ),
             ({"chat": {"port": True}}, "found True"),
             ({"chat": 443}, "gateway_services.chat: found 443"),
             ([], "gateway_services: found []"),
@@ -212,7 +215,7 @@ class TestClients:
             ({"a": {}}, "gateway_clients.a.key_file"),
             ({"a": {"key_file": "/k", "rates": 1}}, "unknown key 'rates'; nearest: 'rate'"),
             ({"a": {"key_file": "/k", "rate": 0}}, "gateway_clients.a.rate: found 0"),
-            ({"a": {"key_file": "/k", "concurrent": "8"}}, "gateway_clients.a.concurrent: found '8'"),
+            ({"a": {"key_file": "/k", "concurrent": "8"}}, "gateway_clients.a.concurrent: found the text '8'"),
             (["a"], "expected a mapping of names"),
         ],
     )

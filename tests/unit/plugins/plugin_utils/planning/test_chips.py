@@ -62,24 +62,27 @@ def test_a_cpu_has_no_chips_and_one_instance_unless_told_otherwise():
     [
         (
             [Demand("chat", 16)],
-            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
+            "vllm_instances.chat: more chips requested than the host has: "
+            "chat needs 16 (1 replica of 16); the host has 8 x h200; "
             "lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("chat", 2, replicas=5)],
-            "vllm_instances.chat: more chips requested than the host has: chat 5 x 2 make 10, the host has 8 x h200; "
+            "vllm_instances.chat: more chips requested than the host has: "
+            "chat needs 10 (5 replicas of 2); the host has 8 x h200; "
             "lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("b", 4), Demand("a", 8)],
-            "vllm_instances: more chips requested than the host has: a 1 x 8, b 1 x 4 make 12, the host has 8 x h200; "
+            "vllm_instances: more chips requested than the host has: "
+            "a needs 8 (1 replica of 8), b needs 4 (1 replica of 4), together 12; the host has 8 x h200; "
             "lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("a", 8), Demand("b", 1, pinned=(0,))],
-            "vllm_instances.a: more chips requested than the host has: a 1 x 8 make 8, the host has 8 x h200 beside 1 "
-            "that "
-            "are pinned; lower tensor-parallel-size or replicas, or use another host",
+            "vllm_instances.a: more chips requested than the host has: "
+            "a needs 8 (1 replica of 8); the host has 8 x h200, of which other instances pin 1; "
+            "lower tensor-parallel-size or replicas, or use another host",
         ),
         (
             [Demand("a", 1, pinned=(7, 8))],

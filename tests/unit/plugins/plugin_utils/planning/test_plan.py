@@ -493,14 +493,14 @@ def test_shared_chips_need_shares_that_fit():
         ),
         (
             {"chat": {"args": {"tensor-parallel-size": 16}}},
-            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
-            "lower "
+            "vllm_instances.chat: more chips requested than the host has: "
+            "chat needs 16 (1 replica of 16); the host has 8 x h200; lower "
             "tensor-parallel-size or replicas, or use another host",
         ),
         (
             {"chat": {"strategy": "single_node_dep", "args": {"tensor-parallel-size": 2}}},
-            "vllm_instances.chat: more chips requested than the host has: chat 1 x 16 make 16, the host has 8 x h200; "
-            "lower "
+            "vllm_instances.chat: more chips requested than the host has: "
+            "chat needs 16 (1 replica of 16); the host has 8 x h200; lower "
             "tensor-parallel-size or replicas, or use another host",
         ),
         (

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: file_errors
+short_description: Name the file, line and column of an error in group_vars or host_vars
+version_added: 0.7.0
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+description:
+  - Sets no variables. Reads the files that C(ansible.builtin.host_group_vars) is about to read, and raises an error in
+    one of them with its place. From ansible-core 2.19 on, C(host_group_vars) itself passes only the text of the error
+    on, such as C(YAML parsing failed), without the file.
+  - List it before C(host_group_vars) in C(vars_plugins_enabled) of C(ansible.cfg), as the checkout of this collection
+    does.
+"""
+
+from typing import Any
+
+from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.plugins.vars import BaseVarsPlugin, host_group_vars
+
+
+class VarsModule(BaseVarsPlugin):
+    """Read each file once; Ansible's loader keeps the content for host_group_vars."""
+
+    is_stateless = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reader = host_group_vars.VarsModule()
+        self._read: set[tuple[str, str, Any]] = set()
+
+    def get_vars(self, loader: Any, path: str, entities: Any, cache: bool = True) -> dict[str, Any]:
+        """Return no variables. Raises AnsibleError with the place of the error for a file that cannot be read."""
+        for entity in entities if isinstance(entities, list) else [entities]:
+            key = (path, entity.name, entity.base_type)
+            if key not in self._read:
+                self._check(loader, path, entity, cache)
+                self._read.add(key)
+        return {}
+
+    def _check(self, loader: Any, path: str, entity: Any, cache: bool) -> None:
+        try:
+            self._reader.get_vars(loader, path, [entity], cache)
+        except AnsibleParserError as exc:
+            # The error that was being handled when this one was made of its text.
+            if isinstance(exc.__context__, AnsibleError):
+                raise exc.__context__ from exc.__context__.__cause__
+            raise

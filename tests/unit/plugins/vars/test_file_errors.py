@@ -1,0 +1,52 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An error in a file of variables names the file, line and column; the variables stay what they were."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[4]
+GOOD = "greeting: hello\n"
+BAD = "chat:\n  recipe: a/b\n port: 8000\n"
+
+
+@pytest.fixture
+def inventory(tmp_path):
+    for name in ("group_vars/all.yml", "group_vars/inference.yml", "host_vars/gpu-1.yml"):
+        path = tmp_path / "inventory" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(GOOD if name.startswith("group_vars/inf") else "other: 1\n", encoding="utf-8")
+    (tmp_path / "inventory/hosts.yml").write_text("inference: {hosts: {gpu-1: }}\n", encoding="utf-8")
+    return tmp_path / "inventory"
+
+
+def ask(inventory):
+    """Show a variable of the host with the checkout's configuration; return exit status and output."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ansible"), "-i", inventory, "gpu-1", "-m", "debug", "-a", "var=greeting"],
+        cwd=TOP,
+        env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_variables_are_what_they_were(inventory):
+    rc, told = ask(inventory)
+    assert rc == 0 and "hello" in told and "WARNING" not in told, told
+
+
+@pytest.mark.parametrize("name", ["group_vars/all.yml", "group_vars/inference.yml", "host_vars/gpu-1.yml"])
+def test_an_error_names_file_line_and_column(inventory, name):
+    (inventory / name).write_text(BAD, encoding="utf-8")
+    rc, told = ask(inventory)
+    assert rc != 0 and f"{inventory / name}:3:2" in told, told
