@@ -10,7 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-PROGRAM = """#!{python}
+# Without what a site adds to Python (-IS): it starts twice as fast.
+PROGRAM = """#!{python} -IS
 import json, os, sys
 state_path = {state!r}
 state = json.load(open(state_path))

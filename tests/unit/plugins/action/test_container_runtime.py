@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.fakes.actions import play_by_ansible, run_play
 from tests.fakes.container_runtimes import system, write_engine
 
-ROOT = Path(__file__).parents[4]
-PLAYBOOK = """
+PLAY = """
 - hosts: all
   gather_facts: false
   environment:
@@ -31,14 +27,6 @@ PLAYBOOK = """
             storage: "{{ storage | default('') }}"
             restart_allowed: "{{ allowed | default(false) }}"
           register: planned
-      rescue:
-        - ansible.builtin.set_fact:
-            failure: "{{ ansible_failed_result.msg }}"
-    - ansible.builtin.copy:
-        content: "{{ {'failure': failure | default(none), 'planned': planned | default(none)} | to_json }}"
-        dest: "{{ tree }}/result.json"
-        mode: "0600"
-      check_mode: false
 """
 MOVED = {"storage": "/data/docker"}
 # Of each host: the names of its containers, and the options of its inventory.
@@ -51,8 +39,8 @@ HOSTS = {
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    """Plan for all hosts in one run; return the result of each."""
+def hosts(tmp_path_factory):
+    """Make all hosts; return their variables."""
     root = tmp_path_factory.mktemp("fleet")
     hosts = {}
     for name, (containers, variables) in HOSTS.items():
@@ -60,25 +48,19 @@ def fleet(tmp_path_factory):
         tree.mkdir()
         write_engine(tree)
         (tree / "names").write_text(containers)
-        hosts[name] = {**variables, "tree": str(tree)}
-    given = {
-        "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
-        "system": system("Debian_13"),
-    }
-    (root / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": given}}))
-    (root / "play.yml").write_text(PLAYBOOK)
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    program = Path(sys.executable).with_name("ansible-playbook")
-    command = [program, "-i", root / "hosts.json", "--check", root / "play.yml"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((root / name / "result.json").read_text()) for name in HOSTS}
+        hosts[name] = {**variables, "tree": str(tree), "system": system("Debian_13")}
+    return hosts
+
+
+@pytest.fixture(scope="module")
+def fleet(hosts):
+    """Return the result of each host."""
+    return {name: run_play(PLAY, name, variables) for name, variables in hosts.items()}
+
+
+def test_ansible_comes_to_the_same(hosts, fleet, tmp_path):
+    found = play_by_ansible(tmp_path, PLAY, {name: hosts[name] for name in ("mirror", "running")})
+    assert found == {name: fleet[name] for name in found}
 
 
 def test_a_host_that_matches_the_request_needs_nothing(fleet):

@@ -5,24 +5,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.cuda.plan import NOUVEAU, PERSISTENCE
 
+from tests.fakes.actions import play_by_ansible, run_play
 from tests.fakes.nvidia import DPKG, KERNEL, VERSION, add_process, add_switches, h200_host, tool, write
 from tests.fakes.sysfs import write_procfs
 
-ROOT = Path(__file__).parents[4]
 BOOT = "proc/sys/kernel/random/boot_id"
 HERE = Path("/proc/sys/kernel/random/boot_id").read_text()
 MARK = "var/lib/baremetal-cuda/rebooted"
 NOUVEAU_REASON = "nouveau is loaded and holds the chips"
-PLAYBOOK = """
+PLAY = """
 - hosts: all
   gather_facts: false
   environment:
@@ -35,6 +31,7 @@ PLAYBOOK = """
         - baremetal.inference.cuda_plan:
             detected: "{{ accelerator_detected }}"
             release: "{{ release | default('0.33.0') }}"
+            release_path: ["{{ releases }}"]
             policy: "{{ policy | default('retain') }}"
             version: "{{ version | default('') }}"
             reboot_allowed: "{{ allowed | default(false) }}"
@@ -43,14 +40,6 @@ PLAYBOOK = """
             sysfs_root: "{{ tree }}/sys"
             proc_root: "{{ tree }}/proc"
           register: planned
-      rescue:
-        - ansible.builtin.set_fact:
-            failure: "{{ ansible_failed_result.msg }}"
-    - ansible.builtin.copy:
-        content: "{{ {'failure': failure | default(none), 'planned': planned | default(none)} | to_json }}"
-        dest: "{{ tree }}/result.json"
-        mode: "0600"
-      check_mode: false
 """
 MADISON = "".join(
     f" nvidia-dkms-580-open | {version}-0ubuntu1 | x\n" for version in ("580.95.05", "580.178.04", "575.57.08")
@@ -171,8 +160,8 @@ stacks: {cuda: {runtime: container, image: "example/vllm:1", entrypoint: image, 
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    """Plan for all hosts in one run; return what each got."""
+def hosts(tmp_path_factory):
+    """Make all hosts; return their variables."""
     root = tmp_path_factory.mktemp("fleet")
     write(root / "releases/next.yml", NEXT_RELEASE)
     write(root / "releases/cpu_only.yml", 'vllm: "0.33.0"\nstacks: {cpu: {runtime: container, image: "a:b"}}\n')
@@ -184,24 +173,19 @@ def fleet(tmp_path_factory):
         h200_host(tree)
         write(tree / BOOT, "this boot\n")
         make(tree)
-        hosts[name] = {**variables, "tree": str(tree)}
-    connection = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (root / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": connection}}))
-    text = PLAYBOOK.replace(
-        "            policy:", f"            release_path: [{root / 'releases'}]\n            policy:"
-    )
-    (root / "play.yml").write_text(text)
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    program = Path(sys.executable).with_name("ansible-playbook")
-    command = [program, "-i", root / "hosts.json", "--forks=4", "--check", root / "play.yml"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((root / name / "result.json").read_text()) for name in HOSTS}
+        hosts[name] = {**variables, "tree": str(tree), "releases": str(root / "releases")}
+    return hosts
+
+
+@pytest.fixture(scope="module")
+def fleet(hosts):
+    """Return what each host got."""
+    return {name: run_play(PLAY, name, variables) for name, variables in hosts.items()}
+
+
+def test_ansible_comes_to_the_same(hosts, fleet, tmp_path):
+    found = play_by_ansible(tmp_path, PLAY, {name: hosts[name] for name in ("fresh", "too_old")})
+    assert found == {name: fleet[name] for name in found}
 
 
 def planned(fleet, name):

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.actions import ACTIONS
+
 TOP = Path(__file__).resolve().parents[4]
 KEY = "planted-key-" + "0123456789abcdef" * 2
 CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}
@@ -47,7 +49,7 @@ def site(tmp_path):
                         {
                             "import_role": {"name": "baremetal.inference.gateway", "tasks_from": "preflight"},
                         },
-                        {"copy": {"content": "{{ __gateway_plan | to_json }}", "dest": str(tmp_path / "plan.json")}},
+                        {"keep_result": {"value": "{{ __gateway_plan }}", "dest": str(tmp_path / "plan.json")}},
                     ],
                 }
             ]
@@ -71,6 +73,7 @@ def run(site, *arguments, **variables):
         cwd=TOP,
         env={
             **os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(site / "tmp"),
+            "ANSIBLE_ACTION_PLUGINS": str(ACTIONS),
             "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0",
         },
         check=False,

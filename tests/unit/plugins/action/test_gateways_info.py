@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.fakes.actions import ACTIONS
+
 TOP = Path(__file__).resolve().parents[4]
 
 
@@ -19,8 +21,7 @@ def run(directory, groups, hosts, module="gateways_info", **arguments):
     (directory / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
     tasks = [
         {f"baremetal.inference.{module}": {"hosts": hosts, **arguments}, "register": "found", "run_once": True},
-        {"copy": {"content": "{{ found | to_json }}", "dest": str(directory / "found.json")}, "run_once": True,
-         "delegate_to": "localhost"},
+        {"keep_result": {"value": "{{ found }}", "dest": str(directory / "found.json")}, "run_once": True},
     ]  # fmt: skip
     (directory / "show.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
     words = [
@@ -35,7 +36,7 @@ def run(directory, groups, hosts, module="gateways_info", **arguments):
     done = subprocess.run(
         words, cwd=TOP, check=False, capture_output=True, text=True,
         env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(directory / "tmp"),
-             "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
+             "ANSIBLE_ACTION_PLUGINS": str(ACTIONS)},
     )  # fmt: skip
     said = " ".join((done.stdout + done.stderr).split())
     if done.returncode:

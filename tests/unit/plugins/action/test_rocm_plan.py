@@ -5,14 +5,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
+from tests.fakes.actions import play_by_ansible, run_play
 from tests.fakes.nvidia import add_process, tool, write
 from tests.fakes.rocm_tree import (
     CHIPS,
@@ -25,10 +20,9 @@ from tests.fakes.rocm_tree import (
 )
 from tests.fakes.sysfs import write_procfs
 
-ROOT = Path(__file__).parents[4]
 BOOT = "proc/sys/kernel/random/boot_id"
 MARK = "var/lib/baremetal-rocm/rebooted"
-PLAYBOOK = """
+PLAY = """
 - hosts: all
   gather_facts: false
   environment:
@@ -54,14 +48,6 @@ PLAYBOOK = """
             sysfs_root: "{{ tree }}/sys"
             proc_root: "{{ tree }}/proc"
           register: planned
-      rescue:
-        - ansible.builtin.set_fact:
-            failure: "{{ ansible_failed_result.msg }}"
-    - ansible.builtin.copy:
-        content: "{{ {'failure': failure | default(none), 'planned': planned | default(none)} | to_json }}"
-        dest: "{{ tree }}/result.json"
-        mode: "0600"
-      check_mode: false
 """
 MADISON = " {} | {} | https://repo.radeon.com/amdgpu/31.50/ubuntu noble/main\n"
 EXACT = {"amdgpu-dkms": "1:7.1.3.31500000-2390945.24.04", "amdgpu-dkms-firmware": "31.50.0.0.31500000-2390945.24.04"}
@@ -152,8 +138,8 @@ RELEASES = {
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    """Plan for all hosts in one run; return what each got."""
+def hosts(tmp_path_factory):
+    """Make all hosts; return their variables."""
     root = tmp_path_factory.mktemp("fleet")
     for name, words in RELEASES.items():
         write(root / f"releases/{name}.yml", 'vllm: "0.99.0"\n' + STACK.format(words))
@@ -166,20 +152,18 @@ def fleet(tmp_path_factory):
         write(tree / BOOT, "this boot\n")
         make(tree)
         hosts[name] = {**variables, "tree": str(tree), "releases": str(root / "releases")}
-    connection = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (root / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": connection}}))
-    (root / "play.yml").write_text(PLAYBOOK)
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    program = Path(sys.executable).with_name("ansible-playbook")
-    command = [program, "-i", root / "hosts.json", "--forks=4", "--check", root / "play.yml"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((root / name / "result.json").read_text()) for name in HOSTS}
+    return hosts
+
+
+@pytest.fixture(scope="module")
+def fleet(hosts):
+    """Return what each host got."""
+    return {name: run_play(PLAY, name, variables) for name, variables in hosts.items()}
+
+
+def test_ansible_comes_to_the_same(hosts, fleet, tmp_path):
+    found = play_by_ansible(tmp_path, PLAY, {name: hosts[name] for name in ("fresh", "too_old")})
+    assert found == {name: fleet[name] for name in found}
 
 
 def planned(fleet, name):

@@ -17,6 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.invent
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import append, read, state_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
 
+from tests.fakes.actions import ACTIONS
+
 TOP = Path(__file__).resolve().parents[4]
 CHAT = {"chat": {"recipe": "baremetal/gpt-oss-smoke", "host": "0.0.0.0", "port": 8000}}
 OPTIONS = {
@@ -24,6 +26,11 @@ OPTIONS = {
     "confirm": False,
 }  # fmt: skip
 PLAN = {"argv": ["vllm", "serve"], "release": "0.32.0", "model": "m", "args": {"max-num-seqs": 8}, "env": {}}
+ENVIRONMENT = {
+    **os.environ,
+    "PATH": f"{TOP}/.venv/bin:{os.environ['PATH']}",
+    "ANSIBLE_ACTION_PLUGINS": str(ACTIONS),
+}
 HOSTS = ("fra-1", "fra-2", "fra-3", "fra-4", "ber-1", "ber-2")
 WORLD = [
     {
@@ -50,7 +57,7 @@ WORLD = [
                 "baremetal.inference.rollout_plan": {"hosts": "{{ groups.inference }}"},
                 "register": "rollout_plan",
             },
-            {"copy": {"content": "{{ rollout_plan | to_json }}", "dest": "{{ state_dir }}/plan.json"}},
+            {"keep_result": {"value": "{{ rollout_plan }}", "dest": "{{ state_dir }}/plan.json"}},
         ],
     },
 ]
@@ -78,7 +85,7 @@ def site(tmp_path):
         done = subprocess.run(
             ["ansible-playbook", "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.yml")],
             cwd=TOP,
-            env={**os.environ, "PATH": f"{TOP}/.venv/bin:{os.environ['PATH']}", "COLUMNS": "400"},
+            env={**ENVIRONMENT, "COLUMNS": "400"},
             capture_output=True,
             text=True,
             check=False,
@@ -251,10 +258,7 @@ def test_gates_and_baselines(site, tmp_path):
     measured = [{"item": "new", "figures": {"tokens_per_second": 50.0}}]
     gates = [{"item": "chat", "figures": {"tokens_per_second": 90.0}, "verdicts": [{"name": "throughput", "ok": True}]}]
     look = {**noted(step="gate", slots=slots, measured=measured), "register": "gate"}
-    write = {
-        "copy": {"content": "{{ gate.baselines | to_json }}", "dest": str(tmp_path / "b.json")},
-        "delegate_to": "localhost",
-    }
+    write = {"keep_result": {"value": "{{ gate.baselines }}", "dest": str(tmp_path / "b.json")}}
     site(BEGIN, on("fra-1", look, write, noted(step="ready", gates=gates, baselines="{{ gate.baselines }}")))
     assert json.loads((tmp_path / "b.json").read_text()) == {
         "chat": {"tokens_per_second": 100.0},
@@ -336,7 +340,7 @@ def test_a_rollback_works_where_the_inventory_cannot_be_rendered_and_leaves_out_
     look = {"kind": "rollback", "slots": {"chat": state, "chat-2": state, "old": {**state, "up": False}}}
     tasks = [
         {"baremetal.inference.rollout_changes_info": look, "register": "seen"},
-        {"copy": {"content": "{{ seen | to_json }}", "dest": str(tmp_path / "seen.json")}},
+        {"keep_result": {"value": "{{ seen }}", "dest": str(tmp_path / "seen.json")}},
     ]
     broken = {"vllm_instances": {"chat": {"args": {"seed": "{{ nobody_has_set_this }}"}}}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": broken, "tasks": tasks}
@@ -344,7 +348,7 @@ def test_a_rollback_works_where_the_inventory_cannot_be_rendered_and_leaves_out_
     done = subprocess.run(
         ["ansible-playbook", "-i", "localhost,", str(tmp_path / "play.yml")],
         cwd=TOP,
-        env={**os.environ, "PATH": f"{TOP}/.venv/bin:{os.environ['PATH']}"},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         check=False,

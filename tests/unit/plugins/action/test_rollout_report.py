@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.actions import ACTIONS
 from tests.fakes.rollouts import SLOW, Journal, good, interrupted, stopped
 
 TOP = Path(__file__).resolve().parents[4]
@@ -28,10 +29,11 @@ def run(tmp_path):
             {"baremetal.inference.rollout_report": options, "register": f"found_{number}", "ignore_errors": True}
             for number, options in enumerate(cases)
         ]
-        found = "{{ [" + ", ".join(f"found_{number}" for number in range(len(cases))) + "] | to_json }}"
-        tasks.append({"copy": {"content": found, "dest": str(results)}, "check_mode": False, "diff": False})
+        found = "{{ [" + ", ".join(f"found_{number}" for number in range(len(cases))) + "] }}"
+        tasks.append({"keep_result": {"value": found, "dest": str(results)}})
         play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-        own = {"ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections"), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp")}
+        own = {"ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections"), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp"),
+               "ANSIBLE_ACTION_PLUGINS": str(ACTIONS)}  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "-c", "local", str(play), *flags,
              "-e", f"ansible_python_interpreter={sys.executable}"],

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module and tools/verify.py as people run them: a process of Ansible, a real server, and what they print."""
+"""The module and tools/verify.py: processes, one of Ansible among them, a real server, and what they print."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.actions import ACTIONS
 from tests.fakes.vllm import ANSWER, MODEL, chat_body, fake_vllm
+from tests.fakes.wheelhouse import run_module
 
 ROOT = Path(__file__).resolve().parents[4]
-KEY = "sk-planted-0123456789"
+KEY, OTHER_KEY, INVALID_KEY = "sk-planted-0123456789", "sk-other-planted-key", "sk-planted 1"
 
 
 @pytest.fixture
@@ -27,15 +29,24 @@ def fake():
 
 
 def environment(tmp_path, **extra):
-    own = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp")}
+    own = {
+        "ANSIBLE_ACTION_PLUGINS": str(ACTIONS),
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+        "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp"),
+    }
     return {**os.environ, "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1", **own, **extra}
 
 
+def run(**options):
+    """Run the module alone."""
+    return run_module("endpoint", **{"ready_timeout": 5, **options})
+
+
 @pytest.fixture
-def run_each(tmp_path):
+def play(tmp_path):
     """Run the module for each set of options in one play; return the results and what was printed at -vvv --diff."""
 
-    def call(cases, *flags):
+    def call(cases):
         # The values come from a file: ansible prints the lines of a playbook that fails.
         values, play, results = (tmp_path / name for name in ("values.json", "play.json", "results.json"))
         values.write_text(json.dumps({"cases": [{"ready_timeout": 5, **case} for case in cases]}))
@@ -49,22 +60,10 @@ def run_each(tmp_path):
             }
             for number, case in enumerate(cases)
         ]
-        found = "{{ [" + ", ".join(f"found_{number}" for number in range(len(cases))) + "] | to_json }}"
-        tasks.append({"copy": {"content": found, "dest": str(results)}, "no_log": True, "check_mode": False})
+        found = "{{ [" + ", ".join(f"found_{number}" for number in range(len(cases))) + "] }}"
+        tasks.append({"keep_result": {"value": found, "dest": str(results)}, "no_log": True})
         play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
-        command = [
-            sys.executable,
-            "-m",
-            "ansible",
-            "playbook",
-            "-i",
-            "localhost,",
-            "-c",
-            "local",
-            "-vvv",
-            "--diff",
-            *flags,
-        ]
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "-c", "local", "-vvv", "--diff"]
         command += ["-e", f"ansible_python_interpreter={sys.executable}", "-e", f"@{values}", str(play)]
         done = subprocess.run(
             command, env=environment(tmp_path), capture_output=True, text=True, timeout=120, check=False
@@ -76,17 +75,8 @@ def run_each(tmp_path):
     return call
 
 
-@pytest.fixture
-def run(run_each):
-    def call(**options):
-        results, printed = run_each([options])
-        return results[0], printed
-
-    return call
-
-
-def test_a_good_server(run, fake):
-    result, _printed = run(url=fake.url, model=MODEL, expect="fleet is ready")
+def test_a_good_server(fake):
+    result = run(url=fake.url, model=MODEL, expect="fleet is ready")
     assert result["ok"] and not result["changed"]
     assert [row["name"] for row in result["checks"]] == [
         "ready",
@@ -101,9 +91,9 @@ def test_a_good_server(run, fake):
     assert result["msg"] == f"{MODEL} at {fake.url} passes 6 checks"
 
 
-def test_a_bad_answer_fails_with_one_message(run, fake):
+def test_a_bad_answer_fails_with_one_message(fake):
     fake.behaviour["/v1/chat/completions"] = lambda handler: handler.send_json(chat_body(content=""))
-    result, _printed = run(url=fake.url, model=MODEL, checks=["models", "chat"], prompt="Ready?")
+    result = run(url=fake.url, model=MODEL, checks=["models", "chat"], prompt="Ready?")
     assert result["failed"] and not result["ok"]
     assert result["msg"].splitlines() == [
         f"{MODEL} at {fake.url} does not pass 1 of 3 checks:",
@@ -113,7 +103,7 @@ def test_a_bad_answer_fails_with_one_message(run, fake):
     ]
 
 
-def test_the_key_is_nowhere_in_what_is_printed(run, fake, tmp_path):
+def test_no_key_is_in_anything_that_is_printed(play, fake, tmp_path):
     def echo(handler):
         handler.send_json({"error": {"message": f"bad header {handler.headers['Authorization']}"}}, 400)
 
@@ -122,36 +112,33 @@ def test_the_key_is_nowhere_in_what_is_printed(run, fake, tmp_path):
     fake.behaviour["/v1/chat/completions"] = lambda handler: handler.send_json(chat_body(content=f"Your key is {KEY}"))
     secrets = tmp_path / "chat.secrets"
     secrets.write_text(f"# Ansible managed\nHF_TOKEN=hf_planted_token\nVLLM_API_KEY={KEY}\n")
-    for options in ({"api_key": KEY}, {"api_key_file": str(secrets)}):
-        result, printed = run(url=fake.url, model=MODEL, **options)
+    keys = {"api_key": KEY}, {"api_key_file": str(secrets)}, {"api_key": OTHER_KEY}, {"api_key": INVALID_KEY}
+    (*right, wrong, invalid), printed = play([{"url": fake.url, "model": MODEL, **key} for key in keys])
+    for result in right:
         assert [row["name"] for row in result["checks"] if not row["ok"]] == ["responses"]
         assert "bad header Bearer ****" in result["msg"] and result["answer"] == "Your key is ********"
-        assert KEY not in printed + json.dumps(result)
-    assert {key for _path, _payload, key in fake.asked} == {f"Bearer {KEY}"}
+        assert KEY not in json.dumps(result)
+    assert wrong["msg"].count("answered 401 (Unauthorized); the server wants another API key") == 1
+    assert invalid["failed"] and "the API key holds a blank, a line break" in invalid["msg"]
+    assert {key for _path, _payload, key in fake.asked} == {f"Bearer {KEY}", f"Bearer {OTHER_KEY}"}
+    assert [key for key in (KEY, OTHER_KEY, INVALID_KEY) if key in printed] == []
 
 
-def test_a_wrong_key_gets_one_line_for_all_checks(run, fake):
-    fake.api_key = KEY
-    result, printed = run(url=fake.url, model=MODEL, api_key="sk-other-planted-key")
-    assert result["msg"].count("answered 401 (Unauthorized); the server wants another API key") == 1
-    assert "sk-other-planted-key" not in printed
-
-
-def test_a_server_that_is_loading_is_waited_for(run, fake):
+def test_a_server_that_is_loading_is_waited_for(fake):
     began = time.monotonic()
 
     def loading(handler):
         handler.send_text("", 503 if time.monotonic() - began < 2 else 200)
 
     fake.behaviour["/health"] = loading
-    result, _printed = run(url=fake.url, model=MODEL, checks=["models"], ready_timeout=20)
+    result = run(url=fake.url, model=MODEL, checks=["models"], ready_timeout=20)
     assert result["ok"]
     assert [path for path, _payload, _key in fake.asked if path != "/health"] == ["/v1/models"]
 
 
-def test_the_deadline_says_what_was_found_last(run, fake):
+def test_the_deadline_says_what_was_found_last(fake):
     fake.behaviour["/health"] = lambda handler: handler.send_text("", 503)
-    result, _printed = run(url=fake.url, model=MODEL, ready_timeout=1)
+    result = run(url=fake.url, model=MODEL, ready_timeout=1)
     assert (
         result["msg"]
         == f"{MODEL} at {fake.url} is not ready:\n- ready: not ready after 1 s: GET {fake.url}/health: answered 503"
@@ -159,8 +146,8 @@ def test_the_deadline_says_what_was_found_last(run, fake):
     assert [row["name"] for row in result["checks"]] == ["ready"] and "ready_after_s" not in result
 
 
-def test_nobody_listens(run):
-    result, _printed = run(url="http://127.0.0.1:9", model=MODEL, ready_timeout=0.5)
+def test_nobody_listens():
+    result = run(url="http://127.0.0.1:9", model=MODEL, ready_timeout=0.5)
     assert "GET http://127.0.0.1:9/health: connection refused, nothing listens on 127.0.0.1:9" in result["msg"]
 
 
@@ -177,24 +164,25 @@ WRONG = [
         "ca_path: /nowhere.pem holds no usable certificates",
     ),
     ({"model": "m", "api_key_file": "/nowhere/key"}, "api_key_file: /nowhere/key is not on this host."),
-    ({"model": "m", "api_key": "sk-planted 1"}, "the API key holds a blank, a line break"),
     ({"instance": "../x"}, "instance: found '../x', expected a name such as chat"),
     ({"instance": "chat", "config_dir": "/nowhere"}, "instance chat is not installed on this host: /nowhere/chat.yaml"),
 ]
 
 
-def test_a_wrong_option_is_named_before_anything_is_asked(run_each):
-    results, printed = run_each([options for options, _said in WRONG])
-    for (options, said), result in zip(WRONG, results, strict=True):
-        assert result["failed"] and said in result["msg"], (options, result["msg"])
-    assert "sk-planted 1" not in printed
+@pytest.mark.parametrize(("options", "said"), WRONG)
+def test_a_wrong_option_is_named_before_anything_is_asked(options, said):
+    result = run(**options)
+    assert result["failed"] and said in result["msg"]
 
 
-def test_check_mode_skips_what_is_not_there_yet(run_each):
-    fresh = {"instance": "chat", "config_dir": "/nowhere"}
-    results, _printed = run_each([fresh, {"url": "http://127.0.0.1:9", "model": MODEL}], "--check")
-    assert [(result["skipped"], result["ok"], result["failed"]) for result in results] == [(True, None, False)] * 2
-    assert results[1]["msg"] == "Not verified: nothing answers at http://127.0.0.1:9."
+@pytest.mark.parametrize(
+    "options", [{"instance": "chat", "config_dir": "/nowhere"}, {"url": "http://127.0.0.1:9", "model": MODEL}]
+)
+def test_check_mode_skips_what_is_not_there_yet(options):
+    result = run(**options, _ansible_check_mode=True)
+    assert (result["skipped"], result["ok"], result.get("failed", False), result["rc"]) == (True, None, False, 0)
+    if "url" in options:
+        assert result["msg"] == "Not verified: nothing answers at http://127.0.0.1:9."
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import os
 import time
 
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.baremetal.inference.plugins.modules import instance_slot
 
@@ -36,11 +37,19 @@ def run(**arguments):
 
 
 @pytest.fixture
-def systemd(tmp_path, monkeypatch):
+def program(tmp_path, monkeypatch):
+    """A systemctl on the path."""
     found = FakeSystemd(tmp_path / "systemd.json")
     found.install(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     return found
+
+
+@pytest.fixture
+def systemd(program, monkeypatch):
+    """The same, called in this process: the program takes 0.1 s to start, and a test asks it a dozen times."""
+    monkeypatch.setattr(AnsibleModule, "run_command", lambda _module, words, **_options: program(words))
+    return program
 
 
 @pytest.fixture
@@ -122,6 +131,16 @@ def test_a_change_that_failed_is_taken_back(there, kept, slot, systemd):
     ]  # fmt: skip
     again = slot("restored")
     assert not again["changed"] and systemd.asked() == []
+
+
+def test_systemctl_is_a_program_on_the_path(there, program):
+    there.template()
+    program.runs(UNIT)
+    root = str(there.root)
+    assert run(instance="chat", state="kept", root=root)["changed"]
+    there.template(flag="2")
+    assert run(instance="chat", state="restored", root=root)["up"]
+    assert program.asked()[-1] == f"start {UNIT}"
 
 
 def test_the_state_before_comes_back_and_the_links_wait_until_it_has_served(there, kept, slot):
