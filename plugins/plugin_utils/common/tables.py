@@ -28,12 +28,16 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, ind
     return "\n".join([text[0], indent + GAP.join("-" * size for size in widths), *text[1:]])
 
 
-def hosts_in_words(hosts: Iterable[str], most: int = 12) -> str:
-    """Return the names of hosts in order, gpu-2 before gpu-10; of a long list the first ones and how many more."""
-    names = sorted(hosts, key=_by_number)
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+def hosts_in_words(hosts: Sequence[str], most: int = 12) -> str:
+    """Return the names of hosts in the given order, which may be that of their turns; of a long list the first ones."""
+    if len(hosts) <= most:
+        return ", ".join(hosts)
+    return f"{', '.join(hosts[:most])} and {len(hosts) - most} more"
+
+
+def by_name(hosts: Iterable[str]) -> list[str]:
+    """Return the names of hosts sorted, gpu-2 before gpu-10."""
+    return sorted(hosts, key=_by_number)
 
 
 def _by_number(name: str) -> list[Any]:

@@ -9,7 +9,12 @@ import json
 from typing import Any, Dict, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words, table, wrapped
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import (
+    by_name,
+    hosts_in_words,
+    table,
+    wrapped,
+)
 
 WIDTH = 120
 # Names of arguments and variables up to this width are not wrapped.
@@ -92,7 +97,7 @@ def _describe_group(entry: Group, base: Group | None, width: int) -> str:
     rows = entry.get("explain") or []
     if base is not None:
         rows = [row for row in rows if row not in (base.get("explain") or [])]
-    parts = [wrapped(f"{entry['instance']} on {hosts_in_words(entry['hosts'])}", width, further="  ")]
+    parts = [wrapped(f"{entry['instance']} on {hosts_in_words(by_name(entry['hosts']))}", width, further="  ")]
     parts += [wrapped(line, width, "  ", "  ") for line in _headlines(entry, base)]
     if rows:
         parts.append("\n" + table(HEADERS, [_row(row) for row in rows], width, "  ", whole=WHOLE))

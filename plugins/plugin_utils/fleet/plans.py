@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import by_name, hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import (
     accelerator_of,
     check_groups,
@@ -83,7 +83,7 @@ class Fleet:
         hosts = {host for names in self.problems.values() for host in names}
         # Hosts without instances have no plans.
         total = len(hosts) + sum(len(group.hosts) for group in self.groups)
-        lines = [f"{hosts_in_words(names)}: {text}" for text, names in self.problems.items()]
+        lines = [f"{hosts_in_words(by_name(names))}: {text}" for text, names in self.problems.items()]
         raise FleetError(f"{consequence}: {len(hosts)} of {total} hosts cannot be planned.\n" + "\n".join(lines))
 
     def plans(self) -> list[dict[str, Any]]:
@@ -105,17 +105,18 @@ class Fleet:
                     known = about.setdefault(text, [])
                     known += [host for host in group.hosts if host not in known]
         quiet = [host for host in self.skipped if host not in self.idle]
-        skipped = [f"skipped because vllm_instances is empty: {hosts_in_words(quiet)}"] if quiet else []
+        skipped = [f"skipped because vllm_instances is empty: {hosts_in_words(by_name(quiet))}"] if quiet else []
         places = dict.fromkeys(text for group in self.groups for text in misplaced(group.variables, sources))
-        told = [f"{hosts_in_words(hosts)}: {text}" for text, hosts in about.items()]
+        told = [f"{hosts_in_words(by_name(hosts))}: {text}" for text, hosts in about.items()]
         return [*self.idle_notes(), *skipped, *places, *told]
 
     def idle_notes(self) -> list[str]:
         """Return a warning about the hosts that have an accelerator and nothing to serve."""
         if not self.idle:
             return []
+        hosts = hosts_in_words(by_name(self.idle))
         return [
-            f"{hosts_in_words(self.idle)}: the host has an accelerator and no vllm_instances, so nothing will be "
+            f"{hosts}: the host has an accelerator and no vllm_instances, so nothing will be "
             "served on it; set vllm_instances, or check that the host is in the group whose group_vars have it"
         ]
 

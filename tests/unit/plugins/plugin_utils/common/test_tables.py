@@ -4,7 +4,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words, table, wrapped
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import (
+    by_name,
+    hosts_in_words,
+    table,
+    wrapped,
+)
 
 LONG = "--compilation-config.pass_config.enable_fi_allreduce_fusion"
 
@@ -44,4 +49,8 @@ def test_many_hosts_are_counted():
     hosts = [f"h{number}" for number in range(1000)]
     assert hosts_in_words(hosts, 2) == "h0, h1 and 998 more"
     assert hosts_in_words(hosts[:2], 2) == "h0, h1"
-    assert hosts_in_words(["gpu-10", "amd-1", "gpu-9", "2"]) == "2, amd-1, gpu-9, gpu-10"
+    assert hosts_in_words(["b", "a"]) == "b, a"
+
+
+def test_hosts_are_sorted_with_their_numbers():
+    assert by_name(["gpu-10", "amd-1", "gpu-9", "2"]) == ["2", "amd-1", "gpu-9", "gpu-10"]

@@ -175,6 +175,12 @@ def test_the_problems_of_all_hosts_are_one_error_each_sentence_once():
     assert lines[1].startswith("a, c: accelerator 'h20o'") and lines[2].startswith("d: the accelerator is unknown")
 
 
+def test_a_problem_lists_its_hosts_by_name():
+    found, _planner = fleet_of({name: {**HOST, "accelerator": "h20o"} for name in ("gpu-10", "gpu-9", "amd-1")})
+    with pytest.raises(FleetError, match="\namd-1, gpu-9, gpu-10: accelerator 'h20o'"):
+        found.check("nothing was written")
+
+
 def test_hosts_without_instances_are_not_counted():
     found, _planner = fleet_of({"mirror-1": {}, "a": HOST, "b": {**HOST, "accelerator": "h20o"}})
     with pytest.raises(FleetError, match="1 of 2 hosts cannot be planned"):
