@@ -174,9 +174,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     facts = facts_of(entry, accelerator)
     layers = [
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
-        Layer(
-            "collection", _release_args(entry.release, site), {}, "requests finish before a stop; nothing is ignored"
-        ),
+        *_release_layers(entry.release, site),
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
@@ -387,16 +385,14 @@ def _size(manifest: Manifest | None) -> int | None:
     return sum(int(entry["size"]) for name, entry in files if name.endswith(".safetensors")) or None
 
 
-def _release_args(release: Mapping[str, Any], site: SiteSettings) -> dict[str, Any]:
-    """Return the arguments that every instance gets where the release supports them."""
+def _release_layers(release: Mapping[str, Any], site: SiteSettings) -> list[Layer]:
+    """Return the arguments that every instance gets where the release supports them, each with its reason."""
+    wanted: list[tuple[str, Any, str]] = [
+        ("shutdown-timeout", site.drain_timeout, "requests finish before a stop"),
+        ("fail-on-environ-validation", True, "by default vLLM ignores a VLLM_* variable that it does not know"),
+    ]
     options = release.get("supports") or []
-    args: dict[str, Any] = {}
-    if "shutdown-timeout" in options:
-        args["shutdown-timeout"] = site.drain_timeout
-    if "fail-on-environ-validation" in options:
-        # By default vLLM ignores a VLLM_* variable that it does not know.
-        args["fail-on-environ-validation"] = True
-    return args
+    return [Layer("collection", {name: value}, {}, why) for name, value, why in wanted if name in options]
 
 
 def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> None:

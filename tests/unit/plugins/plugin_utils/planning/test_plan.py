@@ -945,6 +945,9 @@ def test_explain_names_the_layer_the_reason_and_what_was_overridden():
     assert rows["env.FLAG"]["overrides"] == [{"layer": "hardware_overrides.hopper", "value": "1"}]
     assert rows["tensor-parallel-size"]["because"] == "tp of the recipe's variant"
     assert rows["shutdown-timeout"]["layer"] == rows["env.HF_HUB_OFFLINE"]["layer"] == "collection"
+    assert rows["shutdown-timeout"]["because"] == "requests finish before a stop"
+    unknown = "by default vLLM ignores a VLLM_* variable that it does not know"
+    assert rows["fail-on-environ-validation"]["because"] == unknown
     assert rows["env.HOME"] == {
         "key": "env.HOME",
         "value": "/var/cache/vllm/chat",
