@@ -1,0 +1,192 @@
+#!/usr/bin/env python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make the bundle that a GPU machine without a network needs for tests/gpu/run.sh, in parts of 56 MiB: OUT/part-NN.
+
+It holds a root file system of Debian 13, wheels with an index, ansible-core, the built collection, the smoke model and
+the site's files. PyTorch, CUDA's libraries and Python 3.12 are taken from the machine: a wheel of one line leads there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / ".collections"))
+
+from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import (
+    Pin,
+    parse_lock,
+    render_lock,
+)
+
+HERE = Path(__file__).resolve().parent
+LOCK = TOP / "catalog/releases/requirements/0.25.1-cuda-cp312-x86_64.txt"
+# A call carries 64 MiB, the checkout included.
+PART = 56 << 20
+# Where the machine has PyTorch, for Python 3.12.
+TORCH = "/opt/torch/.venv/lib/python3.12/site-packages"
+# What the machine has beside PyTorch, and kernels that the smoke model does not need; together 3.6 GB.
+LEFT_OUT = {
+    "cuda-bindings", "cuda-core", "cuda-pathfinder", "cuda-python", "cuda-tile", "cuda-toolkit", "flashinfer-cubin",
+    "humming-kernels", "llvmlite", "nccl4py", "networkx", "numba", "nvidia-cublas", "nvidia-cuda-cupti",
+    "nvidia-cuda-nvrtc", "nvidia-cuda-tileiras", "nvidia-cudnn-cu13", "nvidia-cudnn-frontend", "nvidia-cufft",
+    "nvidia-cufile", "nvidia-cusolver", "nvidia-cusparse", "nvidia-cusparselt-cu13", "nvidia-cutlass-dsl",
+    "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-cu13", "nvidia-nccl-cu13", "nvidia-nvjitlink",
+    "nvidia-nvshmem-cu13", "nvidia-nvtx", "opencv-python-headless", "pynvvideocodec", "quack-kernels", "sympy",
+    "tilelang", "tokenspeed-mla", "tokenspeed-triton", "torch", "torch-c-dlpack-ext", "torchaudio", "torchcodec",
+    "torchvision", "triton", "z3-solver",
+}  # fmt: skip
+ANSIBLE = "ansible-core==2.19.14"
+# The encodings come out of this wheel.
+HARMONY = "oss-harmony==0.0.11"
+PACKAGES = (
+    "systemd", "systemd-sysv", "dbus", "python3", "gcc", "g++", "libc6-dev", "iproute2", "kmod", "pciutils", "curl",
+    "procps", "libnuma1", "sudo", "ca-certificates", "libexpat1", "libffi8", "libsqlite3-0",
+)  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path, help="directory for what is made and downloaded; kept for the next time")
+    parser.add_argument("out", type=Path, help="directory of the parts, which git ignores, such as .gpu")
+    arguments = parser.parse_args()
+    stage = arguments.work / "stage"
+    for step in (make_root, make_mirror, fetch_ansible, build_collection, build_model, copy_site):
+        print(f"{step.__name__} ...", flush=True)
+        step(stage)
+    split(stage, arguments.out)
+    return 0
+
+
+def run(*command: object, **more: str) -> None:
+    subprocess.run([str(word) for word in command], check=True, cwd=TOP, env={**os.environ, **more})
+
+
+def make_root(stage: Path) -> None:
+    """Make the root file system of Debian 13, without documentation."""
+    target = stage / "rootfs.tar.xz"
+    if target.exists():
+        return
+    stage.mkdir(parents=True, exist_ok=True)
+    excluded = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale")]
+    plain = stage.parent / "rootfs.tar"
+    run("mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", *excluded, "trixie", plain,
+        "http://deb.debian.org/debian", TMPDIR=str(stage.parent))  # fmt: skip
+    run("xz", "-T0", "-2", "--keep", plain)
+    plain.with_suffix(".tar.xz").rename(target)
+
+
+def make_mirror(stage: Path) -> None:
+    """Fetch the wheels of the lock that are carried, and write their index, their lock and the release."""
+    mirror, requirements = stage / "mirror", stage / "site/releases/requirements"
+    requirements.mkdir(parents=True, exist_ok=True)
+    lock = parse_lock(LOCK.read_text(encoding="utf-8"))
+    carried = [pin for name, pin in lock.pins.items() if name not in LEFT_OUT]
+    path = requirements / "gpu-test-cp312-x86_64.txt"
+    comment = "Made by tests/gpu/make_bundle.py: the collection's lock, and a wheel that leads to the PyTorch there."
+    path.write_text(render_lock("cp312-x86_64", comment, carried), encoding="utf-8")
+    run(sys.executable, "tools/vllm/fetch_wheels.py", path, mirror)
+    pointer = Pin("machine-torch", "1", frozenset([make_pointer(mirror / "wheels")]))
+    path.write_text(render_lock("cp312-x86_64", comment, [*carried, pointer]), encoding="utf-8")
+    run(sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--only-binary=:all:", "--python-version=3.12",
+        "--platform=manylinux_2_17_x86_64", "--platform=manylinux2014_x86_64", "--platform=manylinux_2_28_x86_64",
+        "--dest", stage / "harmony", HARMONY)  # fmt: skip
+    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": {"root": str(mirror)}})
+    module = "ansible_collections.baremetal.inference.plugins.modules.wheel_index"
+    subprocess.run([sys.executable, "-m", module], input=arguments, text=True, check=True,
+                   env={**os.environ, "PYTHONPATH": str(TOP / ".collections")}, stdout=subprocess.DEVNULL)  # fmt: skip
+
+
+def make_pointer(wheels: Path) -> str:
+    """Write the wheel whose one line leads Python to the machine's PyTorch last of all; return its sha256."""
+    path, info = wheels / "machine_torch-1-py3-none-any.whl", "machine_torch-1.dist-info"
+    files = {
+        "machine_torch.pth": f"{TORCH}\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: machine-torch\nVersion: 1\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: tests/gpu\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{name},,{len(text)}\n" for name, text in files.items())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
+            # The same bytes each time, so that the lock stays as it is.
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def fetch_ansible(stage: Path) -> None:
+    """Fetch ansible-core for the Python of Debian 13."""
+    target = stage / "ansible"
+    if target.exists():
+        return
+    platforms = [f"--platform=manylinux_2_{minor}_x86_64" for minor in (17, 28, 34)]
+    run(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", "--python-version=3.13", *platforms,
+        "--platform=manylinux2014_x86_64", "--dest", target, ANSIBLE)  # fmt: skip
+
+
+def build_collection(stage: Path) -> None:
+    """Build the collection of this checkout."""
+    for old in (stage / "collection").glob("*.tar.gz"):
+        old.unlink()
+    galaxy = Path(sys.executable).with_name("ansible-galaxy")
+    run(galaxy, "collection", "build", "--force", "--output-path", stage / "collection", TOP)
+
+
+def build_model(stage: Path) -> None:
+    """Build the smoke model, packed: most of its weights are alike."""
+    target = stage / "weights.tar.xz"
+    if target.exists():
+        return
+    wheel = next((stage / "harmony").glob("oss_harmony-*.whl"))
+    made = stage.parent / "made"
+    run(sys.executable, "tools/smoke_model/build.py", made, "--vocabulary", wheel)
+    with tarfile.open(target, "w:xz", preset=2) as archive:
+        archive.add(made / "weights", "weights")
+
+
+def copy_site(stage: Path) -> None:
+    """Copy the site's files and the script that runs inside."""
+    for source in sorted((HERE / "site").rglob("*")):
+        if source.is_file():
+            target = stage / "site" / source.relative_to(HERE / "site")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read_bytes())
+    (stage / "inside.sh").write_bytes((HERE / "inside.sh").read_bytes())
+
+
+def split(stage: Path, out: Path) -> None:
+    """Pack the stage and cut it into parts."""
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("part-*"):
+        old.unlink()
+    whole = stage.parent / "bundle.tar"
+    with tarfile.open(whole, "w") as archive:
+        for entry in sorted(stage.iterdir()):
+            archive.add(entry, entry.name)
+    with whole.open("rb") as file:
+        for number, data in enumerate(iter(lambda: file.read(PART), b"")):
+            (out / f"part-{number:02d}").write_bytes(data)
+    print(f"{out}: {len(list(out.glob('part-*')))} parts, {whole.stat().st_size / 1e6:.0f} MB; sha256 {digest(whole)}")
+    whole.unlink()
+
+
+def digest(path: Path) -> str:
+    """Return the sha256 of a file."""
+    found = sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            found.update(block)
+    return found.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
