@@ -32,7 +32,7 @@ TEMPLATE = re.compile(r"\{\{.*?\}\}")
 READ = {
     "/etc/default/grub", "/etc/group", "/etc/nginx/mime.types", "/etc/os-release", "/etc/passwd",
     "/etc/apt/sources.list", "/etc/cdi", "/etc/containers/certs.d", "/etc/docker/certs.d",
-    "/opt/rocm", "/opt/rocm/bin", "/opt/rocm/core", "/opt/rocm/core/bin", "/usr/local/bin/npu-smi", "/usr/local/dcmi",
+    "/usr/local/bin", "/usr/local/sbin", "/opt/python/bin/python3.12", "/opt/rocm", "/opt/rocm/bin", "/opt/rocm/core", "/opt/rocm/core/bin", "/usr/local/bin/npu-smi", "/usr/local/dcmi",
     "/usr/local/libexec/docker", "/usr/local/sbin/npu-smi", "/usr/share/containers/storage.conf", "/var/lib/dkms/NAME",
     "/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der", "/var/tmp",
     # Below /run nothing survives a boot.
