@@ -36,7 +36,7 @@ lint: ready  ## ansible-lint (production), ruff, shellcheck, imports between roo
 	PYTHONPATH=.collections $(BIN)/lint-imports --no-logo
 	$(BIN)/python tools/check_language.py
 	PATH="$(CURDIR)/$(BIN):$$PATH" antsibull-docs lint-collection-docs --plugin-docs .
-	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/* tests/*.sh .ci/run
+	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/* tests/*.sh tests/*/*.sh .ci/run
 
 types: ready  ## mypy, strict
 	$(BIN)/mypy

@@ -154,13 +154,14 @@ def build_model(stage: Path) -> None:
 
 
 def copy_site(stage: Path) -> None:
-    """Copy the site's files and the script that runs inside."""
+    """Copy the site's files and the scripts that run inside."""
     for source in sorted((HERE / "site").rglob("*")):
         if source.is_file():
             target = stage / "site" / source.relative_to(HERE / "site")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
-    (stage / "inside.sh").write_bytes((HERE / "inside.sh").read_bytes())
+    for name in ("inside.sh", "warm.sh"):
+        (stage / name).write_bytes((HERE / name).read_bytes())
 
 
 def split(stage: Path, out: Path) -> None:
