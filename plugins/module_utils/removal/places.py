@@ -168,6 +168,7 @@ CONTROLLER = (
     Place("BUNDLE_DIR/", "the disk for a mirror (`bundle_dir`)", "mirror.yml", NOTHING),
     Place("FLEET_PAGE", "the page of the fleet (`fleet_page`)", "fleet.yml", NOTHING),
     Place("PIN_DEST/ORG/MODEL.yml", "the manifest of a model (`pin_dest`)", "pin_weights.yml", NOTHING),
+    Place("LOCK_DEST/requirements/", "locks of wheels of a release (`lock_dest`)", "lock_release.yml", NOTHING),
 )
 
 SERVICES = (

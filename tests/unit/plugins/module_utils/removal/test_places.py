@@ -32,7 +32,8 @@ TEMPLATE = re.compile(r"\{\{.*?\}\}")
 READ = {
     "/etc/default/grub", "/etc/group", "/etc/nginx/mime.types", "/etc/os-release", "/etc/passwd",
     "/etc/apt/sources.list", "/etc/cdi", "/etc/containers/certs.d", "/etc/docker/certs.d",
-    "/usr/local/bin", "/usr/local/sbin", "/opt/python/bin/python3.12", "/opt/rocm", "/opt/rocm/bin", "/opt/rocm/core", "/opt/rocm/core/bin", "/usr/local/bin/npu-smi", "/usr/local/dcmi",
+    "/opt/rocm", "/opt/rocm/bin", "/opt/rocm/core", "/opt/rocm/core/bin", "/usr/local/bin", "/usr/local/bin/npu-smi",
+    "/usr/local/dcmi", "/usr/local/sbin",
     "/usr/local/libexec/docker", "/usr/local/sbin/npu-smi", "/usr/share/containers/storage.conf", "/var/lib/dkms/NAME",
     "/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der", "/var/tmp",
     # Below /run nothing survives a boot.
@@ -44,7 +45,7 @@ READ = {
     # Examples.
     "/etc/ansible/hub-token", "/etc/ansible/s3-credentials", "/etc/gateway.key", "/etc/keys/reports.key",
     "/etc/ssl/certs/example-ca.pem", "/srv/built/image", "/srv/carried/vllm-openai-v0.33.0.tar",
-    "/srv/training/finetuned", "/srv/weights", "/srv/wheels/oss_harmony-....whl",
+    "/opt/python/bin/python3.12", "/srv/training/finetuned", "/srv/weights", "/srv/wheels/oss_harmony-....whl",
 }  # fmt: skip
 
 
