@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,15 @@ import pytest
 HERE = Path(__file__).parent
 # Each test here starts Ansible or another program, or makes thousands of hosts.
 SLOW = tuple((HERE / "slow.txt").read_text().split())
+
+# The thousands of tests that collecting makes stay to the end: nobody has to search them for garbage, and a fork, of
+# which these tests make many, does not copy the pages that such a search writes to.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):
