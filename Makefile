@@ -48,7 +48,7 @@ molecule: ready  ## Every scenario, each on fresh lab hosts
 	tests/molecule.sh
 
 unit: python  ## Unit tests; T=compose runs those with "compose" in their file or name
-	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n auto --dist loadfile)
+	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n auto --dist loadfile --no-loadscope-reorder)
 
 parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
