@@ -48,7 +48,7 @@ molecule: ready  ## Every scenario, each on fresh lab hosts
 	tests/molecule.sh
 
 unit: python  ## Unit tests; T=compose runs those with "compose" in their file or name
-	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-n auto --dist loadfile)
+	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n auto --dist loadfile --no-loadscope-reorder)
 
 parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
@@ -58,6 +58,8 @@ integration: ready  ## Tests that need root and lab hosts of their own
 
 long: ready  ## What CI has no time for: long fuzzing, killed labs, every scenario with all of its tests
 	FUZZ_SECONDS=120 $(BIN)/pytest -q tests/unit -k fuzz
+	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
+	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
 	MOLECULE_LONG=1 tests/molecule.sh
 

@@ -15,4 +15,4 @@ fi
 if ((${#changed[@]})); then python tools/check_language.py "${changed[@]}"; fi
 PYTHONPATH=.collections lint-imports --no-logo | tail -n 1
 mypy
-pytest -q tests/unit -m "not slow" -n auto --dist loadfile
+pytest -q tests/unit -m "not slow and not long" -n auto --dist loadfile

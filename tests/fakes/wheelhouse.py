@@ -5,25 +5,23 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import gc
+import functools
 import hashlib
 import json
 import os
-import runpy
+import shutil
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Iterator, NoReturn
-from unittest import mock
-
-from ansible.module_utils import _internal
-from ansible.module_utils.testing import patch_module_args
+from typing import Any, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,48 +56,36 @@ def make_wheel(
 
 
 def run_module(module: str, /, **arguments: Any) -> dict[str, Any]:
-    """Run a module of the collection in a process of its own; return what it prints, with its exit status as ``rc``.
-
-    The process is a fork of this one: an interpreter of its own would spend 0.2 s on importing Ansible.
-    """
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        child = os.fork()
-        if not child:
-            _become_module(module, arguments, out.fileno(), err.fileno())
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        out.seek(0)
-        err.seek(0)
-        printed = out.read()
-        assert printed, err.read()
-    return {**json.loads(printed), "rc": status}
+    """Run a module of the collection in a process of its own; return what it prints, with its exit status as ``rc``."""
+    mask = os.umask(0)
+    os.umask(mask)
+    process = {"environment": dict(os.environ), "cwd": os.getcwd(), "umask": mask}
+    request = {"module": module, "arguments": arguments, **process}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(_module_server())
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        answer = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
+    assert answer["stdout"], answer["stderr"]
+    return {**json.loads(answer["stdout"]), "rc": answer["rc"]}
 
 
-def _become_module(module: str, arguments: dict[str, Any], out: int, err: int) -> NoReturn:
-    """Run a module as the main program of this process, which inherits no other file than its output."""
-    status: Any = 1
-    try:
-        with open(os.devnull) as nothing:
-            os.dup2(nothing.fileno(), 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        # Whatever had one of these files open must not close the module's file of the same number.
-        gc.freeze()
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - for the whole process
-        # On a managed host warnings are part of the result; this process has imported the controller's code.
-        with mock.patch.object(_internal, "is_controller", False), patch_module_args(arguments):
-            runpy.run_module(f"ansible_collections.baremetal.inference.plugins.modules.{module}", run_name="__main__")
-    except SystemExit as exc:
-        status = exc.code or 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        # Also where flushing fails, nothing of the tests may go on in this process.
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(status if isinstance(status, int) else 1)
+@functools.lru_cache(maxsize=None)
+def _module_server() -> str:
+    """Start the server of modules, once; return its address. It ends with this process."""
+    address = os.path.join(tempfile.mkdtemp(prefix="modules-"), "socket")
+    words = [sys.executable, str(ROOT / "tests/fakes/module_server.py"), address]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / ".collections")}
+    server = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    atexit.register(_stop, server, address)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return address
+
+
+def _stop(server: subprocess.Popen[bytes], address: str) -> None:
+    server.kill()
+    server.wait()
+    shutil.rmtree(os.path.dirname(address))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,19 @@ HERE = Path(__file__).parent
 # Each test here starts Ansible or another program, or makes thousands of hosts.
 SLOW = tuple((HERE / "slow.txt").read_text().split())
 
+# The thousands of tests that collecting makes stay to the end. To search them for garbage takes seconds, and a fork of
+# this process copies every page that such a search touches.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(HERE) and item.path.relative_to(HERE).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    # Slow files first, or one of them would be left to the end, and one processor idle (--no-loadscope-reorder).
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -9,7 +9,7 @@ in tests from plain data.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
@@ -132,8 +132,17 @@ class ServePlan:
     warnings: list[str]
 
     def as_dict(self) -> PlanDocument:
-        """Return the plan as plain data, JSON-serialisable."""
-        return cast(PlanDocument, asdict(self))
+        """Return the plan as plain data, JSON-serialisable, that shares no mapping or list with another plan."""
+        return cast(PlanDocument, _copied(vars(self)))
+
+
+def _copied(value: Any) -> Any:
+    """Return plain data with every mapping and list of it copied; dataclasses.asdict takes as long as the planning."""
+    if isinstance(value, dict):
+        return {key: _copied(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copied(entry) for entry in value]
+    return value
 
 
 @dataclass(frozen=True)

@@ -112,29 +112,15 @@ def pattern(line: str) -> str:
 class Machine:
     """A user's machine: an empty home, a checkout, git's way to it, Ansible on the path, and no network."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, committed: Path) -> None:
         self.home, self.tmp, self.checkout = top / "home", top / "tmp", top / "checkout"
         for path in (self.home, self.tmp):
             path.mkdir(parents=True)
-        self._copy()
+        subprocess.run(["cp", "-a", committed, self.checkout], check=True)
         (self.home / ".gitconfig").write_text(
             f'[url "{self.checkout}"]\n  insteadOf = {URL}\n[safe]\n  directory = *\n'
         )
         (self.checkout / ".venv").symlink_to(Path(sys.prefix))
-
-    def _copy(self) -> None:
-        """Commit the files of the working tree, changed ones too, into a repository of its own."""
-        names = subprocess.run(
-            ["git", "-C", TOP, "ls-files", "-z", "-co", "--exclude-standard"], capture_output=True, check=True
-        )
-        found = [os.fsdecode(name) for name in names.stdout.split(b"\0") if name]
-        there = [os.fsencode(name) for name in found if os.path.lexists(TOP / name)]
-        self.checkout.mkdir()
-        subprocess.run(["rsync", "-a", "--from0", "--files-from=-", f"{TOP}/", self.checkout],
-                       input=b"\0".join(there), check=True)  # fmt: skip
-        for words in (["init", "-q"], ["add", "-A", "-f"], ["commit", "-q", "-m", "All of it"]):
-            who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.com"]
-            subprocess.run(["git", "-C", self.checkout, *who, *words], check=True)
 
     def run(self, text: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         """Run a script as this user."""
@@ -176,16 +162,40 @@ def run_page(machine: Machine, text: str) -> None:
         assert not shown or re.fullmatch(wanted, printed.rstrip("\n") + "\n"), f"{command}\nprinted:\n{printed}"
 
 
+# Its commands are those of README.md up to the inventory, which tests/unit/inventories/test_tutorials.py renders. The
+# virtual environment takes longer than all else.
+LONG = TOP / "docs/start/gpu-server.md"
 RUN = [page for page in PAGES if script(page.read_text(encoding="utf-8"))[1]]
 
 
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory):
+    """The files of the working tree, changed ones too, committed into a repository of its own."""
+    names = subprocess.run(
+        ["git", "-C", TOP, "ls-files", "-z", "-co", "--exclude-standard"], capture_output=True, check=True
+    )
+    found = [os.fsdecode(name) for name in names.stdout.split(b"\0") if name]
+    there = [os.fsencode(name) for name in found if os.path.lexists(TOP / name)]
+    checkout = tmp_path_factory.mktemp("committed")
+    subprocess.run(["rsync", "-a", "--from0", "--files-from=-", f"{TOP}/", checkout],
+                   input=b"\0".join(there), check=True)  # fmt: skip
+    for words in (["init", "-q"], ["add", "-A", "-f"], ["commit", "-q", "-m", "All of it"]):
+        who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.com"]
+        subprocess.run(["git", "-C", checkout, *who, *words], check=True)
+    return checkout
+
+
 @pytest.fixture
-def machine(tmp_path):
-    return Machine(tmp_path)
+def machine(tmp_path, committed):
+    return Machine(tmp_path, committed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.relative_to(TOP).as_posix())
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long if page == LONG else ()) for page in RUN],
+    ids=lambda page: page.relative_to(TOP).as_posix(),
+)
 def test_the_commands_of_a_page_do_what_it_shows(page, machine):
     run_page(machine, page.read_text(encoding="utf-8"))
 

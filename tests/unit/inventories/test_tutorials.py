@@ -34,7 +34,15 @@ def blocks(page: Path) -> dict[str, str]:
     return dict(BLOCK.findall(page.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+# The commands of these pages render their inventories in CI: tests/unit/docs/test_blocks.py.
+LONG = {TOP / "README.md", TOP / "docs/start/fleet.md", TOP / "docs/start/amd.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.long if page in LONG else ()) for page in PAGES if blocks(page)],
+    ids=lambda page: page.name,
+)
 def test_the_inventory_of_a_page_can_be_planned(page, tmp_path):
     for name, text in blocks(page).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -13,13 +13,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible.errors import AnsibleActionFail
 
-from tests.fakes.actions import ACTIONS
+from tests.fakes.actions import ACTIONS, run_action
 from tests.fakes.sysfs import ASPEED, line, lines, write_procfs, write_sysfs, x86
 
 ROOT = Path(__file__).parents[4]
 
-# Each host: its PCI functions, and what its inventory says. One run of ansible-playbook looks at all of them.
+# Each host: its PCI functions, and what its inventory says.
 HOSTS = {
     "hgx": (lines("10de:2335", 8), {"accelerator": "h200", "accelerator_count": 8}),
     "undeclared": (lines("1002:74a1", 8, pci_class="1200"), {}),
@@ -35,6 +36,8 @@ HOSTS = {
     "own_catalogue_is_missing": ([ASPEED], {"accelerator_catalog_path": ["/nope"]}),
     "no_sysfs": (None, {}),
 }
+# Hosts for which a run of ansible-playbook runs the role; for the others its action is run in this process.
+BY_THE_ROLE = ("hgx", "mixed", "missing_one", "own_chip")
 ACME = """
 vendor: acme
 name: Acme
@@ -89,17 +92,38 @@ def run(command, *arguments):
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
-    """Run the role over all hosts in check mode; return output, and what each host got."""
+    """Run the role over some hosts in check mode, and its action over the others; return output and what each got."""
     root = tmp_path_factory.mktemp("fleet")
     (root / "own").mkdir()
     (root / "own" / "acme.yml").write_text(ACME)
     hosts = {name: write_host(root / name, name, *HOSTS[name]) for name in HOSTS}
     connection = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (root / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": connection}}))
+    listed = {"hosts": {name: hosts.pop(name) for name in BY_THE_ROLE}, "vars": connection}
+    (root / "hosts.json").write_text(json.dumps({"all": listed}))
     (root / "play.yml").write_text(PLAYBOOK)
     done = run("ansible-playbook", "-i", root / "hosts.json", "--forks=4", "--check", root / "play.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    return done, {name: json.loads((root / name / "result.json").read_text()) for name in HOSTS}
+    found = {name: json.loads((root / name / "result.json").read_text()) for name in BY_THE_ROLE}
+    return done, {**found, **{name: inspected(name, variables) for name, variables in hosts.items()}}
+
+
+def inspected(name, variables):
+    """Run the action as the role does."""
+    options = {
+        "declared": variables.get("accelerator"),
+        "declared_count": variables.get("accelerator_count"),
+        "require_usable": True,
+        "catalog_path": variables.get("accelerator_catalog_path", []),
+        "sysfs_root": f"{variables['tree']}/sys",
+        "proc_root": f"{variables['tree']}/proc",
+    }
+    try:
+        result = run_action("accelerator_info", options, {"inventory_hostname": name, **variables})
+    except AnsibleActionFail as exc:
+        return {"failure": str(exc), "fact": None}
+    if result.get("failed"):
+        return {"failure": result["msg"], "fact": None}
+    return {"failure": None, "fact": result["ansible_facts"]["accelerator_detected"]}
 
 
 @pytest.mark.parametrize(

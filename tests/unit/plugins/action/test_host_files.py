@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.actions import ACTIONS
+
 TOP = Path(__file__).resolve().parents[4]
 TEMPLATE = """{{ ansible_managed | comment }}
 {% for word in item.words %}
@@ -41,9 +43,8 @@ def play(
 ) -> list[Any]:
     """Put entries in place twice on this machine, after other tasks; return the results of the two."""
     task = {"baremetal.inference.host_files": {"files": entries}, "ignore_errors": True}
-    results = {"dest": f"{role}/results.json", "content": "{{ [first, second] | to_json }}"}
     tasks = [*before, {**task, "register": "first"}, {**task, "register": "second"}]
-    tasks.append({"ansible.builtin.copy": results, "check_mode": False, "diff": False})
+    tasks.append({"keep_result": {"dest": f"{role}/results.json", "value": "{{ [first, second] }}"}})
     book = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
     (role / "play.yml").write_text(json.dumps(book))
     subprocess.run(
@@ -51,6 +52,7 @@ def play(
         capture_output=True,
         check=True,
         cwd=TOP,
+        env={**os.environ, "ANSIBLE_ACTION_PLUGINS": str(ACTIONS)},
     )
     found: list[Any] = json.loads((role / "results.json").read_text())
     return found

@@ -60,8 +60,19 @@ def run(site, *arguments, **variables):
     return done.returncode, said, int(found[1]) if found else None
 
 
-def test_a_disk_is_filled_verified_and_repaired(site):
-    weights = site / "disk/weights/acme/tiny" / REVISION / "model.safetensors"
+def weights_of(site):
+    return site / "disk/weights/acme/tiny" / REVISION / "model.safetensors"
+
+
+def damage(weights):
+    """Change a byte and nothing that a look at the directory shows."""
+    status = weights.stat()
+    weights.write_bytes(b"W" + DATA[1:])
+    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_disk_is_filled_and_verified(site):
+    weights = weights_of(site)
     rc, said, _changed = run(site, "--check")
     assert rc == 0 and "to fetch: 1 files of weights and encodings" in said, said
     assert not (site / "disk").exists()
@@ -69,14 +80,20 @@ def test_a_disk_is_filled_verified_and_repaired(site):
     assert rc == 0, said
     assert weights.read_bytes() == DATA
     assert json.loads((site / "disk/bundle.json").read_text())["bytes"] == len(DATA)
+    damage(weights)
+    rc, said, _changed = run(site, bundle_verify=True)
+    assert rc != 0 and f"weights/acme/tiny/{REVISION}/model.safetensors" in said and "bundle_check=full" in said, said
+
+
+@pytest.mark.long
+def test_a_second_run_changes_nothing_and_a_full_check_repairs(site):
+    weights = weights_of(site)
+    assert run(site)[0] == 0
     rc, said, changed = run(site)
     assert (rc, changed) == (0, 0), said
     assert run(site, bundle_verify=True)[0] == 0
-    status = weights.stat()
-    weights.write_bytes(b"W" + DATA[1:])
-    os.utime(weights, ns=(status.st_atime_ns, status.st_mtime_ns))
-    rc, said, _changed = run(site, bundle_verify=True)
-    assert rc != 0 and f"weights/acme/tiny/{REVISION}/model.safetensors" in said and "bundle_check=full" in said, said
+    damage(weights)
+    assert run(site, bundle_verify=True)[0] != 0
     assert run(site, bundle_check="full")[0] == 0
     assert weights.read_bytes() == DATA
     assert run(site, bundle_verify=True)[0] == 0

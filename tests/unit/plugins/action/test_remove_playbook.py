@@ -87,6 +87,12 @@ def test_what_is_in_use_ends_the_run_before_anything_changes(there, remove):
     before = there.picture()
     rc, said, _changed = remove(remove_environment="0.32.0")
     assert rc and "environment 0.32.0: instance chat uses it; remove or change that first" in said
+    assert there.picture() == before
+
+
+@pytest.mark.long
+def test_what_is_still_declared_ends_the_run_before_anything_changes(there, remove):
+    before = there.picture()
     rc, said, _changed = remove(remove_everything=True, vllm_instances={"chat": {}})
     assert rc and "chat: vllm_instances still declares it for this host" in said
     assert there.picture() == before

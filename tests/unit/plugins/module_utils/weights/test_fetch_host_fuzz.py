@@ -59,7 +59,8 @@ def good(monkeypatch):
 
 def test_whatever_a_server_answers_the_files_are_right_or_there_is_an_error(good, tmp_path):
     published = 0
-    for label, choose in cases("server", 200):
+    # Most of its time are timeouts.
+    for label, choose in cases("server", 80):
         home, random_of_server = tmp_path / "models", random.Random(choose.random())
 
         def script(head, choose=random_of_server):

@@ -194,6 +194,15 @@ def test_a_plan_is_plain_data_and_the_same_each_time():
     assert json.loads(first)["host"] == "h1"
 
 
+def test_a_document_shares_nothing_with_its_plan():
+    found = plan()
+    document = found.as_dict()
+    before = json.dumps(document)
+    document["config"]["a"] = "changed"
+    document["explain"][0]["overrides"].append("changed")
+    assert json.dumps(found.as_dict()) == before
+
+
 def test_argv_and_config_say_the_same():
     found = plan({"host": "0.0.0.0", "port": 8001, "args": {"caching": False, "compilation-config": {"mode": 3}}})
     assert found.argv == [
