@@ -17,7 +17,11 @@ logs=$LAB_HOME/molecule
 
 # Put the time before the line with which a step begins, so that a log says where the minutes went.
 stamped() {
-  awk '/^INFO .*Executing$/ { $0 = strftime("%T ") $0 } { print; fflush() }'
+  local line
+  while IFS= read -r line; do
+    [[ $line != INFO*Executing ]] || printf '%(%T)T ' -1
+    printf '%s\n' "$line"
+  done
 }
 
 # Run one scenario, in the lab of its number.
