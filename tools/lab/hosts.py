@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import time
@@ -83,8 +84,8 @@ def find_network(lab: Lab) -> dict[str, Any] | None:
 
 
 def networks() -> list[dict[str, Any]]:
-    names = podman("network", "ls", "--quiet").split()
-    found: list[dict[str, Any]] = json.loads(podman("network", "inspect", *names)) if names else []
+    # One look: another lab may take its network down before a second one.
+    found: list[dict[str, Any]] = json.loads(podman("network", "ls", "--format", "json"))
     return found
 
 
@@ -179,8 +180,14 @@ def require_container(lab: Lab, host: Host) -> None:
 
 
 def remove_containers(names: Sequence[str]) -> None:
-    if names:
-        podman("rm", "--force", "--time", "0", "--volumes", *names)
+    if not names:
+        return
+    # On a busy machine processes can take longer to die than podman waits.
+    for _attempt in range(2):
+        with contextlib.suppress(LabError):
+            podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *names)
+            return
+    podman("rm", "--force", "--ignore", "--time", "0", "--volumes", *names)
 
 
 def wait_until_up(lab: Lab, host: Host) -> str:
