@@ -31,9 +31,7 @@ def read_result(text: str, measurement: Measurement) -> dict[str, Any]:
         raise BenchError(f"the result of vllm bench serve is a {type(found).__name__}, expected a mapping")
     completed, failed = found.get("completed"), found.get("failed") or 0
     if failed or completed != measurement.requests:
-        raise BenchError(
-            f"{failed or 'some'} of {measurement.requests} requests failed, {completed or 0} were answered"
-        )
+        raise BenchError(f"of {measurement.requests} requests {completed or 0} were answered and {failed} failed")
     missing = [name for name in FIGURES if not isinstance(found.get(name), (int, float))]
     if missing:
         raise BenchError(f"the result of vllm bench serve lacks {', '.join(missing)}")
