@@ -46,13 +46,15 @@ def test_tls_and_another_tokenizer(host):
 
 def test_what_is_missing_is_named(host):
     (host.bin / "vllm").unlink()
-    with pytest.raises(BenchError, match="venv/bin/vllm is not there, expected vLLM's command; run playbooks/site.yml"):
+    with pytest.raises(
+        BenchError, match=r"venv/bin/vllm is not there, expected vLLM's command; run playbooks/site.yml"
+    ):
         read_instance("chat", str(host.root))
     (host.root / "var/lib/vllm/chat/serve").unlink()
     with pytest.raises(BenchError, match="names no virtual environment and no image"):
         read_instance("chat", str(host.root))
-    with pytest.raises(BenchError, match="instance talk is not installed on this host: .*/etc/vllm/talk.yaml"):
+    with pytest.raises(BenchError, match=r"instance talk is not installed on this host: .*/etc/vllm/talk.yaml"):
         read_instance("talk", str(host.root))
     (host.root / "etc/vllm/chat.yaml").write_text("port: x\nmodel: m\n")
-    with pytest.raises(BenchError, match="chat.yaml: port: found 'x'"):
+    with pytest.raises(BenchError, match=r"chat.yaml: port: found 'x'"):
         read_instance("chat", str(host.root))
