@@ -19,6 +19,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
 
 NAME = "baremetal.inference"
+# Weights without a pinned revision: such figures are for the site alone, and the catalogue takes no such evidence.
+UNKNOWN = "unknown"
 
 
 def evidence(
@@ -41,10 +43,11 @@ def evidence(
         "source": f"{NAME} {collection_version()}",
         "date": date,
         "model": plan["model"],
-        "weights": "random" if plan["args"].get("load-format") == "dummy" else plan.get("revision") or "unknown",
-        "release": plan["release"],
+        "weights": "random" if plan["args"].get("load-format") == "dummy" else plan.get("revision") or UNKNOWN,
+        "release": plan["vllm_version"],
         "accelerator": plan["accelerator"],
-        "count": len(plan["chips"]),
+        # A CPU counts as one.
+        "count": len(plan["chips"]) or 1,
         "preset": None,
         "plan": plan_digest(plan),
         "argv": list(plan["argv"]),

@@ -19,6 +19,7 @@ Record = Mapping[str, Any]
 FIGURES = {
     "output_tokens_per_second": ("output_throughput", 1),
     "ttft_ms": ("median_ttft_ms", 2),
+    "tpot_ms": ("median_tpot_ms", 2),
     "itl_p99_ms": ("p99_itl_ms", 2),
 }
 JOULES = "joules_per_token"

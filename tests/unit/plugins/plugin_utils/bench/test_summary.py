@@ -34,6 +34,7 @@ def test_the_repeats_of_a_point_are_one_entry():
         "repeats": 3,
         "output_tokens_per_second": {"median": 8950.0, "lowest": 8891.0, "highest": 9029.0},
         "ttft_ms": {"median": 560.0, "lowest": 542.0, "highest": 577.0},
+        "tpot_ms": {"median": 3.03, "lowest": 3.03, "highest": 3.03},
         "itl_p99_ms": {"median": 15.0, "lowest": 14.0, "highest": 16.0},
         # The recorded result has 1536 output tokens.
         "joules_per_token": {"median": 0.2, "lowest": 0.1, "highest": 0.3},
