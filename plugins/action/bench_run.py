@@ -137,7 +137,8 @@ class ActionModule(ControllerAction):
             "evidence": records.write("evidence.yml", evidence_text(document)),
             "page": records.write("report.html", bench_page(summary, other)),
         }
-        self._say(summary["host"], summary["instance"], [f"page {paths['page']}, evidence {paths['evidence']}"])
+        lines = [f"page {paths['page']}", f"evidence {paths['evidence']}, of the catalogue's {evidence_path(document)}"]
+        self._say(summary["host"], summary["instance"], lines)
         return {
             "changed": True,
             "instance": summary["instance"],
