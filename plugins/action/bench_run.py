@@ -95,6 +95,8 @@ class ActionModule(ControllerAction):
         )
         self._say(host, name, fitted.notes)
         if self._task.check_mode:
+            steps = [f"{step.name} ({step.requests} requests)" for step in fitted.steps]
+            self._say(host, name, [f"would be measured {options['repeats']} times each: {', '.join(steps)}"])
             return {"instance": name, "notes": fitted.notes, "steps": [step.name for step in fitted.steps]}
         if options["shared"] and info["running"] + info["waiting"]:
             busy = f"{info['running']} running and {info['waiting']} waiting requests of others"
@@ -137,7 +139,8 @@ class ActionModule(ControllerAction):
             "evidence": records.write("evidence.yml", evidence_text(document)),
             "page": records.write("report.html", bench_page(summary, other)),
         }
-        lines = [f"page {paths['page']}", f"evidence {paths['evidence']}, of the catalogue's {evidence_path(document)}"]
+        place = f"catalog/evidence/{evidence_path(document)}"
+        lines = [f"page {paths['page']}", f"evidence {paths['evidence']} (for {place})"]
         self._say(summary["host"], summary["instance"], lines)
         return {
             "changed": True,

@@ -102,6 +102,7 @@ def test_two_runs_are_compared(tmp_path, lines):
 def test_check_mode_only_plans(tmp_path, lines):
     host = Host()
     result = run(host, tmp_path, check_mode=True)
+    assert lines == ["gpu-a-01 chat: would be measured 2 times each: chat-c1 (8 requests), chat-c8 (32 requests)"]
     assert result["steps"] == ["chat-c1", "chat-c8"] and not host.asked and not (tmp_path / "results").exists()
 
 
