@@ -124,7 +124,7 @@ class ActionModule(ControllerAction):
             except AnsibleActionFail as exc:
                 raise AnsibleActionFail(
                     f"{exc} The measurements so far are kept in {records.directory}; the next run takes only the rest."
-                ) from exc
+                ) from None
             summary = {"host": host, "instance": name, **evidence_of(plan, info, options["driver"], found)}
             return self._write(records, fitted, summary, other)
 

@@ -10,6 +10,7 @@ import re
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError, Measurement
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 
 # Printed by the benchmark when its own preparations are over.
 STARTED = "Starting main benchmark run"
@@ -28,7 +29,7 @@ def read_result(text: str, measurement: Measurement) -> dict[str, Any]:
     except ValueError as exc:
         raise BenchError(f"the result of vllm bench serve is not JSON ({exc})") from exc
     if not isinstance(found, dict):
-        raise BenchError(f"the result of vllm bench serve is a {type(found).__name__}, expected a mapping")
+        raise BenchError(f"the result of vllm bench serve is {name_kind(found)}, expected a mapping")
     completed, failed = found.get("completed"), found.get("failed") or 0
     if failed or completed != measurement.requests:
         raise BenchError(f"of {measurement.requests} requests {completed or 0} were answered and {failed} failed")

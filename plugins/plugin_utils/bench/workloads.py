@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
     PREFIX_REPETITION,
     Measurement,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
@@ -107,7 +108,7 @@ class Fitted:
 def load_workloads(own: Any) -> dict[str, Workload]:
     """Return the workloads of the catalogue and of the site, whose definitions win. Raises WorkloadError."""
     if not isinstance(own, Mapping):
-        raise WorkloadError(f"{DEFINITIONS}: found {type(own).__name__}, expected a mapping of names to workloads")
+        raise WorkloadError(f"{DEFINITIONS}: found {name_kind(own)}, expected a mapping of names to workloads")
     bundled = parse_workloads(read_yaml(FILE), str(FILE.name))
     return {**bundled, **parse_workloads(own, DEFINITIONS)}
 
@@ -119,6 +120,8 @@ def parse_workloads(entries: Mapping[str, Any], place: str) -> dict[str, Workloa
 
 def choose_workloads(known: Mapping[str, Workload], names: Sequence[str]) -> list[Workload]:
     """Return the named workloads, all of them without names. Raises WorkloadError."""
+    # "chat, agent" of the command line has a space.
+    names = [name.strip() for name in names]
     for name in names:
         if name not in known:
             raise WorkloadError(f"bench_workloads: {name!r} is no workload; {nearest(name, known)}")
@@ -211,7 +214,7 @@ def _rounded(workload: Workload, count: int) -> int:
 
 def _parse(name: str, entry: Any, place: str) -> Workload:
     if not isinstance(entry, Mapping):
-        raise WorkloadError(f"{place}: found {type(entry).__name__}, expected a mapping")
+        raise WorkloadError(f"{place}: found {name_kind(entry)}, expected a mapping")
     if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
         raise WorkloadError(f"{place}: a name has letters, digits, - and _ only")
     known = [item.name for item in fields(Workload) if item.name != "name"]
@@ -230,17 +233,26 @@ def _parse(name: str, entry: Any, place: str) -> Workload:
         if key in entry:
             _check(place, key, entry[key], (int, float))
     found = Workload(name=name, **entry)
+    _check_combination(place, found)
+    return found
+
+
+def _check_combination(place: str, found: Workload) -> None:
+    if found.dataset != PREFIX_REPETITION and (found.prefix_tokens or found.requests_per_prefix):
+        key = "prefix_tokens" if found.prefix_tokens else "requests_per_prefix"
+        raise WorkloadError(f"{place}: {key} is only for dataset {PREFIX_REPETITION}, found {found.dataset}")
+    if found.burstiness != 1 and not found.request_rate_per_stream:
+        raise WorkloadError(f"{place}: burstiness needs request_rate_per_stream, which is missing")
     if found.dataset == PREFIX_REPETITION and not 0 < found.prefix_tokens < found.input_tokens:
         raise WorkloadError(
             f"{place}: prefix_tokens: found {found.prefix_tokens}, expected 1 to {found.input_tokens - 1}"
         )
     if found.dataset == PREFIX_REPETITION and not found.requests_per_prefix:
         raise WorkloadError(f"{place}: requests_per_prefix is missing")
-    return found
 
 
 def _check(place: str, key: str, value: Any, kind: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, kind) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, kind) or not value > 0:
         expected = "a whole number from 1 up" if kind is int else "a number above 0"
         raise WorkloadError(f"{place}: {key}: {not_a_number(value, expected)}")
 

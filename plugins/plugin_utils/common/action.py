@@ -35,7 +35,8 @@ class ControllerAction(ActionBase):
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
-            raise AnsibleActionFail(str(exc)) from exc
+            # Ansible would append the messages of the causes, the same sentence once more among them.
+            raise AnsibleActionFail(str(exc)) from None
         return {**result, "changed": False, **found}
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:

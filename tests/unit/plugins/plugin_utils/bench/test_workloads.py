@@ -45,8 +45,8 @@ def test_a_site_adds_and_replaces_workloads():
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ([], "bench_workload_definitions: found list, expected a mapping"),
-        ({"a": 3}, "bench_workload_definitions: a: found int, expected a mapping"),
+        ([], "bench_workload_definitions: found a list, expected a mapping"),
+        ({"a": 3}, "bench_workload_definitions: a: found a number, expected a mapping"),
         ({"a/b": OWN}, "a/b: a name has letters, digits, - and _ only"),
         ({"a": {**OWN, "input_token": 3}}, "unknown key 'input_token'; nearest: 'input_tokens'"),
         ({"a": {"dataset": "random", "input_tokens": 3}}, "a: output_tokens is missing"),
@@ -57,6 +57,10 @@ def test_a_site_adds_and_replaces_workloads():
         ),
         ({"a": {**OWN, "input_tokens": True}}, "input_tokens: found True"),
         ({"a": {**OWN, "burstiness": 0}}, "burstiness: found 0, expected a number above 0"),
+        ({"a": {**OWN, "burstiness": float("nan")}}, "burstiness: found nan, expected a number above 0"),
+        ({"a": {**OWN, "burstiness": 0.2}}, "a: burstiness needs request_rate_per_stream"),
+        ({"a": {**OWN, "prefix_tokens": 50}}, "a: prefix_tokens is only for dataset prefix_repetition, found random"),
+        ({"a": {**OWN, "requests_per_prefix": 2}}, "a: requests_per_prefix is only for dataset prefix_repetition"),
         ({"a": {**OWN, "dataset": "prefix_repetition", "prefix_tokens": 100}}, "found 100, expected 1 to 99"),
         ({"a": {**OWN, "dataset": "prefix_repetition", "prefix_tokens": 50}}, "requests_per_prefix is missing"),
     ],
@@ -69,7 +73,7 @@ def test_a_bad_definition_is_refused(own, message):
 
 def test_workloads_are_chosen_by_name():
     assert choose_workloads(BUNDLED, []) == list(BUNDLED.values())
-    assert choose_workloads(BUNDLED, ["agent", "agent"]) == [AGENT]
+    assert choose_workloads(BUNDLED, ["agent", " agent"]) == [AGENT]
     with pytest.raises(WorkloadError, match="bench_workloads: 'chta' is no workload; nearest: 'chat'"):
         choose_workloads(BUNDLED, ["chta"])
 

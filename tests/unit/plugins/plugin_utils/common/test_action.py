@@ -1,0 +1,48 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base class of actions that decide on the controller."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+
+from tests.fakes.actions import Task
+
+
+class Reader(ControllerAction):
+    ARGUMENT_SPEC: ClassVar = {"path": {"type": "str", "required": True}}
+    ERRORS = (ValueError,)
+
+    def decide(self, options, variables):
+        if options["path"] == "/here":
+            return {"text": variables["text"]}
+        try:
+            raise FileNotFoundError(2, "No such file")
+        except FileNotFoundError as exc:
+            raise ValueError(f"path: {options['path']} is not there") from exc
+
+
+def run(**options):
+    nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    return Reader(Task("reader", options), nowhere, None, None, None, None).run(task_vars={"text": "hello"})
+
+
+def test_the_decision_is_the_result():
+    assert run(path="/here") == {"changed": False, "text": "hello"}
+
+
+def test_the_message_of_an_error_is_shown_once_without_its_causes():
+    with pytest.raises(AnsibleActionFail) as caught:
+        run(path="/nowhere")
+    assert caught.value.message == "path: /nowhere is not there"
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(AnsibleActionFail, match="pth"):
+        run(path="/here", pth="/there")
