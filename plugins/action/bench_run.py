@@ -122,9 +122,10 @@ class ActionModule(ControllerAction):
                     seeds,
                 )
             except AnsibleActionFail as exc:
-                raise AnsibleActionFail(
-                    f"{exc} The measurements so far are kept in {records.directory}; the next run takes only the rest."
-                ) from None
+                kept = f"The measurements so far are kept in {records.directory}; the next run takes only the rest."
+                # The end of an instance is reported with lines of its journal.
+                between = "\n" if "\n" in str(exc) else " "
+                raise AnsibleActionFail(f"{exc}{between}{kept}") from None
             summary = {"host": host, "instance": name, **evidence_of(plan, info, options["driver"], found)}
             return self._write(records, fitted, summary, other)
 

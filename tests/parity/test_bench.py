@@ -9,29 +9,37 @@ import json
 import subprocess
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Target, bench_argv
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import (
+    BY_MODULE,
+    COMMAND,
+    Target,
+    bench_argv,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Step, load_workloads
 
 from tests.parity.real import RELEASES
 
-# Prints for each command what the parser of the benchmark reads.
-READ = """
+# Prints for each command what the benchmark gets from its parser.
+READ = f"""
 import json, sys
-from vllm.benchmarks.serve import add_cli_args
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-parser = FlexibleArgumentParser()
-add_cli_args(parser)
-print(json.dumps([vars(parser.parse_args(words)) for words in json.loads(sys.argv[1])], default=str))
+import vllm.benchmarks.serve
+found = []
+vllm.benchmarks.serve.main = lambda arguments: found.append(vars(arguments))
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:] = words
+    {BY_MODULE}
+print(json.dumps(found, default=str))
 """
 WORKLOADS = load_workloads({})
-TARGET = Target("https://[::1]:1", "m", "/t", "vllm", ("--tokenizer-mode", "slow", "--trust-remote-code", "--insecure"))
+OPTIONS = ("--tokenizer-mode", "slow", "--trust-remote-code", "--insecure")
+TARGET = Target("https://[::1]:1", "m", "/t", ("vllm", *COMMAND), OPTIONS)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_benchmark_reads_what_the_workloads_mean(real_parsers, release):
     parser = real_parsers[release]
     steps = [Step(workload, 8, 32) for workload in WORKLOADS.values()]
-    commands = [bench_argv(TARGET, step.measurement(7), "/results", "r.json")[3:] for step in steps]
+    commands = [bench_argv(TARGET, step.measurement(7), "/results", "r.json")[len(TARGET.command) :] for step in steps]
     done = subprocess.run(
         [parser.python, "-c", READ, json.dumps(commands)],
         capture_output=True,

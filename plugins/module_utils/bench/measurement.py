@@ -20,6 +20,13 @@ KILL_AFTER = 10
 # The exit status of timeout(1) when the time was over, by the first and by the second signal.
 TIMED_OUT = (124, 137)
 API_KEY = "OPENAI_API_KEY"
+COMMAND = ("bench", "serve")
+# The same benchmark, for an environment whose `vllm` command does not work.
+BY_MODULE = (
+    "from vllm.benchmarks.serve import add_cli_args, main; "
+    "from vllm.utils.argparse_utils import FlexibleArgumentParser; "
+    "parser = FlexibleArgumentParser(); add_cli_args(parser); main(parser.parse_args())"
+)
 
 
 class BenchError(Exception):
@@ -53,14 +60,14 @@ class Target:
     """How an instance is measured on its host.
 
     url and model: where requests go, and the served name in them. tokenizer: its name or path, as vLLM finds it.
-    options: further words of the benchmark. program: the vllm command. inside: the words that run a command in the
-    instance's container, empty for a virtual environment.
+    options: further words of the benchmark. command: the words that start `vllm bench serve`. inside: the words that
+    run a command in the instance's container, empty for a virtual environment.
     """
 
     url: str
     model: str
     tokenizer: str
-    program: str
+    command: tuple[str, ...]
     options: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
 
@@ -92,7 +99,7 @@ def bench_argv(target: Target, measurement: Measurement, directory: str, name: s
 
     All options exist in vLLM 0.25.1, 0.32.0 and 0.33.0. No secret is among the words.
     """
-    words = [target.program, "bench", "serve", "--base-url", target.url, "--model", target.model]
+    words = [*target.command, "--base-url", target.url, "--model", target.model]
     words += ["--tokenizer", target.tokenizer, *target.options]
     words += ["--dataset-name", measurement.dataset, *_lengths(measurement)]
     words += ["--num-prompts", str(measurement.requests), "--max-concurrency", str(measurement.concurrency)]

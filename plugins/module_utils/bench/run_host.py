@@ -88,7 +88,7 @@ def measure(
         variables = {**QUIET, **({API_KEY: instance.api_key} if instance.api_key else {})}
         argv = limited_argv(target, bench_argv(target, measurement, place, RESULT), seconds, variables)
         run = run_command(
-            argv, environment(directory, target.program, variables), account, chips, seconds + 2 * KILL_AFTER
+            argv, environment(directory, target.command[0], variables), account, chips, seconds + 2 * KILL_AFTER
         )
         if run.status:
             raise BenchError(mask(_why(run, argv[0], seconds), instance.secrets))

@@ -9,11 +9,16 @@ import os
 import ssl
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError, Target
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import (
+    BY_MODULE,
+    COMMAND,
+    BenchError,
+    Target,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host
-from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotState
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import launch_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
     API_KEY,
     InstanceError,
@@ -21,7 +26,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_fi
     endpoint_of,
     read_flat_yaml,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import CONFIG_DIR
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import CONFIG_DIR, STATE_DIR
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
     InstalledError,
     read_text,
@@ -71,29 +76,32 @@ def read_instance(name: str, root: str = "/") -> Instance:
         config, (url, models) = read_flat_yaml(text), endpoint_of(text)
     except InstanceError as exc:
         raise BenchError(f"{path}: {exc}") from exc
-    program, inside = _program(name, host.state(name))
+    command, inside = _command(name, host)
     options = [word for key in _VALUES if key in config for word in (f"--{key}", _word(config, key))]
     options += [f"--{key}" for key in _SWITCHES if _word(config, key).lower() == "true"]
     options += ["--insecure"] if url.startswith("https:") else []
     tokenizer = _word(config, "tokenizer") or _word(config, "model")
     if not tokenizer:
         raise BenchError(f"{path}: neither tokenizer nor model is there; the benchmark needs the tokenizer's name")
-    target = Target(url, models[0], tokenizer, program, tuple(options), inside)
+    target = Target(url, models[0], tokenizer, command, tuple(options), inside)
     return Instance(name, target, secrets.get(API_KEY, ""), tuple(worth_masking(secrets)))
 
 
-def _program(name: str, state: SlotState) -> tuple[str, tuple[str, ...]]:
-    """Return the vllm command of the instance, and the words that run it inside of its container."""
+def _command(name: str, host: Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words that start the benchmark, and those that run a command inside of the instance's container."""
+    state = host.state(name)
     if state.image and state.image.engine:
-        return "vllm", (state.image.engine, "exec", container_name(name))
+        return ("vllm", *COMMAND), (state.image.engine, "exec", container_name(name))
     if not state.venv:
         raise BenchError(
             f"instance {name}: its start script names no virtual environment and no image; run playbooks/site.yml"
         )
-    program = f"{state.venv}/bin/vllm"
+    script = f"{STATE_DIR}/{name}/serve"
+    by_module = launch_of(name, state.kind, {script: read_text(host.at(script)) or ""}).by_module
+    program = f"{state.venv}/bin/{'python' if by_module else 'vllm'}"
     if not os.access(program, os.X_OK):
         raise BenchError(f"instance {name}: {program} is not there, expected vLLM's command; run playbooks/site.yml")
-    return program, ()
+    return (program, *(("-c", BY_MODULE) if by_module else COMMAND)), ()
 
 
 def _word(config: dict[str, Value], key: str) -> str:

@@ -101,9 +101,13 @@ class Slot:
 
 @dataclass(frozen=True)
 class Launch:
-    """How the files of an instance start vLLM: a virtual environment, or an image and the engine."""
+    """How the files of an instance start vLLM: a virtual environment, or an image and the engine.
+
+    by_module: vLLM is started as a Python module, because the `vllm` command of its environment does not work.
+    """
 
     venv: str = ""
+    by_module: bool = False
     ref: str = ""
     engine: str = ""
 
@@ -146,7 +150,7 @@ def launch_of(name: str, kind: str, texts: Mapping[str, str]) -> Launch:
     if not words:
         return Launch()
     if kind == TEMPLATE:
-        return Launch(venv=words[0].rpartition("/bin/")[0])
+        return Launch(venv=words[0].rpartition("/bin/")[0], by_module=words[1:2] == ["-m"])
     position = 2
     while position < len(words) and words[position].startswith("--"):
         position += 1 if words[position] in _BARE else 2

@@ -25,8 +25,8 @@ SLOT = {"installed": True, "digest": "d", "good": {"digest": "d", "plan": summar
 class Host:
     """Answers the two modules; from the ``broken``th measurement on with a failure."""
 
-    def __init__(self, broken=1000, **info):
-        self.info, self.broken, self.asked = {**INFO, **info}, broken, []
+    def __init__(self, broken=1000, message="instance chat did not survive the measurement.", **info):
+        self.info, self.broken, self.message, self.asked = {**INFO, **info}, broken, message, []
 
     def execute(self, module_name, module_args, task_vars, wrap_async):
         if module_name == "baremetal.inference.instance_bench_info":
@@ -35,7 +35,7 @@ class Host:
         assert module_name == "baremetal.inference.instance_bench"
         self.asked.append(module_args)
         if len(self.asked) >= self.broken:
-            return {"failed": True, "msg": "instance chat did not survive the measurement."}
+            return {"failed": True, "msg": self.message}
         return taken(joules=153.6)
 
 
@@ -91,6 +91,13 @@ def test_an_interrupted_benchmark_continues(tmp_path, lines):
     assert not again.asked
     run(again, tmp_path, fresh=True)
     assert len(again.asked) == 6
+
+
+def test_the_journal_of_a_dead_instance_stays_apart(tmp_path, lines):
+    with pytest.raises(AnsibleActionFail) as caught:
+        run(Host(broken=1, message="instance chat did not survive.\nWhy, from its journal:\n  no memory"), tmp_path)
+    assert caught.value.message.splitlines()[2] == "  no memory"
+    assert caught.value.message.splitlines()[3].startswith("The measurements so far are kept in /")
 
 
 def test_two_runs_are_compared(tmp_path, lines):

@@ -15,8 +15,17 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
     measurement_of,
 )
 
-VENV = Target("http://127.0.0.1:8000", "chat-model", "/var/lib/vllm/chat/model", "/opt/vllm/e/bin/vllm")
-CONTAINER = Target("https://[::1]:8000", "m", "m", "vllm", ("--insecure",), ("/usr/bin/docker", "exec", "vllm-chat"))
+VENV = Target(
+    "http://127.0.0.1:8000", "chat-model", "/var/lib/vllm/chat/model", ("/opt/vllm/e/bin/vllm", "bench", "serve")
+)
+CONTAINER = Target(
+    "https://[::1]:8000",
+    "m",
+    "m",
+    ("vllm", "bench", "serve"),
+    ("--insecure",),
+    ("/usr/bin/docker", "exec", "vllm-chat"),
+)
 RANDOM = {
     "dataset": "random",
     "input_tokens": 1024,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BY_MODULE, BenchError
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.target_host import read_instance
 
 from tests.fakes.bench_host import KEY, BenchHost
@@ -19,7 +19,7 @@ def host(tmp_path):
 
 def test_an_instance_in_a_virtual_environment(host):
     found = read_instance("chat", str(host.root))
-    assert found.target.program == f"{host.bin}/vllm" and found.target.inside == ()
+    assert found.target.command == (f"{host.bin}/vllm", "bench", "serve") and found.target.inside == ()
     assert (found.target.url, found.target.model, found.target.tokenizer) == (
         "http://127.0.0.1:8123",
         "m",
@@ -28,12 +28,19 @@ def test_an_instance_in_a_virtual_environment(host):
     assert found.target.options == ("--trust-remote-code",) and found.api_key == KEY and KEY in found.secrets
 
 
+def test_an_environment_whose_vllm_command_does_not_work(host):
+    host.serve(f"{host.bin}/python -m vllm.entrypoints.openai.api_server")
+    host.program("python", "#!/bin/sh\n")
+    (host.bin / "vllm").unlink()
+    assert read_instance("chat", str(host.root)).target.command == (f"{host.bin}/python", "-c", BY_MODULE)
+
+
 def test_an_instance_in_a_container(host):
     (host.root / "etc/systemd/system").mkdir(parents=True)
     (host.root / "etc/systemd/system/vllm@chat.service").write_text("[Service]\n")
     host.serve("/usr/bin/docker run --rm --name vllm-chat vllm/vllm-openai:v0.33.0")
     target = read_instance("chat", str(host.root)).target
-    assert (target.program, target.inside) == ("vllm", ("/usr/bin/docker", "exec", "vllm-chat"))
+    assert (target.command, target.inside) == (("vllm", "bench", "serve"), ("/usr/bin/docker", "exec", "vllm-chat"))
 
 
 def test_tls_and_another_tokenizer(host):

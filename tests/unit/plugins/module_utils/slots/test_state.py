@@ -156,10 +156,13 @@ def test_the_image_of_a_quadlet_is_found():
     assert found == Launch(ref="mirror:5000/lab/vllm:1", engine="podman")
 
 
-@pytest.mark.parametrize("words", ["/opt/vllm/x/bin/vllm serve", "/opt/vllm/x/bin/python -m vllm.entrypoints"])
-def test_the_environment_is_found(words):
+@pytest.mark.parametrize(
+    ("words", "by_module"),
+    [("/opt/vllm/x/bin/vllm serve", False), ("/opt/vllm/x/bin/python -m vllm.entrypoints", True)],
+)
+def test_the_environment_is_found(words, by_module):
     texts = {"/var/lib/vllm/chat/serve": f'#!/bin/sh\n# managed\nexec {words} "$@"\n'}
-    assert launch_of("chat", "template", texts) == Launch(venv="/opt/vllm/x")
+    assert launch_of("chat", "template", texts) == Launch(venv="/opt/vllm/x", by_module=by_module)
 
 
 @pytest.mark.parametrize("text", ["", "#!/bin/sh\n", "#!/bin/sh\nexec 'open\n", "#!/bin/sh\nexec docker run --rm\n"])
