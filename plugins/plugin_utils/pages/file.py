@@ -17,8 +17,9 @@ class PageError(ValueError):
 
 
 def read_parts(directory: Path) -> dict[str, str]:
-    """Return the texts that a page is put together from: html, css and js."""
-    return {name: (directory / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
+    """Return the texts that a page is put together from: html, css and, where the page has a script, js."""
+    files = {name: directory / f"page.{name}" for name in ("html", "css", "js")}
+    return {name: file.read_text(encoding="utf-8") for name, file in files.items() if name != "js" or file.exists()}
 
 
 class PageFile:

@@ -15,16 +15,17 @@ _ESCAPES = {sign: f"\\u{ord(sign):04x}" for sign in "<>&"}
 
 
 def fill_page(parts: Mapping[str, str], title: str, data: str) -> str:
-    """Return the page. ``parts`` are its ``html``, ``css`` and ``js``; its policy allows these two and no other.
+    """Return the page. ``parts`` are its ``html``, ``css`` and perhaps ``js``; its policy allows these and no other.
 
-    ``data`` is JSON as escape_json() returns it.
+    ``data`` is JSON as escape_json() returns it, or HTML for a page without a script.
     """
+    script = parts.get("js", "")
     marks = {
         "@TITLE@": html.escape(title).encode("ascii", "xmlcharrefreplace").decode(),
         "@STYLE@": parts["css"],
-        "@SCRIPT@": parts["js"],
+        "@SCRIPT@": script,
         "@STYLE_HASH@": _hash(parts["css"]),
-        "@SCRIPT_HASH@": _hash(parts["js"]),
+        "@SCRIPT_HASH@": _hash(script),
         "@DATA@": data,
     }
     # Split at the marks once, so that a mark inside an inserted text stays text.

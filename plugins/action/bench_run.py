@@ -1,0 +1,182 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime, timezone
+from typing import Any, Mapping, Sequence
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import (
+    ChoiceError,
+    check_installed,
+    chips_of,
+    choose_instance,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.evidence import (
+    evidence,
+    evidence_path,
+    evidence_text,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.page import bench_page
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import (
+    SUMMARY,
+    RecordError,
+    Records,
+    read_summary,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds, run_steps
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, plan_digest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
+    Amount,
+    Fitted,
+    WorkloadError,
+    choose_workloads,
+    fit,
+    load_workloads,
+    read_concurrency,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+
+NAMES = {"type": "list", "elements": "str", "default": []}
+ARGUMENT_SPEC = {
+    "plans": {"type": "dict", "required": True},
+    "slots": {"type": "dict", "required": True},
+    "instance": {"type": "str", "default": ""},
+    "workloads": NAMES,
+    "workload_definitions": {"type": "dict", "default": {}},
+    "concurrency": NAMES,
+    "repeats": {"type": "int", "default": 3},
+    "requests_per_stream": {"type": "int", "default": 4},
+    "requests_min": {"type": "int", "default": 8},
+    "seed": {"type": "str", "default": ""},
+    "timeout": {"type": "float", "default": 1800},
+    "shared": {"type": "bool", "default": False},
+    "shorten": {"type": "bool", "default": False},
+    "fresh": {"type": "bool", "default": False},
+    "dir": {"type": "path", "default": "bench-results"},
+    "compare": {"type": "path", "default": ""},
+    "driver": {"type": "str", "default": ""},
+    "user": {"type": "str", "default": "vllm"},
+}
+
+
+class ActionModule(ControllerAction):
+    """Decides what is measured, lets the host take each measurement, and keeps the results on the controller."""
+
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (ChoiceError, RecordError, UnreadableError, WorkloadError)
+    # The measurements are taken on the host.
+    _requires_connection = True
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        check_numbers(options)
+        name = choose_instance(options["plans"], options["instance"])
+        plan, host = options["plans"][name], variables["inventory_hostname"]
+        check_installed(name, plan, options["slots"].get(name))
+        workloads = choose_workloads(load_workloads(options["workload_definitions"]), options["workloads"])
+        other = read_summary("bench_compare", options["compare"]) if options["compare"] else None
+        chips = {"stack": plan["stack"], "chips": chips_of(plan)}
+        info = self._on_host("instance_bench_info", {"instance": name, **chips}, variables)
+        fitted = fit(
+            workloads,
+            read_concurrency(options["concurrency"], plan["stack"]),
+            Amount(options["requests_per_stream"], options["requests_min"]),
+            info["max_model_len"],
+            plan["args"].get("max-num-seqs"),
+            bool(options["workloads"]),
+            options["shorten"],
+        )
+        self._say(host, name, fitted.notes)
+        if self._task.check_mode:
+            return {"instance": name, "notes": fitted.notes, "steps": [step.name for step in fitted.steps]}
+        if options["shared"] and info["running"] + info["waiting"]:
+            busy = f"{info['running']} running and {info['waiting']} waiting requests of others"
+            Display().warning(f"{host} {name}: {busy}; the figures include their load")
+
+        def measure(measurement: Measurement) -> Mapping[str, Any]:
+            arguments = {"instance": name, "measurement": asdict(measurement), **chips}
+            arguments.update({key: options[key] for key in ("timeout", "shared", "user")})
+            return self._on_host("instance_bench", arguments, variables)
+
+        records = Records(options["dir"], host, name, plan_digest(plan))
+        with records.opened():
+            if options["fresh"]:
+                records.forget()
+            seeds = Seeds(int(options["seed"]) if options["seed"] else None)
+            try:
+                found = run_steps(
+                    fitted.steps,
+                    options["repeats"],
+                    records,
+                    measure,
+                    lambda line: self._say(host, name, [line]),
+                    seeds,
+                )
+            except AnsibleActionFail as exc:
+                raise AnsibleActionFail(
+                    f"{exc} The measurements so far are kept in {records.directory}; the next run takes only the rest."
+                ) from exc
+            summary = {"host": host, "instance": name, **evidence_of(plan, info, options["driver"], found)}
+            return self._write(records, fitted, summary, other)
+
+    def _write(
+        self, records: Records, fitted: Fitted, summary: dict[str, Any], other: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Write summary, evidence and page; return the values of the run."""
+        document = {key: value for key, value in summary.items() if key not in ("host", "instance")}
+        summary = {**summary, "notes": fitted.notes}
+        records.write(SUMMARY, json.dumps(summary, indent=1) + "\n")
+        paths = {
+            "evidence": records.write("evidence.yml", evidence_text(document)),
+            "page": records.write("report.html", bench_page(summary, other)),
+        }
+        self._say(summary["host"], summary["instance"], [f"page {paths['page']}, evidence {paths['evidence']}"])
+        return {
+            "changed": True,
+            "instance": summary["instance"],
+            "directory": str(records.directory),
+            "notes": fitted.notes,
+            "results": document["results"],
+            "evidence_path": evidence_path(document),
+            **paths,
+        }
+
+    def _on_host(self, module: str, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Run a module of this collection on the host and return its result. Raises AnsibleActionFail."""
+        result: dict[str, Any] = self._execute_module(
+            module_name=f"baremetal.inference.{module}", module_args=arguments, task_vars=variables, wrap_async=False
+        )
+        if result.get("failed") or result.get("unreachable"):
+            raise AnsibleActionFail(str(result.get("msg") or f"{module} failed without a message"))
+        return result
+
+    @staticmethod
+    def _say(host: str, name: str, lines: Sequence[str]) -> None:
+        for line in lines:
+            Display().display(f"{host} {name}: {line}")
+
+
+def evidence_of(
+    plan: Mapping[str, Any], info: Mapping[str, Any], driver: str, found: Sequence[Record]
+) -> dict[str, Any]:
+    """Return the evidence with today's date."""
+    return evidence(plan, info, driver, found, datetime.now(timezone.utc).strftime("%Y-%m-%d"))
+
+
+def check_numbers(options: Mapping[str, Any]) -> None:
+    """Check the numbers among the options. Raises WorkloadError."""
+    for name in ("repeats", "requests_per_stream", "requests_min"):
+        if options[name] < 1:
+            raise WorkloadError(f"bench_{name}: found {options[name]}, expected a whole number from 1 up")
+    if options["timeout"] <= 0:
+        raise WorkloadError(f"bench_timeout: found {options['timeout']:g}, expected more than 0 seconds")
+    seed = options["seed"].strip()
+    if seed and not (seed.isascii() and seed.isdigit()):
+        raise WorkloadError(f"bench_seed: found {options['seed']!r}, expected a whole number from 0 up")

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the benchmark and the instance answer: the result's JSON, the output, models and metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError, Measurement
+
+# Printed by the benchmark when its own preparations are over.
+STARTED = "Starting main benchmark run"
+# Before that it asks the instance once.
+TEST_REQUESTS = 1
+FIGURES = ("duration", "output_throughput", "total_output_tokens", "median_ttft_ms", "p99_itl_ms")
+
+_SUCCESS = re.compile(r"vllm:request_success(?:_total)?\{.*\}\s+(?P<value>[\d.eE+]+)\Z", re.ASCII)
+_ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit)\b.*|.*\berror: .*")
+
+
+def read_result(text: str, measurement: Measurement) -> dict[str, Any]:
+    """Return the benchmark's result. Raises BenchError where requests failed or a figure is missing."""
+    try:
+        found = json.loads(text)
+    except ValueError as exc:
+        raise BenchError(f"the result of vllm bench serve is not JSON ({exc})") from exc
+    if not isinstance(found, dict):
+        raise BenchError(f"the result of vllm bench serve is a {type(found).__name__}, expected a mapping")
+    completed, failed = found.get("completed"), found.get("failed") or 0
+    if failed or completed != measurement.requests:
+        raise BenchError(f"of {measurement.requests} requests {completed or 0} were answered and {failed} failed")
+    missing = [name for name in FIGURES if not isinstance(found.get(name), (int, float))]
+    if missing:
+        raise BenchError(f"the result of vllm bench serve lacks {', '.join(missing)}")
+    if found["duration"] <= 0 or found["total_output_tokens"] <= 0:
+        raise BenchError("the result of vllm bench serve has no output tokens")
+    return found
+
+
+def explain_output(lines: Sequence[str], most: int = 3) -> str:
+    """Return why the benchmark failed, from its last lines: the errors, else the end."""
+    texts = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in texts if _ERROR.match(line)]
+    return "; ".join((errors or texts)[-most:]) or "it printed nothing"
+
+
+def model_length(body: bytes, model: str) -> int | None:
+    """Return the longest sequence in tokens that the instance serves ``model`` with, from /v1/models."""
+    try:
+        entries = json.loads(body)["data"]
+        return next((int(entry["max_model_len"]) for entry in entries if entry.get("id") == model), None)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def finished_requests(metrics: str) -> int | None:
+    """Return how many requests an engine has finished since its start, from /metrics; None where that is not there."""
+    matches = [_SUCCESS.match(line.strip()) for line in metrics.splitlines()]
+    values = [float(match["value"]) for match in matches if match]
+    return int(sum(values)) if values else None
+
+
+def other_requests(before: int | None, after: int | None, result: Mapping[str, Any]) -> int | None:
+    """Return how many requests of others were finished during a measurement; None where it is not known."""
+    if before is None or after is None:
+        return None
+    return max(0, after - before - int(result["completed"]) - TEST_REQUESTS)
+
+
+def start_seconds(properties: str) -> float | None:
+    """Return the seconds from systemd's "Starting" to "Started" of a unit, from ``systemctl show``."""
+    found = dict(line.split("=", 1) for line in properties.splitlines() if "=" in line)
+    try:
+        began, ended = int(found["InactiveExitTimestampMonotonic"]), int(found["ActiveEnterTimestampMonotonic"])
+    except (KeyError, ValueError):
+        return None
+    return round((ended - began) / 1e6, 1) if 0 < began <= ended else None

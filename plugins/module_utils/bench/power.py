@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The power of chips, from the output of the vendor's tool, and the energy of a measurement."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+# One sample says nothing about a minute.
+_FEWEST = 3
+COMMANDS = {
+    "cuda": ("nvidia-smi", "--query-gpu=index,power.draw,power.limit", "--format=csv,noheader,nounits"),
+    "rocm": ("amd-smi", "metric", "--power", "--json"),
+    "cann": ("npu-smi", "info"),
+}
+# "| 0     910B4               | OK            | 86.0        40  ..."; the second chip of a card has a dash.
+_NPU_ROW = re.compile(r"\|\s*(\d+)\s+\S+\s*\|\s*[A-Za-z]\w*\s*\|\s*([\d.]+|-|NA)\s")
+
+
+@dataclass(frozen=True)
+class Power:
+    """The power of an instance's chips together, and the limit of each of them; a limit of 0 is unknown."""
+
+    watts: float
+    limit: float = 0.0
+
+
+def power_command(stack: str, chips: Sequence[int]) -> tuple[str, ...]:
+    """Return the command that shows the power of the chips, empty where nothing measures it (CPU)."""
+    return COMMANDS.get(stack, ()) if chips else ()
+
+
+def parse_power(stack: str, text: str, chips: Sequence[int]) -> Power | None:
+    """Return the power of ``chips``, by their numbers on the host; None where the text lacks one of them."""
+    parse = {"cuda": _nvidia, "rocm": _amd, "cann": _ascend}.get(stack)
+    return parse(text, chips) if parse else None
+
+
+def energy(samples: Sequence[tuple[float, float]], began: float, seconds: float) -> float | None:
+    """Return the joules of ``seconds`` from ``began``; None with too few samples in that time.
+
+    ``samples`` are pairs of a time of the same clock and the watts then.
+    """
+    within = [watts for at, watts in samples if began <= at <= began + seconds]
+    return sum(within) / len(within) * seconds if len(within) >= _FEWEST else None
+
+
+def _nvidia(text: str, chips: Sequence[int]) -> Power | None:
+    found = {}
+    for line in text.splitlines():
+        values = [_number(value) for value in line.split(",")]
+        if len(values) == 3 and values[0] is not None and values[1] is not None:
+            found[int(values[0])] = (values[1], values[2] or 0.0)
+    if any(chip not in found for chip in chips):
+        return None
+    # The lowest limit: the slowest chip decides how fast all are.
+    return Power(sum(found[chip][0] for chip in chips), min(found[chip][1] for chip in chips))
+
+
+def _amd(text: str, chips: Sequence[int]) -> Power | None:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return None
+    # From ROCm 6.4 on the list has a name.
+    entries = document.get("gpu_data") if isinstance(document, dict) else document
+    found = {}
+    for entry in entries if isinstance(entries, list) else ():
+        power = entry.get("power") if isinstance(entry, dict) else None
+        watts = _amd_watts(power.get("socket_power")) if isinstance(power, dict) else None
+        if watts is not None:
+            found[entry.get("gpu")] = watts
+    return Power(sum(found[chip] for chip in chips)) if all(chip in found for chip in chips) else None
+
+
+def _amd_watts(value: Any) -> float | None:
+    """Return the watts in ``140``, ``"140 W"`` or ``{"value": 140, "unit": "W"}``."""
+    value = value.get("value") if isinstance(value, dict) else value
+    return _number(str(value).replace("W", ""))
+
+
+def _ascend(text: str, chips: Sequence[int]) -> Power | None:
+    rows = [(match[1], _number(match[2])) for match in map(_NPU_ROW.match, text.splitlines()) if match]
+    if any(chip >= len(rows) for chip in chips):
+        return None
+    total = 0.0
+    for card in {rows[chip][0] for chip in chips}:
+        watts = {number: value for number, (name, value) in enumerate(rows) if name == card}
+        # A card of two chips shows its power in the row of the first; one chip alone has no figure of its own.
+        if None in watts.values() and not set(watts) <= set(chips):
+            return None
+        known = [value for number, value in watts.items() if number in chips and value is not None]
+        if not known:
+            return None
+        total += sum(known)
+    return Power(total)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.strip())
+    except ValueError:
+        return None

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read from the files of an instance how it is measured on this host."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass
+
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError, Target
+from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host
+from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import SlotState
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
+    API_KEY,
+    InstanceError,
+    Value,
+    endpoint_of,
+    read_flat_yaml,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import CONFIG_DIR
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
+    InstalledError,
+    read_text,
+    secrets_in,
+    worth_masking,
+)
+
+# What the benchmark has to know of the instance's own arguments, to read its tokenizer as the instance does.
+_VALUES, _SWITCHES = ("tokenizer-mode",), ("trust-remote-code",)
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance on this host. api_key: empty where it asks for none; secrets: values that no output may show."""
+
+    name: str
+    target: Target
+    api_key: str
+    secrets: tuple[str, ...]
+
+    def client(self) -> TimedClient:
+        """Return a client of its address, with its key. Raises BenchError."""
+        tls = None
+        if self.target.url.startswith("https:"):
+            # On its own host it is asked by an address that no certificate names.
+            tls = ssl.create_default_context()
+            tls.check_hostname = False
+            tls.verify_mode = ssl.CERT_NONE
+        try:
+            return TimedClient(self.target.url, self.api_key, tls)
+        except AddressError as exc:
+            raise BenchError(f"instance {self.name}: {exc}") from exc
+
+
+def read_instance(name: str, root: str = "/") -> Instance:
+    """Return the instance that is installed below ``root``. Raises BenchError."""
+    host = Host(root, lambda _engine, _image: "")
+    directory = host.at(CONFIG_DIR)
+    path = os.path.join(directory, f"{name}.yaml")
+    try:
+        text, secrets = read_text(path), secrets_in(directory, name)
+    except InstalledError as exc:
+        raise BenchError(str(exc)) from exc
+    if text is None:
+        raise BenchError(f"instance {name} is not installed on this host: {path} is not there; run playbooks/site.yml")
+    try:
+        config, (url, models) = read_flat_yaml(text), endpoint_of(text)
+    except InstanceError as exc:
+        raise BenchError(f"{path}: {exc}") from exc
+    program, inside = _program(name, host.state(name))
+    options = [word for key in _VALUES if key in config for word in (f"--{key}", _word(config, key))]
+    options += [f"--{key}" for key in _SWITCHES if _word(config, key).lower() == "true"]
+    options += ["--insecure"] if url.startswith("https:") else []
+    tokenizer = _word(config, "tokenizer") or _word(config, "model")
+    if not tokenizer:
+        raise BenchError(f"{path}: neither tokenizer nor model is there; the benchmark needs the tokenizer's name")
+    target = Target(url, models[0], tokenizer, program, tuple(options), inside)
+    return Instance(name, target, secrets.get(API_KEY, ""), tuple(worth_masking(secrets)))
+
+
+def _program(name: str, state: SlotState) -> tuple[str, tuple[str, ...]]:
+    """Return the vllm command of the instance, and the words that run it inside of its container."""
+    if state.image and state.image.engine:
+        return "vllm", (state.image.engine, "exec", container_name(name))
+    if not state.venv:
+        raise BenchError(
+            f"instance {name}: its start script names no virtual environment and no image; run playbooks/site.yml"
+        )
+    program = f"{state.venv}/bin/vllm"
+    if not os.access(program, os.X_OK):
+        raise BenchError(f"instance {name}: {program} is not there, expected vLLM's command; run playbooks/site.yml")
+    return program, ()
+
+
+def _word(config: dict[str, Value], key: str) -> str:
+    value = config.get(key, "")
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,170 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: bench_run
+short_description: Measure an instance with all its workloads, and write the results on the controller
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.bench).
+  - Takes each measurement with M(baremetal.inference.instance_bench) on the host, after a warm-up that is not counted,
+    and writes it to the controller at once. What an earlier run has measured with the same plan is not measured again.
+  - Writes a summary, a file of evidence and a page with plots.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Returns what would be measured, and writes nothing.
+  diff_mode:
+    support: none
+options:
+  plans:
+    description:
+      - The plans of the host's instances, as M(baremetal.inference.serve_plan) returns them.
+    type: dict
+    required: true
+  slots:
+    description:
+      - What M(baremetal.inference.instance_slot) returns of the host's instances. An instance that does not serve with
+        its plan is refused.
+    type: dict
+    required: true
+  instance:
+    description:
+      - Name of the instance. It may be missing where the host has only one.
+    type: str
+    default: ""
+  workloads:
+    description:
+      - Names of workloads of C(catalog/workloads.yml) or O(workload_definitions), all of them without a name.
+    type: list
+    elements: str
+    default: []
+  workload_definitions:
+    description:
+      - A site's own workloads by name, in the form of C(catalog/workloads.yml). They replace those of the same name.
+    type: dict
+    default: {}
+  concurrency:
+    description:
+      - How many requests run at a time, in steps. By default 1, 8, 64 and 256, on a CPU 1 and 4.
+    type: list
+    elements: str
+    default: []
+  repeats:
+    description:
+      - How often each step is measured.
+    type: int
+    default: 3
+  requests_per_stream:
+    description:
+      - How many requests a measurement has for each of those that run at a time.
+    type: int
+    default: 4
+  requests_min:
+    description:
+      - How many requests a measurement has at least.
+    type: int
+    default: 8
+  seed:
+    description:
+      - Base of the seeds of the prompts. Without it each measurement has a new seed.
+    type: str
+    default: ""
+  timeout:
+    description:
+      - Seconds until a measurement must be finished.
+    type: float
+    default: 1800
+  shared:
+    description:
+      - Whether the instance may serve others meanwhile.
+    type: bool
+    default: false
+  shorten:
+    description:
+      - Whether workloads that are longer than the instance's C(max-model-len) are shortened.
+    type: bool
+    default: false
+  fresh:
+    description:
+      - Whether everything is measured again.
+    type: bool
+    default: false
+  dir:
+    description:
+      - Directory of the results on the controller.
+    type: path
+    default: bench-results
+  compare:
+    description:
+      - Directory with the results of another run, which the page shows beside these.
+    type: path
+    default: ""
+  driver:
+    description:
+      - Version of the accelerators' driver, for the evidence.
+    type: str
+    default: ""
+  user:
+    description:
+      - The user that the benchmark runs as on the host.
+    type: str
+    default: vllm
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Measure the instance
+  baremetal.inference.bench_run:
+    plans: "{{ vllm_plan.plans }}"
+    slots: "{{ slots.instances }}"
+    workloads: [chat]
+    concurrency: [1, 64]
+  become: true
+"""
+
+RETURN = r"""
+instance:
+  description: The instance.
+  type: str
+  returned: success
+notes:
+  description: What was left out or shortened, and why.
+  type: list
+  elements: str
+  returned: success
+steps:
+  description: What would be measured.
+  type: list
+  elements: str
+  returned: in check mode
+directory:
+  description: Where the results are on the controller.
+  type: str
+  returned: success, not in check mode
+page:
+  description: The page with the plots.
+  type: str
+  returned: success, not in check mode
+evidence:
+  description: The file of evidence.
+  type: str
+  returned: success, not in check mode
+evidence_path:
+  description: Where in C(catalog/evidence) that file belongs.
+  type: str
+  returned: success, not in check mode
+results:
+  description: Medians with their spread, one entry for each workload and concurrency.
+  type: list
+  elements: dict
+  returned: success, not in check mode
+"""

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The evidence of a benchmark: what was measured, on what, and with which plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
+    Record,
+    plan_digest,
+    raw_digest,
+    results_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+
+NAME = "baremetal.inference"
+
+
+def evidence(
+    plan: Mapping[str, Any], info: Mapping[str, Any], driver: str, records: Sequence[Record], date: str
+) -> dict[str, Any]:
+    """Return the evidence of the records.
+
+    ``plan`` is that of the instance, ``info`` the result of instance_bench_info, ``date`` YYYY-MM-DD. Keys whose
+    value is not known are left out.
+    """
+    optional = {
+        "preset": plan.get("preset"),
+        "driver": driver,
+        "power_limit_watts": _whole(info.get("power_limit_watts")),
+        "start_seconds": info.get("start_seconds"),
+    }
+    known = {key: value for key, value in optional.items() if value}
+    document = {
+        "status": "measured",
+        "source": f"{NAME} {collection_version()}",
+        "date": date,
+        "model": plan["model"],
+        "weights": "random" if plan["args"].get("load-format") == "dummy" else plan.get("revision") or "unknown",
+        "release": plan["release"],
+        "accelerator": plan["accelerator"],
+        "count": len(plan["chips"]),
+        "preset": None,
+        "plan": plan_digest(plan),
+        "argv": list(plan["argv"]),
+        "env": dict(plan["env"]),
+        "driver": None,
+        "power_limit_watts": None,
+        "start_seconds": None,
+        "results": results_of(records),
+        "scores": {},
+        "raw_sha256": raw_digest(records),
+    }
+    return {key: known.get(key, value) for key, value in document.items() if key in known or value is not None}
+
+
+def evidence_path(document: Mapping[str, Any]) -> str:
+    """Return where in ``catalog/evidence`` the document belongs."""
+    chips = f"{document['accelerator']}x{document['count']}"
+    return f"{document['model']}/{chips}/{document['release']}-{document['date']}.yml"
+
+
+def evidence_text(document: Mapping[str, Any]) -> str:
+    """Return the document as YAML, in the order of its keys."""
+    text: str = yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, width=120, allow_unicode=True)
+    return text
+
+
+def collection_version(root: Path = COLLECTION) -> str:
+    """Return the version of this collection: of its MANIFEST.json where it is installed, else of galaxy.yml."""
+    manifest = root / "MANIFEST.json"
+    if manifest.is_file():
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+    return str(yaml.safe_load((root / "galaxy.yml").read_text(encoding="utf-8"))["version"])
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
