@@ -17,6 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary 
     results_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE
 
 NAME = "baremetal.inference"
 
@@ -42,9 +44,9 @@ def evidence(
         "date": date,
         "model": plan["model"],
         "weights": "random" if plan["args"].get("load-format") == "dummy" else plan.get("revision") or "unknown",
-        "release": plan["release"],
+        "release": plan["vllm_version"],
         "accelerator": plan["accelerator"],
-        "count": len(plan["chips"]),
+        "count": chip_count(plan),
         "preset": None,
         "plan": plan_digest(plan),
         "argv": list(plan["argv"]),
@@ -61,8 +63,7 @@ def evidence(
 
 def evidence_path(document: Mapping[str, Any]) -> str:
     """Return where in ``catalog/evidence`` the document belongs."""
-    chips = f"{document['accelerator']}x{document['count']}"
-    return f"{document['model']}/{chips}/{document['release']}-{document['date']}.yml"
+    return f"{PLACE.format(**document)}.yml"
 
 
 def evidence_text(document: Mapping[str, Any]) -> str:

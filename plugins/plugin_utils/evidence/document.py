@@ -113,7 +113,7 @@ KEYS: dict[str, Check] = {
     "date": DATE,
     "note": ANY_TEXT,
     "model": _text(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", "ORGANISATION/NAME"),
-    "weights": _text(r"random|[0-9a-f]{40}", "a revision in 40 hexadecimal digits, or random"),
+    "weights": _text(r"random|unknown|[0-9a-f]{40}", "a revision in 40 hexadecimal digits, random or unknown"),
     "release": _text(r"[0-9]+(\.[0-9]+)+([a-z]+[0-9]+)?", "a version of vLLM in quotes, like '0.33.0'"),
     "accelerator": NAME,
     "count": COUNT,
