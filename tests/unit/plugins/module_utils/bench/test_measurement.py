@@ -17,7 +17,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
 
 VENV = Target("http://127.0.0.1:8000", "chat-model", "/var/lib/vllm/chat/model", "/opt/vllm/e/bin/vllm")
 CONTAINER = Target("https://[::1]:8000", "m", "m", "vllm", ("--insecure",), ("/usr/bin/docker", "exec", "vllm-chat"))
-RANDOM = {"dataset": "random", "input_tokens": 1024, "output_tokens": 512, "requests": 192, "concurrency": 64, "seed": 7}
+RANDOM = {
+    "dataset": "random",
+    "input_tokens": 1024,
+    "output_tokens": 512,
+    "requests": 192,
+    "concurrency": 64,
+    "seed": 7,
+}
 PREFIX = {**RANDOM, "dataset": "prefix_repetition", "prefix_tokens": 768, "prefixes": 48}
 
 

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How an instance is measured, from its files."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.target_host import read_instance
+
+from tests.fakes.bench_host import KEY, BenchHost
+
+
+@pytest.fixture
+def host(tmp_path):
+    return BenchHost(tmp_path, 8123)
+
+
+def test_an_instance_in_a_virtual_environment(host):
+    found = read_instance("chat", str(host.root))
+    assert found.target.program == f"{host.bin}/vllm" and found.target.inside == ()
+    assert (found.target.url, found.target.model, found.target.tokenizer) == (
+        "http://127.0.0.1:8123",
+        "m",
+        "/srv/models/m",
+    )
+    assert found.target.options == ("--trust-remote-code",) and found.api_key == KEY and KEY in found.secrets
+
+
+def test_an_instance_in_a_container(host):
+    (host.root / "etc/systemd/system").mkdir(parents=True)
+    (host.root / "etc/systemd/system/vllm@chat.service").write_text("[Service]\n")
+    host.serve("/usr/bin/docker run --rm --name vllm-chat vllm/vllm-openai:v0.33.0")
+    target = read_instance("chat", str(host.root)).target
+    assert (target.program, target.inside) == ("vllm", ("/usr/bin/docker", "exec", "vllm-chat"))
+
+
+def test_tls_and_another_tokenizer(host):
+    path = host.root / "etc/vllm/chat.yaml"
+    path.write_text(path.read_text() + "ssl-certfile: /etc/c.pem\ntokenizer: /srv/t\ntokenizer-mode: slow\n")
+    target = read_instance("chat", str(host.root)).target
+    assert target.url.startswith("https:") and target.tokenizer == "/srv/t"
+    assert target.options == ("--tokenizer-mode", "slow", "--trust-remote-code", "--insecure")
+
+
+def test_what_is_missing_is_named(host):
+    (host.bin / "vllm").unlink()
+    with pytest.raises(
+        BenchError, match=r"venv/bin/vllm is not there, expected vLLM's command; run playbooks/site.yml"
+    ):
+        read_instance("chat", str(host.root))
+    (host.root / "var/lib/vllm/chat/serve").unlink()
+    with pytest.raises(BenchError, match="names no virtual environment and no image"):
+        read_instance("chat", str(host.root))
+    with pytest.raises(BenchError, match=r"instance talk is not installed on this host: .*/etc/vllm/talk.yaml"):
+        read_instance("talk", str(host.root))
+    (host.root / "etc/vllm/chat.yaml").write_text("port: x\nmodel: m\n")
+    with pytest.raises(BenchError, match=r"chat.yaml: port: found 'x'"):
+        read_instance("chat", str(host.root))

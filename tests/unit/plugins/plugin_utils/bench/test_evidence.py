@@ -1,0 +1,46 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The evidence of a benchmark."""
+
+from __future__ import annotations
+
+import json
+
+import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.evidence import (
+    collection_version,
+    evidence,
+    evidence_path,
+    evidence_text,
+)
+
+from tests.fakes.benches import INFO, PLAN, record
+from tests.fakes.wheelhouse import ROOT
+
+
+def test_everything_that_is_known():
+    found = evidence(PLAN, INFO, "580.159.04", [record(joules=100)], "2026-11-23")
+    order = (
+        "status source date model weights release accelerator count preset plan argv env driver power_limit_watts "
+        "start_seconds results scores raw_sha256"
+    )
+    assert list(found) == order.split()
+    version = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"]
+    assert found["status"] == "measured" and found["source"] == f"baremetal.inference {version}"
+    assert (found["weights"], found["count"], found["power_limit_watts"]) == ("6cee5e81", 1, 700)
+    assert len(found["results"]) == 1 and found["results"][0]["concurrency"] == 1
+    assert evidence_path(found) == "openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23.yml"
+    assert yaml.safe_load(evidence_text(found)) == found
+
+
+def test_what_is_not_known_is_left_out():
+    plan = {**PLAN, "preset": None, "chips": [], "accelerator": "cpu", "args": {"load-format": "dummy"}}
+    found = evidence(plan, {"start_seconds": None, "power_limit_watts": 0.0}, "", [record()], "2026-11-23")
+    assert not {"preset", "driver", "power_limit_watts", "start_seconds"} & set(found)
+    assert found["weights"] == "random" and found["count"] == 0 and found["scores"] == {}
+
+
+def test_the_version_of_an_installed_collection(tmp_path):
+    (tmp_path / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "9.8.7"}}))
+    assert collection_version(tmp_path) == "9.8.7"
