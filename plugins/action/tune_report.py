@@ -101,11 +101,11 @@ class ActionModule(ControllerAction):
         text = recipe.read_text(encoding="utf-8")
         because = f"Measured by tune.yml on {date}, {choice.reason}"
         hardware = (plan["accelerator"], plan["vllm_version"])
-        found = recipe_diff(text, _shown(recipe), plan.get("preset"), hardware, change, because)
+        found = recipe_diff(text, _display_path(recipe), plan.get("preset"), hardware, change, because)
         return {**diffs, "recipe_diff": found} if found else diffs
 
 
-def _shown(recipe: Path) -> str:
+def _display_path(recipe: Path) -> str:
     """Return the path of a recipe for the diff, from ``catalog`` on for a bundled one."""
     parts = recipe.parts
     return "/".join(parts[parts.index("catalog") :]) if "catalog" in parts else str(recipe)

@@ -77,7 +77,7 @@ def _is_date(value: Any) -> bool:
 def _is_spread(value: Any) -> bool:
     if not isinstance(value, dict) or set(value) != set(SPREAD) or not all(map(_number, value.values())):
         return False
-    return 0 <= value["lowest"] <= value["median"] <= value["highest"]
+    return bool(0 <= value["lowest"] <= value["median"] <= value["highest"])
 
 
 def _is_score(value: Any) -> bool:
@@ -160,7 +160,7 @@ def read_document(document: Any, name: str, file: str) -> Evidence:
             f"{file}: found the content of {place}.yml; expected the file at that path, or {place}-NAME.yml"
         )
     values = {key: document.get(key) for key in Evidence.__annotations__ if key not in ("name", "document")}
-    return Evidence(name=name, document=document, **values)  # type: ignore[arg-type]
+    return Evidence(name=name, document=document, **values)
 
 
 def _check(value: Any, known: Mapping[str, Check], required: Sequence[str], where: str, file: str) -> None:

@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants 
 def instance_diff(before: Mapping[str, Any], after: Mapping[str, Any], name: str) -> str:
     """Return the difference between two ``vllm_instances`` in one instance, as a unified diff of YAML."""
     texts = [
-        yaml.safe_dump({"vllm_instances": {name: _plain(each[name])}}, sort_keys=False) for each in (before, after)
+        yaml.safe_dump(_plain({"vllm_instances": {name: each[name]}}), sort_keys=False) for each in (before, after)
     ]
     return _diff(texts[0], texts[1], "vllm_instances")
 
@@ -65,14 +65,14 @@ def _rule(hardware: tuple[str, str], variant: Variant, because: str) -> Iterator
     """Yield the lines of a rule, without their indent."""
     yield f'- when: {{accelerator: {hardware[0]}, vllm: ">={hardware[1]}"}}'
     yield f"  because: {json.dumps(because, ensure_ascii=False)}"
-    words = [word for name, value in (variant.get("args") or {}).items() for word in _words(name, value)]
+    words = [word for name, value in (variant.get("args") or {}).items() for word in _command_words(name, value)]
     if words:
         yield f"  extra_args: {json.dumps(words)}"
     if variant.get("env"):
         yield f"  extra_env: {json.dumps({name: str(value) for name, value in variant['env'].items()})}"
 
 
-def _words(name: str, value: Any) -> list[str]:
+def _command_words(name: str, value: Any) -> list[str]:
     """Return one argument in the words of a command."""
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]

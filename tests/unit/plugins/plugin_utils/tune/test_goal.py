@@ -46,7 +46,7 @@ def test_a_wrong_goal(change, message):
 @pytest.mark.parametrize("goal", [None, {}, "fast"])
 def test_no_goal(goal):
     with pytest.raises(
-        TuneError, match="expected a mapping such as {metric: output_tokens_per_second, concurrency: 64}"
+        TuneError, match=r"expected a mapping such as \{metric: output_tokens_per_second, concurrency: 64\}"
     ):
         parse_goal(goal)
 
