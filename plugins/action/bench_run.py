@@ -31,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records 
     read_summary,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds, run_steps
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, plan_digest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
     Amount,
     Fitted,
@@ -43,6 +43,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workload
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import plan_digest
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 ARGUMENT_SPEC = {
@@ -95,6 +96,8 @@ class ActionModule(ControllerAction):
         )
         self._say(host, name, fitted.notes)
         if self._task.check_mode:
+            steps = [f"{step.name} ({step.requests} requests)" for step in fitted.steps]
+            self._say(host, name, [f"would be measured {options['repeats']} times each: {', '.join(steps)}"])
             return {"instance": name, "notes": fitted.notes, "steps": [step.name for step in fitted.steps]}
         if options["shared"] and info["running"] + info["waiting"]:
             busy = f"{info['running']} running and {info['waiting']} waiting requests of others"
@@ -137,7 +140,9 @@ class ActionModule(ControllerAction):
             "evidence": records.write("evidence.yml", evidence_text(document)),
             "page": records.write("report.html", bench_page(summary, other)),
         }
-        self._say(summary["host"], summary["instance"], [f"page {paths['page']}, evidence {paths['evidence']}"])
+        place = f"catalog/evidence/{evidence_path(document)}"
+        lines = [f"page {paths['page']}", f"evidence {paths['evidence']} (for {place})"]
+        self._say(summary["host"], summary["instance"], lines)
         return {
             "changed": True,
             "instance": summary["instance"],

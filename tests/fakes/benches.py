@@ -16,7 +16,7 @@ PLAN = {
     "instance": "chat",
     "model": "openai/gpt-oss-20b",
     "revision": "6cee5e81ee83917806bbde320786a8fb61efebee",
-    "release": "0.25.1",
+    "release": "site-0.25.1",
     "vllm_version": "0.25.1",
     "accelerator": "h200",
     "stack": "cuda",

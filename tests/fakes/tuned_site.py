@@ -71,7 +71,7 @@ BODIES = {
         module.fail_json(msg="instance chat answered 5 requests of others during the measurement.")
     speed = settings()["speeds"].get(str(seqs), 100.0) + asked["seed"] % 3
     result = {"completed": asked["requests"], "duration": 1.0, "output_throughput": speed, "total_output_tokens": 512,
-              "median_ttft_ms": 20.0, "p99_itl_ms": 9.0}
+              "median_ttft_ms": 20.0, "median_tpot_ms": 4.0, "p99_itl_ms": 9.0}
     module.exit_json(result=result, power={}, other_requests=0)
 """,
 }

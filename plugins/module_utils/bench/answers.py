@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
 STARTED = "Starting main benchmark run"
 # Before that it asks the instance once.
 TEST_REQUESTS = 1
-FIGURES = ("duration", "output_throughput", "total_output_tokens", "median_ttft_ms", "p99_itl_ms")
+FIGURES = ("duration", "output_throughput", "total_output_tokens", "median_ttft_ms", "median_tpot_ms", "p99_itl_ms")
 
 _SUCCESS = re.compile(r"vllm:request_success(?:_total)?\{.*\}\s+(?P<value>[\d.eE+]+)\Z", re.ASCII)
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit)\b.*|.*\berror: .*")

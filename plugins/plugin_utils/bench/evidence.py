@@ -12,13 +12,18 @@ from typing import Any, Mapping, Sequence
 import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
     Record,
-    plan_digest,
     raw_digest,
     results_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
+    MEASURED,
+    PLACE,
+    RANDOM,
+    UNKNOWN,
+    plan_digest,
+)
 
 NAME = "baremetal.inference"
 
@@ -39,11 +44,11 @@ def evidence(
     }
     known = {key: value for key, value in optional.items() if value}
     document = {
-        "status": "measured",
+        "status": MEASURED,
         "source": f"{NAME} {collection_version()}",
         "date": date,
         "model": plan["model"],
-        "weights": "random" if plan["args"].get("load-format") == "dummy" else plan.get("revision") or "unknown",
+        "weights": RANDOM if plan["args"].get("load-format") == "dummy" else plan.get("revision") or UNKNOWN,
         "release": plan["vllm_version"],
         "accelerator": plan["accelerator"],
         "count": chip_count(plan),

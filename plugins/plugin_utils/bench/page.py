@@ -19,6 +19,7 @@ PARTS = Path(__file__).resolve().parent / "bench_page"
 CHARTS = (
     ("output_tokens_per_second", "Output", "tok/s", True),
     ("ttft_ms", "Time to first token, median", "ms", False),
+    ("tpot_ms", "Time per output token, median", "ms", False),
     ("itl_p99_ms", "Inter-token latency, p99", "ms", False),
     (JOULES, "Energy", "J/token", False),
 )

@@ -175,7 +175,7 @@ def requests_of(workload: Workload, concurrency: int, amount: Amount) -> int:
 def shortened(workload: Workload, longest: int) -> Workload:
     """Return the workload with all its lengths reduced by the same factor, so that it fits. Raises WorkloadError."""
     share = longest / workload.tokens
-    lengths = {
+    lengths: dict[str, Any] = {
         name: int(getattr(workload, name) * share) for name in ("input_tokens", "output_tokens", "prefix_tokens")
     }
     if lengths["input_tokens"] < 2 or lengths["output_tokens"] < 1:

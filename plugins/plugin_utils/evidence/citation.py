@@ -10,9 +10,10 @@ from typing import Any, Iterable, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
     MEASURED,
+    RANDOM,
     Evidence,
     is_older,
-    plan_hash,
+    plan_digest,
 )
 
 # The order in which evidence counts; a status that is better than another.
@@ -66,7 +67,7 @@ def _nearness(plan: Mapping[str, Any], entry: Evidence) -> tuple[Any, ...]:
 
 
 def _hash(plan: Mapping[str, Any]) -> str | None:
-    return plan_hash(plan["argv"], plan["env"]) if "argv" in plan and "env" in plan else None
+    return plan_digest(plan) if "argv" in plan and "env" in plan else None
 
 
 def _differences(plan: Mapping[str, Any], found: Evidence) -> list[str]:
@@ -86,7 +87,7 @@ def describe(evidence: Evidence) -> str:
     seconds = evidence.document.get("start_seconds")
     figures = [_figure(result) for result in evidence.results] + ([f"start {seconds:g} s"] if seconds else [])
     scores = [f"{task} {entry['score']:g}" for task, entry in (evidence.document.get("scores") or {}).items()]
-    weights = ", random weights" if evidence.weights == "random" else ""
+    weights = ", random weights" if evidence.weights == RANDOM else ""
     status = "" if evidence.status == MEASURED else f"{evidence.status} by {evidence.source}: "
     return f"{status}{', '.join([*figures, *scores])} (vLLM {evidence.release}, {evidence.date}{weights})"
 

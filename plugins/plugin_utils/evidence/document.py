@@ -19,6 +19,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 
 MEASURED, ESTIMATED, REPORTED = STATUSES = ("measured", "estimated", "reported")
+# Weights: of the shape of the model alone, and without a pinned revision.
+RANDOM, UNKNOWN = "random", "unknown"
 # Where a file lies below a directory of evidence, without its end.
 PLACE = "{model}/{accelerator}x{count}/{release}-{date}"
 
@@ -113,7 +115,7 @@ KEYS: dict[str, Check] = {
     "date": DATE,
     "note": ANY_TEXT,
     "model": _text(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", "ORGANISATION/NAME"),
-    "weights": _text(r"random|unknown|[0-9a-f]{40}", "a revision in 40 hexadecimal digits, random or unknown"),
+    "weights": _text(rf"{RANDOM}|{UNKNOWN}|[0-9a-f]{{40}}", "a revision in 40 hexadecimal digits, random or unknown"),
     "release": _text(r"[0-9]+(\.[0-9]+)+([a-z]+[0-9]+)?", "a version of vLLM in quotes, like '0.33.0'"),
     "accelerator": NAME,
     "count": COUNT,
@@ -179,10 +181,14 @@ def _check(value: Any, known: Mapping[str, Check], required: Sequence[str], wher
             raise EvidenceError(f"{file}: {f'{where}.' if where else ''}{key}: is missing; expected {known[key][1]}")
 
 
-def plan_hash(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return the sha256 of a plan's command and environment, the same for equal ones."""
-    text = json.dumps({"argv": list(argv), "env": dict(env)}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+def plan_digest(plan: Mapping[str, Any]) -> str:
+    """Return the sha256 that names a plan in evidence: its argv and env as JSON with sorted keys."""
+    return digest_of({"argv": plan["argv"], "env": plan["env"]})
+
+
+def digest_of(value: Any) -> str:
+    """Return the sha256 of a value as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def is_older(evidence: Evidence, release: str) -> bool:

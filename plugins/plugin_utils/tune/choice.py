@@ -23,6 +23,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import CURRENT
 
 WIDTH = 120
+# Columns of the table for every goal; the others only where the goal names them.
+USUAL = ("output_tokens_per_second", "ttft_ms", "itl_p99_ms", "joules_per_token", "start_seconds")
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,10 @@ def rows(variants: Sequence[str], taken: Taken, goal: Goal, rules: Rules) -> lis
 
 def result_table(found: Sequence[dict[str, Any]], goal: Goal, choice: Choice) -> str:
     """Return the rows as text with the goal above and the choice below, at most WIDTH columns wide."""
-    headers = ("variant", "runs", *TITLES.values(), "outcome")
+    metrics = [metric for metric in METRICS if metric in (*USUAL, goal.metric, *goal.limits)]
+    headers = ("variant", "runs", *[TITLES[metric] for metric in metrics], "outcome")
     cells = [
-        [row["variant"], str(row["runs"]), *[_spread(row["figures"].get(metric)) for metric in METRICS], row["outcome"]]
+        [row["variant"], str(row["runs"]), *[_spread(row["figures"].get(metric)) for metric in metrics], row["outcome"]]
         for row in found
     ]
     goal_line = wrapped(f"Goal: {goal.describe()}", WIDTH, further="  ")

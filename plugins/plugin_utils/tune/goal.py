@@ -16,6 +16,7 @@ THROUGHPUT, START = "output_tokens_per_second", "start_seconds"
 TITLES = {
     THROUGHPUT: "output tokens/s",
     "ttft_ms": "TTFT ms",
+    "tpot_ms": "TPOT ms",
     "itl_p99_ms": "ITL p99 ms",
     "joules_per_token": "J/token",
     START: "start s",

@@ -20,13 +20,14 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import Records
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, plan_digest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
     Amount,
     Step,
     Workload,
     requests_of,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import plan_digest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import is_running
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.figures import figures_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import Goal

@@ -26,6 +26,9 @@ ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 OPTIONS = [(role, name) for role in ROLES for name in booleans_of(role)]
 # The playbooks' own booleans, with an expression that casts each.
 PLAYBOOKS = {
+    "bench_fresh": "false",
+    "bench_shared": "false",
+    "bench_shorten": "false",
     "bundle_verify": "false",
     "drain_force": "false",
     "drift_fail": "false",

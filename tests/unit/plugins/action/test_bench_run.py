@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -65,12 +66,12 @@ def test_a_whole_benchmark(tmp_path, lines):
     assert {call["user"] for call in host.asked} == {"vllm"} and not any(call["shared"] for call in host.asked)
     assert result["directory"].startswith(str(tmp_path / "results/gpu-a-01/chat/"))
     assert result["evidence_path"].startswith("openai/gpt-oss-20b/h200x1/0.25.1-")
-    evidence = yaml.safe_load(open(result["evidence"]))
+    evidence = yaml.safe_load(Path(result["evidence"]).read_text())
     assert evidence["results"] == result["results"] and evidence["driver"] == "580.159.04"
     assert "host" not in evidence and "instance" not in evidence
-    summary = json.load(open(f"{result['directory']}/summary.json"))
+    summary = json.loads(Path(result["directory"], "summary.json").read_text())
     assert (summary["host"], summary["instance"], summary["notes"]) == ("gpu-a-01", "chat", [])
-    assert "Benchmark of chat on gpu-a-01" in open(result["page"]).read()
+    assert "Benchmark of chat on gpu-a-01" in Path(result["page"]).read_text()
     measured = [line for line in lines if " J/token" in line]
     assert (
         measured[0].startswith("gpu-a-01 chat: [1/4] chat, 1 at a time, run 1 of 2: 324.1 tok/s") and len(measured) == 4
@@ -95,12 +96,13 @@ def test_an_interrupted_benchmark_continues(tmp_path, lines):
 def test_two_runs_are_compared(tmp_path, lines):
     first = run(Host(), tmp_path)
     other = run(Host(), tmp_path / "b", compare=first["directory"])
-    assert "x1.00" in open(other["page"]).read() and "x1.00" not in open(first["page"]).read()
+    assert "x1.00" in Path(other["page"]).read_text() and "x1.00" not in Path(first["page"]).read_text()
 
 
 def test_check_mode_only_plans(tmp_path, lines):
     host = Host()
     result = run(host, tmp_path, check_mode=True)
+    assert lines == ["gpu-a-01 chat: would be measured 2 times each: chat-c1 (8 requests), chat-c8 (32 requests)"]
     assert result["steps"] == ["chat-c1", "chat-c8"] and not host.asked and not (tmp_path / "results").exists()
 
 
@@ -115,7 +117,7 @@ def test_what_was_left_out_is_shown_and_on_the_page(tmp_path, lines):
     result = run(Host(max_model_len=4096), tmp_path, workloads=[], concurrency=["1", "1024"])
     assert [entry["workload"] for entry in result["results"]] == ["chat", "burst"] and len(result["notes"]) == 3
     assert "gpu-a-01 chat: concurrency 1024: left out" in lines[0]
-    assert "workload agent: left out" in open(result["page"]).read()
+    assert "workload agent: left out" in Path(result["page"]).read_text()
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def checked(text):
 def test_the_page_has_facts_charts_and_figures():
     text = bench_page(summary(joules=153.6, notes=["workload long-prompt: left out"]))
     tags = checked(text)
-    assert [tag for tag, _attributes in tags].count("figure") == 4
+    assert [tag for tag, _attributes in tags].count("figure") == 5
     for part in ("Benchmark of chat on gpu-a-01", "580.159.04", "324.1", "Energy (J/token)", "left out", "h200"):
         assert part in text
 

@@ -134,7 +134,7 @@ def test_requests_with_shared_prefixes_are_whole_groups():
 
 def test_bursts_follow_the_concurrency():
     measurement = Step(BUNDLED["burst"], 64, 256).measurement(1)
-    assert (measurement.request_rate, measurement.burstiness) == (8.0, 0.2)
+    assert (measurement.request_rate, measurement.burstiness) == (4.0, 0.2)
     assert Step(BUNDLED["chat"], 64, 256).measurement(1).request_rate == 0
 
 

@@ -12,7 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citat
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
     PLACE,
-    plan_hash,
+    plan_digest,
     read_document,
 )
 
@@ -80,7 +80,7 @@ def test_other_models_and_chips_do_not_count():
 
 
 def test_the_nearest():
-    same_plan = evidence("a", plan=plan_hash(ARGV, ENV), preset="latency")
+    same_plan = evidence("a", plan=plan_digest({"argv": ARGV, "env": ENV}), preset="latency")
     same_preset = evidence("b")
     same_release = evidence("c", preset="latency")
     started = evidence("d", results=[])

@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
     EvidenceError,
     is_older,
-    plan_hash,
+    plan_digest,
     read_document,
 )
 
+from tests.fakes.benches import PLAN
 from tests.fakes.evidence import NAME, document
 
 
@@ -68,9 +70,11 @@ def test_a_document_that_is_no_mapping():
         read_document([], NAME, "x.yml")
 
 
-def test_the_hash_of_a_plan_does_not_depend_on_the_order_of_variables():
-    assert plan_hash(["vllm"], {"A": "1", "B": "2"}) == plan_hash(["vllm"], {"B": "2", "A": "1"})
-    assert plan_hash(["vllm"], {"A": "1"}) != plan_hash(["vllm", "A"], {"A": "1"})
+def test_a_plan_is_named_by_argv_and_env():
+    text = '{"argv": ["vllm", "serve", "/srv/models/m"], "env": {"A": "1", "B": "2"}}'
+    assert plan_digest(PLAN) == hashlib.sha256(text.encode()).hexdigest()
+    assert plan_digest({**PLAN, "preset": "latency"}) == plan_digest(PLAN)
+    assert plan_digest({**PLAN, "env": {}}) != plan_digest(PLAN)
 
 
 @pytest.mark.parametrize(

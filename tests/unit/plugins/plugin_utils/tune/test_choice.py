@@ -72,3 +72,12 @@ def test_the_table():
     assert lines[5].split() == ["b", "0", "does", "not", "start:", "no", "memory"]
     assert lines[-1].startswith("Result: no variant is better than the instance as it is")
     assert max(map(len, lines)) <= 120
+
+
+def test_the_table_has_the_figures_that_the_goal_names():
+    found = taken(current=[{SPEED: 1000.0, "tpot_ms": 4.0}], b=[])
+    goal = Goal(SPEED, "chat", 64, {"tpot_ms": 5})
+    texts = [
+        result_table(rows(NAMES, found, each, RULES), each, choose(NAMES, found, each, RULES)) for each in (goal, GOAL)
+    ]
+    assert ["TPOT ms" in text.split("Result")[0].split("variant")[1] for text in texts] == [True, False]

@@ -73,6 +73,7 @@ def test_the_change_of_an_instance():
     before = {"chat": {"recipe": "a/b", "args": {"x": 1}}, "other": {"recipe": "c/d"}}
     after = {**before, "chat": {"recipe": "a/b", "args": {"x": 1, "moe-backend": "marlin"}}}
     assert instance_diff(before, after, "chat") == (
-        "--- vllm_instances (now)\n+++ vllm_instances (proposed)\n@@ -3,3 +3,4 @@\n     recipe: a/b\n     args:\n       x: 1\n"
+        "--- vllm_instances (now)\n+++ vllm_instances (proposed)\n@@ -3,3 +3,4 @@\n     recipe: a/b\n"
+        "     args:\n       x: 1\n"
         "+      moe-backend: marlin\n"
     )

@@ -49,8 +49,8 @@ def test_measurements_are_found_by_their_plan(store):
     keep(store, "marlin", 2, speed=200.0)
     found = store.taken(["current", "marlin"], step_of(store.settings()), 3)
     assert found.rounds["current"] == {
-        1: {"output_tokens_per_second": 100.0, "ttft_ms": 20.0, "itl_p99_ms": 5.0, "joules_per_token": 1.0,
-            "start_seconds": 40.0}
+        1: {"output_tokens_per_second": 100.0, "ttft_ms": 20.0, "tpot_ms": pytest.approx(3.034, abs=0.001),
+            "itl_p99_ms": 5.0, "joules_per_token": 1.0, "start_seconds": 40.0}
     }  # fmt: skip
     assert set(found.rounds["marlin"]) == {2} and found.failures == {}
     # Another plan of the same name has no measurements.
