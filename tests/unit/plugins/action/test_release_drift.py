@@ -80,6 +80,12 @@ def test_bad_input_is_one_sentence(options, error, message):
         report({**OPTIONS, **options})
 
 
+def test_a_config_that_is_no_mapping_is_named_in_plain_words(tmp_path):
+    (tmp_path / "config.yaml").write_text("- model\n")
+    with pytest.raises(DriftError, match="found a list, expected a mapping of flags to values"):
+        report({**OPTIONS, "config": str(tmp_path / "config.yaml")})
+
+
 def test_evidence_that_is_older_than_the_newer_release_is_marked(tmp_path):
     path = tmp_path / f"{NAME}-ours.yml"
     path.parent.mkdir(parents=True)
