@@ -8,7 +8,11 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.ready import check_drained, return_states
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.ready import (
+    check_drained,
+    check_interrupted,
+    return_states,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import next_step
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store, goal_of, rules_of, step_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import (
@@ -29,6 +33,7 @@ ARGUMENT_SPEC = {
     "lock": {"type": "dict", "default": {}},
     "gateways": {"type": "list", "elements": "dict", "default": []},
     "fresh": {"type": "bool", "default": False},
+    "stop": {"type": "bool", "default": False},
     "instances": {"type": "raw", "default": {}},
     "failed": {"type": "raw", "default": {}},
 }
@@ -57,6 +62,8 @@ class ActionModule(ControllerAction):
         """Check that the host may be tuned now, and return the states that it goes back to."""
         plans = {name: plan for name, plan in options["plans"].items() if plan["replica_of"] == options["instance"]}
         try:
+            if options["stop"]:
+                check_interrupted(options["lock"], store.id)
             check_drained(host, list(plans), options["gateways"])
             states = return_states(plans, options["slots"], options["lock"], store.id)
         except TuneError as exc:
@@ -64,7 +71,7 @@ class ActionModule(ControllerAction):
         if not self._task.check_mode:
             names = list(store.settings()["variants"])
             check_plans({name: store.plan(name) for name in names})
-            if options["fresh"]:
+            if options["fresh"] and not options["stop"]:
                 store.forget(names)
         return {"states": states}
 

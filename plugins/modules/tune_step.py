@@ -72,6 +72,11 @@ options:
       - For V(ready), whether earlier measurements of these variants are removed.
     type: bool
     default: false
+  stop:
+    description:
+      - For V(ready), whether an interrupted tune is ended, so that its lock must be there.
+    type: bool
+    default: false
   instances:
     description:
       - For V(next), the C(vllm_instances) of the host.

@@ -58,3 +58,12 @@ def check_drained(host: str, names: Sequence[str], gateways: Sequence[Mapping[st
                 f"the gateway {result['item']} sends requests to {', '.join(sorted(sending))}; drain the host first: "
                 f"ansible-playbook playbooks/drain.yml -l {host} -e drain_reason=tune"
             )
+
+
+def check_interrupted(lock: Mapping[str, Any], tune_id: str) -> None:
+    """Raise TuneError where the lock of a host is not that of a tune, so that there is nothing to put back."""
+    if lock.get("id") != tune_id:
+        raise TuneError(
+            f"tune_stop: found no interrupted tune of this instance with the results of {tune_id}; the instance stays "
+            "as it is"
+        )

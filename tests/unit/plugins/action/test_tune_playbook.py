@@ -80,6 +80,12 @@ def test_a_measurement_that_fails_ends_the_tune_and_the_next_run_goes_on(site):
     node = settings["process"]["controller"]
     lock = {"id": f"{node}:{site.top}/results/here/chat", "since": "2026", "states": {"chat": GOOD}}
     (site.host / "tune.json").write_text(json.dumps(lock))
+    stopped = site.tune(tune_variants={"more": {"args": {"max-num-seqs": 64}}}, tune_stop="true")
+    assert stopped.returncode == 0, stopped.stdout[-3000:]
+    assert site.log[first:] == [RESTORED] and not (site.host / "tune.json").exists()
+    again = site.tune(tune_variants={"more": {"args": {"max-num-seqs": 64}}}, tune_stop="true")
+    assert again.returncode == 2 and "tune_stop: found no interrupted tune" in again.stdout
+    (site.host / "tune.json").write_text(json.dumps(lock))
     done = site.tune(tune_variants={"more": {"args": {"max-num-seqs": 64}}})
     assert done.returncode == 0, done.stdout[-3000:]
     starts = [line for line in site.log[first:] if line.startswith("start")]

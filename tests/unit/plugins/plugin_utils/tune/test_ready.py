@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import summarize_plan
-from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.ready import check_drained, return_states
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.ready import (
+    check_drained,
+    check_interrupted,
+    return_states,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
 
 from tests.fakes.benches import PLAN
@@ -65,3 +69,12 @@ def test_a_host_that_gateways_send_requests_to_is_refused():
     check_drained("gpu", ["chat"], [])
     with pytest.raises(TuneError, match=r"the gateway gw sends requests to gpu--chat; drain the host first: .*-l gpu"):
         check_drained("gpu", ["chat"], [gateway(gpu__chat="drain"), gateway(gpu__chat="ready")])
+
+
+def test_only_an_interrupted_tune_can_be_stopped():
+    check_interrupted({"id": "me"}, "me")
+    for lock in ({}, {"id": "other"}):
+        with pytest.raises(
+            TuneError, match=r"tune_stop: found no interrupted tune .* results of me; the instance stays"
+        ):
+            check_interrupted(lock, "me")
