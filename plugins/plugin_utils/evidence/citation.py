@@ -75,6 +75,7 @@ def _differences(plan: Mapping[str, Any], found: Evidence) -> list[str]:
     clauses = []
     if found.preset != plan.get("preset"):
         clauses.append(f"of {f'preset {found.preset}' if found.preset else 'no preset'}")
+        clauses += [f"preset {plan['preset']} has no evidence on this hardware"] if plan.get("preset") else []
     if is_older(found, plan["vllm_version"]):
         clauses.append(f"older than vLLM {plan['vllm_version']}")
     elif found.release != plan["vllm_version"]:
@@ -89,7 +90,8 @@ def describe(evidence: Evidence) -> str:
     scores = [f"{task} {entry['score']:g}" for task, entry in (evidence.document.get("scores") or {}).items()]
     weights = ", random weights" if evidence.weights == RANDOM else ""
     status = "" if evidence.status == MEASURED else f"{evidence.status} by {evidence.source}: "
-    return f"{status}{', '.join([*figures, *scores])} (vLLM {evidence.release}, {evidence.date}{weights})"
+    idle = [] if evidence.results else ["nothing measured under load"]
+    return f"{status}{', '.join([*figures, *scores, *idle])} (vLLM {evidence.release}, {evidence.date}{weights})"
 
 
 def _figure(result: Mapping[str, Any]) -> str:

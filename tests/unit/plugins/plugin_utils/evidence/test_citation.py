@@ -47,7 +47,15 @@ def test_evidence_of_the_same_preset_and_release():
 
 def test_older_evidence_of_another_preset_says_so():
     line = cite(plan(vllm_version="0.33.0", preset="latency"), [evidence()])
-    assert line.endswith("random weights); of preset balanced, older than vLLM 0.33.0")
+    assert line.endswith(
+        "random weights); of preset balanced, preset latency has no evidence on this hardware, older than vLLM 0.33.0"
+    )
+    assert cite(plan(preset=None), [evidence()]).endswith("random weights); of preset balanced")
+
+
+def test_a_start_alone_is_not_a_figure_under_load():
+    assert cite(plan(), [evidence(results=[])]).startswith("start 47.1 s, nothing measured under load (vLLM 0.25.1")
+    assert "nothing measured" not in cite(plan(), [evidence()])
 
 
 def test_newer_evidence_says_so():
@@ -58,7 +66,7 @@ def test_evidence_without_a_preset():
     found = document()
     del found["preset"]
     entry = read_document(found, PLACE.format(**found), "x.yml")
-    assert cite(plan(), [entry]).endswith("; of no preset")
+    assert cite(plan(), [entry]).endswith("; of no preset, preset balanced has no evidence on this hardware")
 
 
 def test_reported_evidence_names_who_said_it():
