@@ -11,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.ready import (
     check_drained,
     check_interrupted,
+    check_lengths,
     return_states,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import next_step
@@ -69,8 +70,11 @@ class ActionModule(ControllerAction):
         except TuneError as exc:
             raise TuneError(f"{host}: {exc}") from exc
         if not self._task.check_mode:
-            names = list(store.settings()["variants"])
-            check_plans({name: store.plan(name) for name in names})
+            settings = store.settings()
+            names = list(settings["variants"])
+            variants = {name: store.plan(name) for name in names}
+            check_plans(variants)
+            check_lengths(variants, step_of(settings).workload)
             if options["fresh"] and not options["stop"]:
                 store.forget(names)
         return {"states": states}

@@ -177,7 +177,7 @@ class TunedSite:
             check=False,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             env={
                 **os.environ,
                 "ANSIBLE_COLLECTIONS_PATH": str(self.top),

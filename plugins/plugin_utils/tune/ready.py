@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_prefix
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import ChoiceError, check_installed
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Workload
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
 
 
@@ -43,6 +44,20 @@ def return_states(
         if not kept[name].get("up"):
             raise TuneError(f"instance {name} does not run; start it, or run site.yml first")
     return {name: str(kept[name][GOOD]["digest"]) for name in plans}
+
+
+def check_lengths(plans: Mapping[str, Mapping[str, Any]], workload: Workload) -> None:
+    """Raise TuneError where a request of the workload is longer than the max-model-len of a variant.
+
+    ``plans`` are those of the variants by name. A variant without a number there has the model's own, longer one.
+    """
+    for name, plan in plans.items():
+        longest = plan["args"].get("max-model-len")
+        if isinstance(longest, int) and 0 < longest < workload.tokens:
+            raise TuneError(
+                f"tune_goal.workload: {workload.name} has requests of {workload.tokens} tokens, but the variant {name} "
+                f"has max-model-len {longest}; name another workload"
+            )
 
 
 def check_drained(host: str, names: Sequence[str], gateways: Sequence[Mapping[str, Any]]) -> None:

@@ -9,11 +9,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.ready import (
     check_drained,
     check_interrupted,
+    check_lengths,
     return_states,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
 
-from tests.fakes.benches import PLAN
+from tests.fakes.benches import CHAT, PLAN
 
 PLANS = {"chat": PLAN, "chat-2": PLAN}
 SLOT = {
@@ -78,3 +79,12 @@ def test_only_an_interrupted_tune_can_be_stopped():
             TuneError, match=r"tune_stop: found no interrupted tune .* results of me; the instance stays"
         ):
             check_interrupted(lock, "me")
+
+
+def test_a_workload_must_fit_every_variant():
+    check_lengths({"current": PLAN, "exact": {**PLAN, "args": {"max-model-len": 1536}}}, CHAT)
+    short = {**PLAN, "args": {"max-model-len": 1535}}
+    with pytest.raises(
+        TuneError, match=r"chat has requests of 1536 tokens, but the variant short has max-model-len 1535"
+    ):
+        check_lengths({"current": PLAN, "short": short}, CHAT)
