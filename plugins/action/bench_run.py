@@ -31,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records 
     read_summary,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds, run_steps
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, plan_digest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
     Amount,
     Fitted,
@@ -43,6 +43,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workload
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import plan_digest
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 ARGUMENT_SPEC = {

@@ -9,6 +9,10 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import cite
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import EvidenceError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import (
     ExplainError,
     as_documents,
@@ -24,6 +28,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans im
 ARGUMENT_SPEC = {
     "instance": {"type": "str", "default": ""},
     "format": {"type": "str", "choices": ["table", "json"], "default": "table"},
+    "evidence_path": {"type": "list", "elements": "path", "default": []},
 }
 
 
@@ -31,17 +36,21 @@ class ActionModule(ControllerAction):
     """Explains the plans of all hosts of the play at once."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
-    ERRORS = (FleetError, ExplainError)
+    ERRORS = (FleetError, ExplainError, EvidenceError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        evidence = load_evidence(options["evidence_path"])
         reader = HostReader(variables["hostvars"], self._loader)
         fleet = plan_fleet(variables["ansible_play_hosts_all"], reader, plan_host)
         fleet.check("nothing is explained")
         groups = group(fleet.plans())
         groups = select_instance(groups, options["instance"]) if options["instance"] else groups
+        groups = [{**entry, "evidence": cite(entry, evidence)} for entry in groups]
         # The text is shown here as it is: a callback would put it into quotes.
         document = as_documents(groups)
         as_json = options["format"] == "json"
         table = how_to_narrow(groups) + plan_table(groups)
         Display().display(json.dumps(document, indent=2, ensure_ascii=False) if as_json else table)
-        return {"warnings": fleet.notes(variables.get("ansible_inventory_sources") or ()), "plans": document}
+        sources = variables.get("ansible_inventory_sources") or ()
+        warnings = [*fleet.notes(sources), *misplaced({"evidence_path": options["evidence_path"]}, sources)]
+        return {"warnings": warnings, "plans": document}

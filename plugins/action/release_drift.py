@@ -39,6 +39,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses imp
     config_uses,
     recipe_uses,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import outdated, outdated_lines
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import EvidenceError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -54,6 +57,7 @@ ARGUMENT_SPEC = {
     "format": {"type": "str", "choices": ["table", "json"], "default": "table"},
     "recipe_path": PATHS,
     "accelerator_catalog_path": PATHS,
+    "evidence_path": PATHS,
 }
 # The playbook's variable of each option that has to be there.
 VARIABLES = {"older": "drift_from", "newer": "drift_to"}
@@ -63,7 +67,7 @@ class ActionModule(ControllerAction):
     """Compares two releases."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
-    ERRORS = (AcceleratorError, DriftError, OptionTableError, PlanError)
+    ERRORS = (AcceleratorError, DriftError, EvidenceError, OptionTableError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         for option, variable in VARIABLES.items():
@@ -71,10 +75,15 @@ class ActionModule(ControllerAction):
                 raise AnsibleActionFail(
                     f"{variable} is missing: set it to a vLLM release, for example -e {variable}=0.33.0"
                 )
+        evidence = load_evidence(options["evidence_path"])
         rows = report(options)
+        old = outdated(evidence, options["newer"], options["recipe"], options["accelerator"])
         files = [Path(options[key]).name for key in ("command", "config") if options[key]]
         what = " and ".join([*([options["recipe"]] if options["recipe"] else []), *files])
-        text = drift_table(rows, options["older"], options["newer"], what)
+        lines = outdated_lines(old, options["newer"])
+        text = "\n\n".join(
+            [drift_table(rows, options["older"], options["newer"], what), *(["\n".join(lines)] if lines else [])]
+        )
         as_json = options["format"] == "json"
         Display().display(json.dumps(rows, indent=2, ensure_ascii=False) if as_json else text)
         names = [row["setting"] for row in lost(rows)]
@@ -83,7 +92,7 @@ class ActionModule(ControllerAction):
                 f"no longer works in vLLM {options['newer']}: {', '.join(names)}; the play fails because "
                 "drift_fail is set"
             )
-        return {"settings": rows, "lost": names}
+        return {"settings": rows, "lost": names, "outdated_evidence": old}
 
 
 def report(options: Mapping[str, Any]) -> list[dict[str, Any]]:

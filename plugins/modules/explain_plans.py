@@ -33,6 +33,14 @@ options:
     type: str
     choices: [table, json]
     default: table
+  evidence_path:
+    description:
+      - Directories with the site's own evidence files, searched before the bundled ones. The nearest evidence for each
+        plan is cited, and a preset without evidence for its hardware is named.
+    type: list
+    elements: path
+    default: []
+    version_added: 0.8.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -274,7 +274,7 @@ def main() -> None:
         module.no_log_values.update(instance.secrets)
         found = taken(module, instance, measurement)
     except DiedError as exc:
-        module.fail_json(msg=str(exc))
+        module.fail_json(msg=str(exc), died=True)
     except (BenchError, UnitError) as exc:
         module.fail_json(msg=f"{exc}.")
     module.exit_json(changed=False, **found)

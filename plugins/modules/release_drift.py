@@ -76,6 +76,13 @@ options:
     type: list
     elements: path
     default: []
+  evidence_path:
+    description:
+      - Directories with the site's own evidence files, searched before the bundled ones.
+    type: list
+    elements: path
+    default: []
+    version_added: 0.8.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -109,4 +116,12 @@ lost:
   type: list
   elements: str
   returned: success
+outdated_evidence:
+  description:
+    - The evidence that is older than the newer release; with O(recipe) only that of its model, with O(accelerator) only
+      that of this hardware.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{name: openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23, release: 0.25.1, date: "2026-11-23", status: measured}]
 """

@@ -59,6 +59,7 @@ HOST = (
     Place("/etc/vllm/", "the directory of the files above", "vllm", EVERYTHING),
     Place("/var/lib/vllm/NAME/", "start script, link to the weights, kept states of an instance", "vllm", INSTANCE),
     Place("/var/lib/vllm/rollout.json", "the mark of a rollout that updates the host", "rollout", EVERYTHING),
+    Place("/var/lib/vllm/tune.json", "the lock of a tune that works on the host", "tune.yml", EVERYTHING),
     Place("/var/lib/vllm/", "the home of the user `vllm`", "vllm", EVERYTHING),
     Place("/var/cache/vllm/NAME/", "compiled kernels and graphs of an instance", "vllm", INSTANCE),
     Place("/var/cache/vllm/", "the directory of the caches", "vllm", EVERYTHING),
@@ -168,6 +169,7 @@ CONTROLLER = (
     Place("BUNDLE_DIR/", "the disk for a mirror (`bundle_dir`)", "mirror.yml", NOTHING),
     Place("FLEET_PAGE", "the page of the fleet (`fleet_page`)", "fleet.yml", NOTHING),
     Place("PIN_DEST/ORG/MODEL.yml", "the manifest of a model (`pin_dest`)", "pin_weights.yml", NOTHING),
+    Place("TUNE_DIR/", "results of a tune, from which it goes on (`tune_dir`)", "tune.yml", NOTHING),
     Place("LOCK_DEST/requirements/", "locks of wheels of a release (`lock_dest`)", "lock_release.yml", NOTHING),
 )
 

@@ -12,15 +12,20 @@ from typing import Any, Mapping, Sequence
 import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
     Record,
-    plan_digest,
     raw_digest,
     results_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
+    MEASURED,
+    PLACE,
+    RANDOM,
+    UNKNOWN,
+    plan_digest,
+)
 
 NAME = "baremetal.inference"
-# Weights without a pinned revision: such figures are for the site alone, and the catalogue takes no such evidence.
-UNKNOWN = "unknown"
 
 
 def evidence(
@@ -39,15 +44,14 @@ def evidence(
     }
     known = {key: value for key, value in optional.items() if value}
     document = {
-        "status": "measured",
+        "status": MEASURED,
         "source": f"{NAME} {collection_version()}",
         "date": date,
         "model": plan["model"],
-        "weights": "random" if plan["args"].get("load-format") == "dummy" else plan.get("revision") or UNKNOWN,
+        "weights": RANDOM if plan["args"].get("load-format") == "dummy" else plan.get("revision") or UNKNOWN,
         "release": plan["vllm_version"],
         "accelerator": plan["accelerator"],
-        # A CPU counts as one.
-        "count": len(plan["chips"]) or 1,
+        "count": chip_count(plan),
         "preset": None,
         "plan": plan_digest(plan),
         "argv": list(plan["argv"]),
@@ -64,8 +68,7 @@ def evidence(
 
 def evidence_path(document: Mapping[str, Any]) -> str:
     """Return where in ``catalog/evidence`` the document belongs."""
-    chips = f"{document['accelerator']}x{document['count']}"
-    return f"{document['model']}/{chips}/{document['release']}-{document['date']}.yml"
+    return f"{PLACE.format(**document)}.yml"
 
 
 def evidence_text(document: Mapping[str, Any]) -> str:

@@ -9,10 +9,10 @@ A record is one measurement: ``workload`` (its definition), ``concurrency``, ``r
 
 from __future__ import annotations
 
-import hashlib
-import json
 import statistics
 from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import digest_of
 
 Record = Mapping[str, Any]
 # Where the result has a figure, and to how many decimals it is kept.
@@ -80,13 +80,3 @@ def figures_line(record: Record) -> str:
 def raw_digest(records: Sequence[Record]) -> str:
     """Return the sha256 of the raw results: the list of what vllm bench serve wrote, in order, as JSON."""
     return digest_of([record["result"] for record in records])
-
-
-def plan_digest(plan: Mapping[str, Any]) -> str:
-    """Return the sha256 that names a plan in evidence: its argv and env as JSON with sorted keys."""
-    return digest_of({"argv": plan["argv"], "env": plan["env"]})
-
-
-def digest_of(value: Any) -> str:
-    """Return the sha256 of a value as JSON with sorted keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

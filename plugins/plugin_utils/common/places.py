@@ -13,7 +13,13 @@ CATALOG = COLLECTION / "catalog"
 ROLES = COLLECTION / "roles"
 
 # Variables that name directories of YAML files, which are no inventories.
-DIRECTORIES = ("vllm_recipe_path", "vllm_release_path", "vllm_weights_manifest_path", "accelerator_catalog_path")
+DIRECTORIES = (
+    "vllm_recipe_path",
+    "vllm_release_path",
+    "vllm_weights_manifest_path",
+    "accelerator_catalog_path",
+    "evidence_path",
+)
 
 
 def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]:

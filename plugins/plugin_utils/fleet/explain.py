@@ -26,7 +26,7 @@ FACTS = (
     "instance", "replica_of", "accelerator", "stack", "generation", "runtime", "release", "vllm_version", "image",
     "recipe", "variant", "preset", "strategy", "features", "model", "listen", "chips", "memory_required_gib",
     "compilers",
-    "warnings", "known_issues", "explain",
+    "evidence", "warnings", "known_issues", "explain",
 )  # fmt: skip
 
 Plan = Mapping[str, Any]
@@ -99,6 +99,8 @@ def _describe_group(entry: Group, base: Group | None, width: int) -> str:
         rows = [row for row in rows if row not in (base.get("explain") or [])]
     parts = [wrapped(f"{entry['instance']} on {hosts_in_words(by_name(entry['hosts']))}", width, further="  ")]
     parts += [wrapped(line, width, "  ", "  ") for line in _headlines(entry, base)]
+    if base is None and entry.get("evidence"):
+        parts.append(wrapped(f"evidence: {entry['evidence']}", width, "  ", "  "))
     if rows:
         parts.append("\n" + table(HEADERS, [_row(row) for row in rows], width, "  ", whole=WHOLE))
     parts += [wrapped(f"warning: {text}", width, "  ", "  ") for text in entry.get("warnings") or []]

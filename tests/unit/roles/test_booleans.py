@@ -37,6 +37,8 @@ PLAYBOOKS = {
     "remove_everything": "false",
     "site_container_runtime": "true",
     "site_drivers": "true",
+    "tune_fresh": "false",
+    "tune_stop": "false",
     "undrain_force": "false",
 }
 CASTS = ("bool", "baremetal.inference.strict_bool")

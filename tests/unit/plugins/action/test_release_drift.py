@@ -6,10 +6,15 @@
 from __future__ import annotations
 
 import pytest
+import yaml
+from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.action.release_drift import report
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.uses import DriftError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTableError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from tests.fakes.actions import run_action
+from tests.fakes.evidence import NAME, document
 
 OPTIONS = {"older": "0.11.0", "newer": "0.33.0", "recipe": "", "accelerator": "", "command": "", "config": "",
            "recipe_path": [], "accelerator_catalog_path": []}  # fmt: skip
@@ -79,3 +84,17 @@ def test_a_config_that_is_no_mapping_is_named_in_plain_words(tmp_path):
     (tmp_path / "config.yaml").write_text("- model\n")
     with pytest.raises(DriftError, match="found a list, expected a mapping of flags to values"):
         report({**OPTIONS, "config": str(tmp_path / "config.yaml")})
+
+
+def test_evidence_that_is_older_than_the_newer_release_is_marked(tmp_path):
+    path = tmp_path / f"{NAME}-ours.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(yaml.safe_dump(document()))
+    options = {"older": "0.25.1", "recipe": "openai/gpt-oss-20b", "evidence_path": [str(tmp_path)]}
+    names = [
+        {row["name"] for row in run_action("release_drift", {**options, "newer": newer}, {})["outdated_evidence"]}
+        for newer in ("0.33.0", "0.25.1")
+    ]
+    assert f"{NAME}-ours" in names[0] and names[1] == set()
+    with pytest.raises(AnsibleActionFail, match="evidence_path: /nowhere is no directory"):
+        run_action("release_drift", {**options, "newer": "0.33.0", "evidence_path": ["/nowhere"]}, {})

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.evidence
     evidence_path,
     evidence_text,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import read_document
 
 from tests.fakes.benches import INFO, PLAN, record
 from tests.fakes.wheelhouse import ROOT
@@ -32,6 +33,7 @@ def test_everything_that_is_known():
     assert len(found["results"]) == 1 and found["results"][0]["concurrency"] == 1
     assert evidence_path(found) == "openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23.yml"
     assert yaml.safe_load(evidence_text(found)) == found
+    read_document(yaml.safe_load(evidence_text(found)), evidence_path(found)[: -len(".yml")], "x.yml")
 
 
 def test_what_is_not_known_is_left_out():

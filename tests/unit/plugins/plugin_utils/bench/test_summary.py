@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
     figures_line,
-    plan_digest,
     raw_digest,
     results_of,
 )
 
-from tests.fakes.benches import PLAN, record
+from tests.fakes.benches import record
 
 
 def test_the_repeats_of_a_point_are_one_entry():
@@ -53,13 +50,6 @@ def test_joules_of_a_part_of_the_repeats_are_left_out():
 def test_a_line_has_the_figures():
     assert figures_line(record(speed=8950.44, ttft=560.1, itl=14.61)) == "8,950.4 tok/s, TTFT 560.1 ms, ITL p99 14.6 ms"
     assert figures_line(record(joules=153.6)).endswith(", 0.100 J/token")
-
-
-def test_a_plan_is_named_by_argv_and_env():
-    text = '{"argv": ["vllm", "serve", "/srv/models/m"], "env": {"A": "1", "B": "2"}}'
-    assert plan_digest(PLAN) == hashlib.sha256(text.encode()).hexdigest()
-    assert plan_digest({**PLAN, "preset": "latency"}) == plan_digest(PLAN)
-    assert plan_digest({**PLAN, "env": {}}) != plan_digest(PLAN)
 
 
 def test_the_raw_results_are_named_by_what_the_benchmark_wrote():

@@ -88,6 +88,14 @@ def test_of_a_replica_only_the_difference_is_told():
     assert "env.CHIPS" in told and "tensor-parallel-size" not in told
 
 
+def test_the_evidence_stands_above_the_settings_and_not_again_with_replicas():
+    first = plan(evidence="8,950 tokens/s at 64", replica_of="chat")
+    second = plan(instance="chat-2", evidence="8,950 tokens/s at 64", replica_of="chat")
+    lines = plan_table([first, second]).splitlines()
+    assert lines.count("  evidence: 8,950 tokens/s at 64") == 1
+    assert "evidence" not in plan_table([plan(evidence="")])
+
+
 def test_warnings_stand_with_their_plan():
     assert "  warning: no manifest" in plan_table([plan(warnings=["no manifest"])])
 

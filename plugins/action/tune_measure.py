@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Mapping
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import chips_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import figures_line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store, rules_of, step_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import CURRENT, TuneError
+
+ARGUMENT_SPEC = {
+    "instance": {"type": "str", "required": True},
+    "dir": {"type": "path", "default": "tune-results"},
+    "variant": {"type": "str", "required": True},
+    "round": {"type": "int", "required": True},
+    "timeout": {"type": "float", "default": 1800},
+    "user": {"type": "str", "default": "vllm"},
+}
+
+
+class DiedError(Exception):
+    """The instance did not survive a measurement; the message says why."""
+
+
+class ActionModule(ControllerAction):
+    """Lets the host measure the variant that it serves with, and keeps the result on the controller at once."""
+
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (TuneError, RecordError)
+    # The measurement is taken on the host.
+    _requires_connection = True
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host, name, variant, number = (
+            variables["inventory_hostname"], options["instance"], options["variant"], options["round"]
+        )  # fmt: skip
+        store = Store(options["dir"], host, name)
+        settings = store.settings()
+        step, plan = step_of(settings), store.plan(variant)
+        chips = {"stack": plan["stack"], "chips": chips_of(plan)}
+
+        def measure(measurement: Measurement) -> Mapping[str, Any]:
+            arguments = {"instance": name, "measurement": asdict(measurement), **chips}
+            return self._on_host(
+                "instance_bench", {**arguments, "timeout": options["timeout"], "user": options["user"]}, variables
+            )
+
+        where = f"{variant}, round {number} of {rules_of(settings).rounds}"
+        seeds, records = Seeds(), store.records(plan)
+        info = self._on_host("instance_bench_info", {"instance": name, **chips}, variables)
+        try:
+            measure(step.warm_up(seeds.seed("warm-up")))
+            measurement = step.measurement(seeds.seed("measurement"))
+            taken = measure(measurement)
+        except DiedError as exc:
+            if variant == CURRENT:
+                raise TuneError(f"{host}: {exc}") from exc
+            store.keep_failure(variant, f"round {number}: {' '.join(str(exc).split())}")
+            Display().display(f"{host} {name}: {where}: {exc}")
+            return {"died": str(exc)}
+        known = {"start_seconds": info["start_seconds"], "power_limit_watts": info["power_limit_watts"]}
+        record = {**records.record(step, number, asdict(measurement), taken), **known}
+        with records.opened():
+            records.keep(step, number, record)
+        Display().display(f"{host} {name}: {where}: {figures_line(record)}, start {info['start_seconds'] or '?'} s")
+        return {"changed": True, "figures": figures_line(record)}
+
+    def _on_host(self, module: str, arguments: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Run a module of this collection on the host. Raises DiedError, and AnsibleActionFail for other failures."""
+        result: dict[str, Any] = self._execute_module(
+            module_name=f"baremetal.inference.{module}", module_args=arguments, task_vars=variables, wrap_async=False
+        )
+        if result.get("died"):
+            raise DiedError(str(result["msg"]))
+        if result.get("failed") or result.get("unreachable"):
+            raise AnsibleActionFail(
+                f"{result.get('msg') or module + ' failed without a message'} The measurements so far are kept; "
+                "the next run goes on."
+            )
+        return result

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
+    Amount,
+    Workload,
+    WorkloadError,
+    load_workloads,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import Goal, parse_goal, read_count
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import Rules
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import (
+    TuneError,
+    changed_instances,
+    check_instance,
+    parse_variants,
+)
+
+ARGUMENT_SPEC = {
+    "instance": {"type": "str", "default": ""},
+    # Any type: a wrong one gets a sentence of its own.
+    "instances": {"type": "raw", "required": True},
+    "variants": {"type": "raw", "default": {}},
+    "matrix": {"type": "raw", "default": {}},
+    "goal": {"type": "raw", "default": {}},
+    "rounds": {"type": "raw", "default": 3},
+    "drop_percent": {"type": "raw", "default": 10},
+    "workload_definitions": {"type": "dict", "default": {}},
+    "requests_per_stream": {"type": "raw", "default": 4},
+    "requests_min": {"type": "raw", "default": 8},
+    "dir": {"type": "path", "default": "tune-results"},
+}
+
+
+class ActionModule(ControllerAction):
+    """Checks what a tune is asked for, and begins it on the controller."""
+
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (TuneError, UnreadableError, WorkloadError)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        hosts = variables["ansible_play_hosts_all"]
+        if len(hosts) != 1:
+            raise AnsibleActionFail(f"tune_hosts: found {len(hosts)} hosts, expected one; name it with -l HOST")
+        name, instances = options["instance"], options["instances"]
+        check_instance(instances, name)
+        variants, goal = parse_variants(options["variants"], options["matrix"]), parse_goal(options["goal"])
+        workload = self._workload(goal, options["workload_definitions"])
+        amount = Amount(*(read_count(f"tune_{key}", options[key]) for key in ("requests_per_stream", "requests_min")))
+        rules = Rules(
+            read_count("tune_rounds", options["rounds"], 2),
+            read_count("tune_drop_percent", options["drop_percent"]) / 100,
+        )
+        store = Store(options["dir"], variables["inventory_hostname"], name)
+        store.check_free()
+        if not self._task.check_mode:
+            store.begin(variants, goal, rules, workload, amount)
+        return {
+            "id": store.id,
+            "directory": str(store.directory),
+            "goal": goal.describe(),
+            "variants": [
+                {"name": key, "instances": changed_instances(instances, name, change)}
+                for key, change in variants.items()
+            ],
+            "steps": len(variants) * rules.rounds,
+        }
+
+    @staticmethod
+    def _workload(goal: Goal, definitions: dict[str, Any]) -> Workload:
+        known = load_workloads(definitions)
+        if goal.workload not in known:
+            raise TuneError(f"tune_goal.workload: {goal.workload!r} is no workload; {nearest(goal.workload, known)}")
+        return known[goal.workload]

@@ -1,0 +1,77 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: tune_measure
+short_description: Measure the variant that an instance serves with
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.tune).
+  - Takes one measurement with M(baremetal.inference.instance_bench) after one that does not count, and keeps it on the
+    controller at once.
+  - A variant that does not survive the measurement is noted as failed.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: none
+  diff_mode:
+    support: none
+options:
+  instance:
+    description:
+      - Name of the instance that is tuned.
+    type: str
+    required: true
+  dir:
+    description:
+      - Directory of the results on the controller.
+    type: path
+    default: tune-results
+  variant:
+    description:
+      - Name of the variant.
+    type: str
+    required: true
+  round:
+    description:
+      - Number of the round.
+    type: int
+    required: true
+  timeout:
+    description:
+      - Seconds until a measurement must be finished.
+    type: float
+    default: 1800
+  user:
+    description:
+      - The user that the benchmark runs as, where the instance runs in a virtual environment.
+    type: str
+    default: vllm
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Measure the variant
+  baremetal.inference.tune_measure:
+    instance: chat
+    variant: marlin
+    round: 1
+  become: true
+"""
+
+RETURN = r"""
+figures:
+  description: The figures in a line.
+  type: str
+  returned: when it was measured
+died:
+  description: Why the variant did not survive.
+  type: str
+  returned: when it died
+"""

@@ -1,0 +1,23 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The figures of one measurement that a goal or a limit can name."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import FIGURES as RESULT_KEYS
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import JOULES, joules_per_token
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import START
+
+
+def figures_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures of a record by name, those that are not known left out."""
+    found = {name: float(record["result"][key]) for name, (key, _digits) in RESULT_KEYS.items()}
+    joules, seconds = joules_per_token(record), record.get(START)
+    if joules is not None:
+        found[JOULES] = joules
+    if seconds:
+        found[START] = float(seconds)
+    return found

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a tune on the controller: DIR/HOST/INSTANCE, from which an interrupted tune goes on.
+
+tune.json has the settings, plans/VARIANT.json the plan of each variant, failures.json which plans failed. Measurements
+are kept by the room bench in a directory for each plan, so that the same plan is not measured twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import Records
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
+    Amount,
+    Step,
+    Workload,
+    requests_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import plan_digest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import is_running
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.figures import figures_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.goal import Goal
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.schedule import Rules, Taken
+from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
+
+SETTINGS, FAILURES, PLANS = "tune.json", "failures.json", "plans"
+
+
+class Store:
+    """The directory of the tunes of one instance."""
+
+    def __init__(self, top: str, host: str, instance: str) -> None:
+        self.top = str(Path(os.path.expanduser(top)).absolute())
+        self.host, self.instance = host, instance
+        parts = [re.sub(r"[^\w.:-]", "_", part) for part in (host, instance)]
+        self.directory = Path(self.top).joinpath(*parts)
+
+    @property
+    def id(self) -> str:
+        """The name of the tune in the lock of the host: an interrupted one has the same."""
+        return f"{platform.node()}:{self.directory}"
+
+    def check_free(self) -> None:
+        """Raise TuneError where a tune of this instance runs on this controller."""
+        found = self._read(SETTINGS, {}).get("process") or {}
+        if found.get("controller") == platform.node() and found.get("pid") != os.getppid() and is_running(found):
+            raise TuneError(
+                f"tune_dir: {self.directory}: process {found['pid']} tunes this instance; wait until it has ended"
+            )
+
+    def begin(self, variants: Mapping[str, Any], goal: Goal, rules: Rules, workload: Workload, amount: Amount) -> None:
+        """Write the settings of a tune that begins, or goes on. Raises TuneError."""
+        # The worker's parent is ansible-playbook itself.
+        pid = os.getppid()
+        process = {"pid": pid, "pid_started": started_at(pid), "boot": boot_id(), "controller": platform.node()}
+        settings = {
+            "process": process,
+            "variants": variants,
+            "goal": asdict(goal),
+            "rules": asdict(rules),
+            "workload": asdict(workload),
+            "requests": requests_of(workload, goal.concurrency, amount),
+        }
+        self._write(SETTINGS, settings)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return what begin has written. Raises TuneError."""
+        found = self._read(SETTINGS, None)
+        if not found:
+            raise TuneError(f"tune_dir: {self.directory / SETTINGS} is not there; it is written when a tune begins")
+        return dict(found)
+
+    def keep_plan(self, variant: str, plan: Mapping[str, Any]) -> None:
+        """Write the plan of a variant. Raises TuneError."""
+        self._write(f"{PLANS}/{variant}.json", plan)
+
+    def plan(self, variant: str) -> dict[str, Any]:
+        """Return the plan of a variant. Raises TuneError."""
+        found = self._read(f"{PLANS}/{variant}.json", None)
+        if not found:
+            raise TuneError(f"tune_dir: {self.directory / PLANS / variant}.json is not there; the next run writes it")
+        return dict(found)
+
+    def records(self, plan: Mapping[str, Any]) -> Records:
+        """Return the measurements of a plan."""
+        return Records(self.top, self.host, self.instance, plan_digest(plan))
+
+    def taken_records(self, variant: str, step: Step, rounds: int) -> dict[int, Record]:
+        """Return the measurements of a variant by round."""
+        records = self.records(self.plan(variant))
+        found = {number: records.read(step, number) for number in range(1, rounds + 1)}
+        return {number: record for number, record in found.items() if record is not None}
+
+    def taken(self, variants: Sequence[str], step: Step, rounds: int) -> Taken:
+        """Return what is known of the variants."""
+        figures = {
+            name: {number: figures_of(record) for number, record in self.taken_records(name, step, rounds).items()}
+            for name in variants
+        }
+        failures = self._read(FAILURES, {})
+        digests = {name: plan_digest(self.plan(name)) for name in variants}
+        return Taken(figures, {name: failures[digests[name]] for name in variants if digests[name] in failures})
+
+    def keep_failure(self, variant: str, reason: str) -> None:
+        """Note that the plan of a variant failed. Raises TuneError."""
+        self._write(FAILURES, {**self._read(FAILURES, {}), plan_digest(self.plan(variant)): reason})
+
+    def forget(self, variants: Sequence[str]) -> None:
+        """Remove the measurements and failures of variants. Raises TuneError."""
+        for name in variants:
+            self.records(self.plan(name)).forget()
+        self._write(FAILURES, {})
+
+    def write(self, name: str, text: str) -> str:
+        """Write a file of the directory in one step and return its path. Raises TuneError."""
+        path = self.directory / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            publish(str(path), text)
+        except OSError as exc:
+            raise TuneError(
+                f"tune_dir: {path} cannot be written: {exc.strerror}. What was measured before is kept; make room and "
+                "run the playbook again, which goes on"
+            ) from exc
+        return str(path)
+
+    def _write(self, name: str, value: Any) -> None:
+        self.write(name, json.dumps(value, indent=1, default=str) + "\n")
+
+    def _read(self, name: str, otherwise: Any) -> Any:
+        path = self.directory / name
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return otherwise
+        except (OSError, ValueError) as exc:
+            raise TuneError(f"tune_dir: {path} cannot be read: {exc}; remove it to begin again") from exc
+
+
+def step_of(settings: Mapping[str, Any]) -> Step:
+    """Return the step that all measurements of a tune have in common."""
+    return Step(Workload(**settings["workload"]), settings["goal"]["concurrency"], settings["requests"])
+
+
+def goal_of(settings: Mapping[str, Any]) -> Goal:
+    """Return the goal of a tune."""
+    return Goal(**settings["goal"])
+
+
+def rules_of(settings: Mapping[str, Any]) -> Rules:
+    """Return the rules of a tune."""
+    return Rules(**settings["rules"])

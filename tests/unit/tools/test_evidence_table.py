@@ -1,0 +1,49 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, read_document
+
+from tests.fakes.evidence import document
+from tools.evidence_table import BEGIN, END, long_table, pages, replaced, short_table
+
+
+def evidence(name="", **change):
+    made = document(**change)
+    return read_document(made, PLACE.format(**made) + (f"-{name}" if name else ""), "x.yml")
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_the_pages_are_current(page):
+    """Made by: PYTHONPATH=.collections .venv/bin/python tools/evidence_table.py"""
+    assert page.read_text(encoding="utf-8") == pages()[page]
+
+
+def test_the_short_table_shows_the_best_of_each_model_and_hardware():
+    entries = [
+        evidence(),
+        evidence("marlin"),
+        evidence(release="0.33.0", status="reported"),
+        evidence("started", release="0.33.0", results=[]),
+        evidence(release="0.20.2"),
+    ]
+    rows = short_table(entries).splitlines()[2:]
+    assert rows == [
+        "| 1 x NVIDIA H200 | openai/gpt-oss-20b, random weights | 0.25.1 | 8,950 [8,891-9,029] (64) | 47.1 s |"
+    ]
+
+
+def test_the_long_table_has_a_row_for_each_file_that_leads_to_it():
+    rows = long_table([evidence("b", results=[]), evidence(accelerator="cpu", weights="0" * 40)]).splitlines()[2:]
+    assert [row.split(" | ")[0] for row in rows] == ["| 1 x cpu", "| 1 x NVIDIA H200"]
+    assert "[0.25.1-2026-11-23-b](../../catalog/evidence/openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23-b.yml)" in rows[1]
+    assert "random" not in rows[0]
+
+
+def test_a_page_without_the_marks_is_refused():
+    assert replaced(f"a\n{BEGIN}old\n{END}\nb", "new\n") == f"a\n{BEGIN}new\n{END}\nb"
+    with pytest.raises(ValueError, match="once each"):
+        replaced("a", "new")

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the tables of what was measured, from catalog/evidence, into README.md and docs/reference/hardware.md.
+
+PYTHONPATH=.collections .venv/bin/python tools/evidence_table.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import WORTH
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, Evidence
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
+
+ROOT = Path(__file__).resolve().parents[1]
+BEGIN, END = "<!-- begin of the table that tools/evidence_table.py writes -->\n", "<!-- end of that table -->"
+SHORT_HEAD = "| Measured | model | vLLM | output tokens/s (requests at a time) | start |\n|---|---|---|---|---|\n"
+LONG_HEAD = (
+    "| hardware | model | evidence | status | output tokens/s (requests at a time) | time to the first token | start |"
+    "\n"
+    "|---|---|---|---|---|---|---|\n"
+)
+
+
+def short_table(evidence: Sequence[Evidence]) -> str:
+    """Return one row for each model and hardware: the best of its evidence with results."""
+    best: dict[tuple[str, int, str], Evidence] = {}
+    for entry in sorted((entry for entry in evidence if entry.results), key=_worth):
+        best[(entry.accelerator, entry.count, entry.model)] = entry
+    rows = [
+        (_hardware(entry), f"{entry.model}{_weights(entry)}", entry.release, _throughput(entry), _start(entry))
+        for _key, entry in sorted(best.items())
+    ]
+    return SHORT_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def long_table(evidence: Sequence[Evidence]) -> str:
+    """Return a row for each file of evidence."""
+    rows = [
+        (
+            _hardware(entry),
+            f"{entry.model}{_weights(entry)}",
+            f"[{entry.name.rpartition('/')[2]}](../../catalog/evidence/{entry.name}.yml)",
+            entry.status,
+            _throughput(entry),
+            _first_token(entry),
+            _start(entry),
+        )
+        for entry in sorted(evidence, key=lambda entry: (entry.accelerator, entry.count, entry.model, entry.name))
+    ]
+    return LONG_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _worth(entry: Evidence) -> tuple[Any, ...]:
+    """Return what evidence is sorted by: the last is what a short table shows."""
+    plain = entry.name == PLACE.format(**entry.document)
+    return WORTH[entry.status], sort_key(entry.release), entry.date, plain, entry.name
+
+
+def _hardware(entry: Evidence) -> str:
+    models = load_catalogue().models
+    title = models[entry.accelerator].title if entry.accelerator in models else entry.accelerator
+    return f"{entry.count} x {title}"
+
+
+def _weights(entry: Evidence) -> str:
+    return ", random weights" if entry.weights == "random" else ""
+
+
+def _throughput(entry: Evidence) -> str:
+    return _figures(entry, "output_tokens_per_second", "")
+
+
+def _first_token(entry: Evidence) -> str:
+    return _figures(entry, "ttft_ms", " ms")
+
+
+def _figures(entry: Evidence, key: str, unit: str) -> str:
+    return ", ".join(
+        f"{_spread(result[key])}{unit} ({result['concurrency']})" for result in entry.results if key in result
+    )
+
+
+def _spread(figure: Mapping[str, float]) -> str:
+    """Return a median with its spread: 8,950 [8,891-9,029]."""
+    low, median, high = (f"{figure[key]:,.0f}" for key in ("lowest", "median", "highest"))
+    return median if low == high else f"{median} [{low}-{high}]"
+
+
+def _start(entry: Evidence) -> str:
+    seconds = entry.document.get("start_seconds")
+    return f"{seconds:g} s" if seconds else ""
+
+
+def replaced(text: str, table: str) -> str:
+    """Return a page with the table between its two marks. Raises ValueError where they are not there once."""
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.S)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"expected {BEGIN.strip()!r} and {END!r} once each")
+    return pattern.sub(lambda _found: BEGIN + table + END, text)
+
+
+def pages() -> dict[Path, str]:
+    """Return the pages as they should be."""
+    evidence = load_evidence()
+    tables = {"README.md": short_table(evidence), "docs/reference/hardware.md": long_table(evidence)}
+    return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), text) for name, text in tables.items()}
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").split(chr(10), maxsplit=1)[0]).parse_args()
+    for page, content in pages().items():
+        page.write_text(content, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
