@@ -60,7 +60,6 @@ def figures_of(parts: Mapping[str, Any]) -> list[dict[str, Any]]:
         for row in measured.get(phase) or ():
             chip = chip_name(row["chip"], parts)
             expected = ((parts.get("expected") or {}).get(chip) or {}).get(figure)
-            known = {"expected": expected["value"], "fraction": round(row["median"] / expected["value"], 3)}
             rows.append(
                 {
                     "chip": chip,
@@ -69,10 +68,14 @@ def figures_of(parts: Mapping[str, Any]) -> list[dict[str, Any]]:
                     "found": row["median"],
                     "lowest": row["lowest"],
                     "highest": row["highest"],
-                    **(known if expected else {}),
+                    **(_beside(row["median"], expected["value"]) if expected else {}),
                 }
             )
     return rows
+
+
+def _beside(found: float, expected: float) -> dict[str, float]:
+    return {"expected": expected, "fraction": round(found / expected, 3)}
 
 
 def file_stem(host: str, date: str) -> str:
