@@ -9,7 +9,6 @@ import glob
 import os
 import shlex
 from dataclasses import dataclass
-from typing import Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import (
@@ -148,10 +147,7 @@ def _nothing_found(search: Search) -> str:
     )
 
 
-def stop_container(interpreter: Interpreter, run: Run) -> Sequence[str]:
-    """Remove the container of a burn-in that was killed; return the command, empty without a container."""
-    if not interpreter.container:
-        return ()
-    command = [interpreter.engine, "rm", "--force", interpreter.container]
-    run(command)
-    return command
+def stop_container(interpreter: Interpreter, run: Run) -> None:
+    """Remove the container of a burn-in that was killed, if it ran in one."""
+    if interpreter.container:
+        run([interpreter.engine, "rm", "--force", interpreter.container])

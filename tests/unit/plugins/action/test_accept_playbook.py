@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.nvidia import h200_host
 from tests.fakes.wheelhouse import ROOT
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,6 @@ for phase in ("products", "copy"):
 @pytest.fixture
 def host(tmp_path):
     """Return the inventory and the variables of a host without accelerators, and a Python that prints figures."""
-    trees = ROOT / "tests/fixtures"
     sysfs, proc = tmp_path / "sys", tmp_path / "proc"
     (sysfs / "bus/pci/devices").mkdir(parents=True)
     proc.mkdir()
@@ -51,7 +51,6 @@ def host(tmp_path):
     python.chmod(0o755)
     weights = tmp_path / "models"
     weights.mkdir()
-    assert trees.is_dir()
     return {
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
@@ -66,12 +65,12 @@ def host(tmp_path):
     }
 
 
-def accept(tmp_path, variables, *arguments, hosts=("cpu-1", "cpu-2")):
+def accept(tmp_path, variables, *arguments, hosts=("cpu-1", "cpu-2"), path=""):
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, variables)}}))
     command = [BIN / "ansible-playbook", "-i", tmp_path / "hosts.json", "playbooks/accept.yml", *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
     environment.update(
-        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", PATH=f"{BIN}:{os.environ['PATH']}"
+        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", PATH=f"{path}:{BIN}:{os.environ['PATH']}"
     )
     environment["ANSIBLE_COLLECTIONS_PATH"] = str(ROOT / ".collections")
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -105,6 +104,48 @@ def test_two_hosts_and_a_figure_that_falls_short_is_named(tmp_path, host):
     (finding,) = document["findings"]
     assert (finding["where"], finding["unit"], finding["expected"]) == ("network", "Gbit/s", 1e9)
     assert document["network"]["peer"] == "cpu-2"
+
+
+# While the chip works, its tool begins to report memory errors and heat.
+BREAKS = """#!{python}
+import json, pathlib, sys
+report = pathlib.Path("{report}")
+text = report.read_text().replace("<dram_correctable>0<", "<dram_correctable>3<", 1)
+hot = "<clocks_event_reasons_counters_hw_therm_slowdown>{{}} us<"
+report.write_text(text.replace(hot.format(0), hot.format(250)))
+for phase, median in (("products", 512), ("copy", 4.25)):
+    value = [{{**{row}, "median": median}}]
+    print(json.dumps({{"event": "result", "phase": phase, "value": value}}))
+print(json.dumps({{"event": "failed", "what": "CUDA error: an illegal instruction was encountered"}}))
+sys.exit(1)
+"""
+
+
+def test_a_real_h200s_recording_that_falls_short_in_every_way(tmp_path, host):
+    tree = h200_host(tmp_path / "gpu")
+    report = tree / "bin/answers/nvidia-smi.1.out"
+    python = Path(host["accept_python"])
+    python.write_text(BREAKS.format(python=sys.executable, report=report, row={**ROW, "wrong": 0}))
+    (tree / "proc/cpuinfo").write_text("processor\t: 0\nmodel name\t: A Xeon\nflags\t\t: avx2\n")
+    (tree / "proc/meminfo").write_text("MemTotal:       65536000 kB\n")
+    roots = {"accelerator_sysfs_root": str(tree / "sys"), "accelerator_proc_root": str(tree / "proc")}
+    done = accept(tmp_path, {**host, **roots}, "-l", "gpu-1", hosts=("gpu-1",), path=tree / "bin")
+    assert done.returncode == 2, done.stdout + done.stderr
+    document, _path = result(host)
+    assert (document["accelerator"]["model"], document["driver"]["driver"]["version"]) == ("h200", "580.159.04")
+    chip = "chip 0000:00:06.0"
+    found = [f"{row['where']}: {row['what']}" for row in document["findings"]]
+    for sentence in (
+        "burn-in: the burn-in failed: CUDA error: an illegal instruction was encountered",
+        f"{chip}: bf16 matrix products at 512 TFLOP/s, 0.65 of the expected 790 (measured: one H200 SXM, 700 W, driver "
+        "580.159.04), at least 0.9 is acceptable",
+        f"{chip}: ECC DRAM correctable rose from 0 to 3 during the burn-in",
+        f"{chip}: it was slowed down during the burn-in (hw_therm_slowdown, at up to 41 C)",
+    ):
+        assert sentence in found
+        assert sentence in done.stdout.replace("\n", "")
+    # The driver's findings are those of this very system, which is no Ubuntu.
+    assert not [sentence for sentence in found if sentence.startswith(chip) and "copies" in sentence]
 
 
 def test_check_mode_runs_and_writes_nothing(tmp_path, host):
