@@ -27,7 +27,7 @@ DEFAULTS = {
     "stack": "cpu",
     "seconds": 120.0,  # of all phases together
     "deadline": 600.0,  # seconds after which the program ends itself, whatever a driver does
-    "size": 0,  # rows of the square matrices; 0: 8192 on accelerators, 1024 on processors
+    "size": 0,  # rows of the square matrices; 0: 8192 on accelerators, 512 on processors
     "copy_bytes": 0,  # of each of the two buffers of a copy; 0: by the memory that is free
 }
 # Shares of the seconds.
@@ -165,7 +165,7 @@ def measure(
 def products(machine: Machine, size: int, seconds: float) -> list[dict[str, Any]]:
     """Return TFLOP/s of bf16 matrix products of each chip, all chips at the same time."""
     torch = machine.torch
-    size = size or (1024 if machine.api is None else 8192)
+    size = size or (512 if machine.api is None else 8192)
 
     def work(chip: int) -> dict[str, Any]:
         with torch.no_grad():

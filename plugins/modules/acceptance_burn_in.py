@@ -77,7 +77,7 @@ options:
     default: []
   size:
     description:
-      - Rows of the square matrices. V(0) for 8192 on accelerators and 1024 on processors.
+      - Rows of the square matrices. V(0) for 8192 on accelerators and 512 on processors.
     type: int
     default: 0
   copy_bytes:

@@ -25,7 +25,8 @@
     for (const row of rows) {
       const line = element("tr");
       for (const value of row) {
-        const cell = element("td", value instanceof Node ? null : value, typeof value === "number" ? "number" : "");
+        const isNumber = typeof value === "number" || (value instanceof Node && value.classList.contains("number"));
+        const cell = element("td", value instanceof Node ? null : value, isNumber ? "number" : "");
         if (value instanceof Node) cell.append(value);
         line.append(cell);
       }
@@ -56,7 +57,7 @@
   }
 
   const verdict = document.getElementById("verdict");
-  verdict.textContent = data.accepted ? "Accepted" : `Not accepted: ${data.findings.length} finding(s)`;
+  verdict.textContent = data.accepted ? "Accepted" : `Not accepted: ${data.findings.length} ${data.findings.length === 1 ? "finding" : "findings"}`;
   verdict.className = data.accepted ? "good" : "bad";
   const measured = data.burn_in.measured || {}, counters = data.burn_in.counters || {};
   const facts = {
@@ -73,11 +74,11 @@
     [row.chip, data.titles[row.figure], row.found, row.expected ?? "", row.fraction ?? "", bar(row)]), "nothing was measured");
   const windows = ["products", "copy"].flatMap(phase => (measured[phase] || []).map(row =>
     [named(row.chip), data.titles[phase === "products" ? "bf16_tflops" : "copy_tb_per_s"], row.lowest, row.highest, curve(row.windows)]));
-  table("windows", ["chip", "figure", "lowest", "highest", "each half second"], windows, "nothing was measured");
+  table("windows", ["chip", "figure", "lowest", "highest", "during the burn-in"], windows, "nothing was measured");
   const before = Object.fromEntries((counters.before || []).map(row => [row.chip, row]));
   const counts = (counters.after || []).flatMap(row => Object.entries({...row.errors, ...row.slowed}).map(([name, count]) => {
     const first = {...before[row.chip]?.errors, ...before[row.chip]?.slowed}[name] ?? 0;
-    return [row.chip, name, first, element("span", count, count > first ? "bad" : "")];
+    return [row.chip, name, first, element("span", count, count > first ? "bad number" : "number")];
   }));
   table("counters", ["chip", "counter", "before", "after"], counts, "none can be read on this host");
   table("peers", ["from", "to", "GB/s", "direct"], (measured.peer || []).map(row =>
