@@ -47,14 +47,16 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         check_names(variables)
         host, everyone = str(variables.get("inventory_hostname", "")), list(variables.get("groups", {}).get("all", ()))
-        check_peer(options["peer"], host, everyone, list(variables.get("ansible_play_hosts_all", ())))
-        seconds = asdict(seconds_of(options["minutes"]))
         names = ("storage_gb_per_s", "network_gbit_per_s")
+        limits = {name: not_negative(f"accept_{name}", options[name]) for name in names}
+        facing = list(variables.get("ansible_play_hosts_all", ()))
+        check_peer(options["peer"], host, everyone, facing, limits["network_gbit_per_s"])
+        seconds = asdict(seconds_of(options["minutes"]))
         plan = {
             "seconds": seconds,
             "port": check_port(options["port"]),
             "storage_bytes": int(positive("accept_storage_bytes", options["storage_bytes"])),
-            "limits": {name: not_negative(f"accept_{name}", options[name]) for name in names},
+            "limits": limits,
             "dir": os.path.abspath(options["dir"]) if self._task.check_mode else check_directory(options["dir"]),
         }
         return {**plan, **hardware_of(options["detected"], options["catalog_path"])}

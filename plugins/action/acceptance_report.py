@@ -25,7 +25,7 @@ PART: dict[str, Any] = {"type": "dict", "default": {}}
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "dir": {"type": "path", "required": True},
     "minutes": {"type": "raw", "required": True},
-    **dict.fromkeys(("accelerator", "expected", "limits", "driver", "burn_in", "storage", "network", "bench"), PART),
+    **dict.fromkeys(("accelerator", "expected", "limits", "driver", "burn_in", "storage", "network"), PART),
     "chats": {"type": "list", "elements": "dict", "default": []},
 }
 

@@ -158,6 +158,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.pyt
     stop_container,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.readings import BurnIn
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.signals import exit_on_signals
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {
@@ -184,6 +185,7 @@ CHECK_MODE = "check mode runs nothing"
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     options = module.params
+    exit_on_signals()
     before = read_counters(options["stack"])
     samples: list[dict[str, Any]] = []
     found, burn_in = ("", BurnIn({})) if module.check_mode else run(module, samples)

@@ -73,11 +73,6 @@ options:
     type: list
     elements: dict
     default: []
-  bench:
-    description:
-      - Result of a bench.
-    type: dict
-    default: {}
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -28,6 +28,11 @@ options:
       - The directory.
     type: path
     required: true
+  optional:
+    description:
+      - Whether a directory that does not exist is no problem. Nothing is read then.
+    type: bool
+    default: false
   seconds:
     description:
       - How long to read at most.
@@ -57,7 +62,7 @@ problem:
 not_tried:
   description: Why nothing was read.
   type: str
-  returned: in check mode
+  returned: in check mode, and for an optional directory that does not exist
 gb_per_s:
   description: Gigabytes (10^9 bytes) read per second.
   type: float
@@ -84,19 +89,24 @@ made:
   returned: when it was measured
 """
 
+import os
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.signals import exit_on_signals
 from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.storage_host import (
     StorageError,
     measure_reads,
 )
+
+NO_DIRECTORY = "{path} is not a directory on this host; name another one with accept_storage_dir"
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
+            "optional": {"type": "bool", "default": False},
             "seconds": {"type": "float", "default": 10},
             "size": {"type": "int", "default": 4 << 30},
         },
@@ -105,6 +115,9 @@ def main() -> None:
     options = module.params
     if module.check_mode:
         module.exit_json(changed=False, problem="", not_tried="check mode reads nothing")
+    if options["optional"] and not os.path.isdir(options["path"]):
+        module.exit_json(changed=False, problem="", not_tried=NO_DIRECTORY.format(**options))
+    exit_on_signals()
     try:
         reading = measure_reads(options["path"], options["seconds"], options["size"])
     except StorageError as exc:

@@ -63,7 +63,7 @@ def judge(document: Mapping[str, Any]) -> Judgement:
 
     ``document`` has ``accelerator`` (the fact accelerator_detected), ``expected`` (of options.expected_figures),
     ``driver`` (findings of the stack's state module), ``burn_in`` (result of the module acceptance_burn_in),
-    ``storage``, ``network``, ``chats``, ``bench`` and ``limits``; a part that was not tried is empty.
+    ``storage``, ``network``, ``chats`` and ``limits``; a part that was not tried is empty.
     """
     findings = [
         *_driver(document.get("driver") or {}),
@@ -93,6 +93,10 @@ def _burn_in(document: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
     for phase, figure in PHASE_FIGURES.items():
         for row in measured.get(phase) or ():
             yield from _chip(chip_name(row["chip"], document), figure, row, document)
+    chips, count = len(document.get("expected") or {}), len(measured.get("products") or ())
+    if 0 < count < chips:
+        what = f"torch saw {count} of {chips} chips, and the others were not tried"
+        yield AcceptanceFinding("burn-in", what, "look at the driver's findings and at the kernel's log")
     for row in measured.get("peer") or ():
         one, other = (chip_name(row[end], document) for end in ("from", "to"))
         if row["wrong"]:
@@ -156,7 +160,7 @@ def _counters(burn_in: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
     before = {row["chip"]: row for row in counters.get("before") or ()}
     after = {row["chip"]: row for row in counters.get("after") or ()}
     if counters.get("problem"):
-        yield AcceptanceFinding("error counters", counters["problem"], "see to what the tool says")
+        yield AcceptanceFinding("error counters", counters["problem"], "correct that, then repeat the acceptance")
     for chip in sorted(set(before) - set(after)) if after else ():
         yield AcceptanceFinding(f"chip {chip}", "the vendor's tool no longer lists it after the burn-in", RESET)
     samples = counters.get("samples") or []
@@ -196,12 +200,12 @@ def _link(where: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[AcceptanceF
 def _throughput(part: str, figure: str, unit: str, document: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
     result = document.get(part) or {}
     if result.get("problem"):
-        yield AcceptanceFinding(part, result["problem"], f"repeat it, or leave {part} out")
+        yield AcceptanceFinding(part, result["problem"], "then repeat the acceptance")
         return
+    name = f"accept_{part}_{figure}"
     least = (document.get("limits") or {}).get(f"{part}_{figure}") or 0
     found = result.get(figure)
     if found is not None and found < least:
-        name = f"accept_{part}_{figure}"
         yield AcceptanceFinding(
             part,
             f"{found:g} {unit}, {found / least:.2f} of the {least:g} that {name} asks for",
@@ -215,7 +219,7 @@ def _throughput(part: str, figure: str, unit: str, document: Mapping[str, Any]) 
 
 def _chats(chats: Sequence[Mapping[str, Any]]) -> Iterator[AcceptanceFinding]:
     for chat in chats:
-        if chat.get("ok") is False:
+        if not chat.get("ok") and not chat.get("skipped"):
             yield AcceptanceFinding(f"instance {chat['item']}", str(chat.get("msg", "no answer")), "see verify.yml")
 
 
@@ -247,9 +251,6 @@ def _not_tried(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
             yield {"what": part.replace("_", "-"), "why": why}
     measured = (document.get("burn_in") or {}).get("measured") or {}
     chips = document.get("expected") or {}
-    count = len(measured.get("products") or ())
-    if chips and measured.get("products") and count < len(chips):
-        yield {"what": f"{len(chips) - count} of {len(chips)} chips", "why": "torch sees only the others"}
     for chip, figures in sorted(chips.items()):
         if not figures and measured.get("products"):
             yield {
@@ -265,7 +266,6 @@ def _not_tried(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     if not document.get("chats"):
         yield {"what": "chat", "why": "no instance of vLLM is installed"}
     for chat in document.get("chats") or ():
-        if chat.get("ok") is None:
+        if chat.get("skipped"):
             yield {"what": f"chat with {chat['item']}", "why": str(chat.get("msg", "it is not installed"))}
-    if not document.get("bench"):
-        yield {"what": "bench of vLLM", "why": "run bench.yml for it"}
+    yield {"what": "bench of vLLM", "why": "bench.yml measures it"}

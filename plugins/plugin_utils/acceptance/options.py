@@ -82,8 +82,15 @@ def check_port(value: Any) -> int:
     return int(number)
 
 
-def check_peer(peer: str, host: str, hosts: Sequence[str], facing: Sequence[str]) -> None:
-    """Check the host to measure the network with; ``hosts`` are the inventory's, ``facing`` those of the play."""
+def check_peer(peer: str, host: str, hosts: Sequence[str], facing: Sequence[str], limit: float = 0) -> None:
+    """Check the host to measure the network with; ``hosts`` are the inventory's, ``facing`` those of the play.
+
+    ``limit`` is the throughput that the network has to reach. Raises AcceptanceError.
+    """
+    if not peer and limit:
+        raise AcceptanceError(
+            f"accept_network_gbit_per_s: found {limit:g} without accept_peer; name a second host of the inventory"
+        )
     if not peer:
         return
     if not _HOST.match(peer) or peer not in hosts:

@@ -18,7 +18,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.jud
 
 FORMAT = 1
 # Of the parts of an acceptance, in the order of the document.
-PARTS = ("driver", "burn_in", "storage", "network", "chats", "bench")
+PARTS = ("driver", "burn_in", "storage", "network", "chats")
+_OF_TASKS = ("changed", "failed", "skipped", "invocation")
 _HARDWARE = ("model", "stack", "generation", "count", "models", "driver_version", "devices", "cpu")
 _DRIVER = ("driver", "findings", "later", "active")
 _CHAT = ("item", "ok", "msg", "model", "answer", "time_to_first_token_s", "tokens_per_second")
@@ -45,11 +46,16 @@ def result_of(host: str, tool: str, now: float, parts: Mapping[str, Any]) -> tup
         "accelerator": {key: accelerator[key] for key in _HARDWARE if key in accelerator},
         "expected": parts.get("expected") or {},
         "figures": figures_of(parts),
-        **{name: parts.get(name) or {} for name in PARTS},
+        **{name: _part(parts.get(name) or {}) for name in PARTS},
     }
     document["driver"] = {key: driver[key] for key in _DRIVER if key in driver}
     document["chats"] = [{key: chat[key] for key in _CHAT if key in chat} for chat in parts.get("chats") or ()]
     return document, judgement
+
+
+def _part(part: Any) -> Any:
+    """Return a part without what Ansible adds to the result of a task."""
+    return {key: value for key, value in part.items() if key not in _OF_TASKS} if isinstance(part, dict) else part
 
 
 def figures_of(parts: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,36 @@ def test_a_call_that_hangs_is_ended_by_the_program_itself(torch):
     assert parsed(done).problem == "the burn-in did not end within 60 s and was killed during matrix products"
 
 
+STARTS = """
+import subprocess, sys, time
+process = subprocess.Popen([sys.executable, "-", '{"deadline": 900}'], stdin=subprocess.PIPE, start_new_session=True)
+process.stdin.write(open(sys.argv[1], "rb").read())
+process.stdin.close()
+print(process.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_a_program_whose_module_was_killed_ends_too(torch):
+    module = subprocess.Popen(
+        [sys.executable, "-c", STARTS, str(PROGRAM)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **torch(HANGS)},
+    )
+    status = Path(f"/proc/{module.stdout.readline().strip()}/stat")
+    # It works once it has begun its first phase.
+    assert '"begins"' in [module.stdout.readline(), module.stdout.readline()][1]
+    assert status.exists()
+    module.kill()
+    module.communicate()
+    for _attempt in range(300):
+        if not status.exists() or ") Z" in status.read_text():
+            return
+        time.sleep(0.1)
+    pytest.fail("the program still runs")
+
+
 FAILS = """
 __version__ = "2"
 class cuda: pass
@@ -108,7 +139,7 @@ def test_an_error_of_a_chip_is_one_line(torch):
 
 @pytest.mark.skipif(not REAL, reason="BURN_IN_PYTHON names no Python with torch")
 def test_the_real_torch_on_a_processor():
-    done = run(SHORT, REAL)
+    done = run(SHORT, REAL, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     measured = parsed(done).measured
     (products,) = measured["products"]
@@ -117,3 +148,43 @@ def test_the_real_torch_on_a_processor():
     (copied,) = measured["copy"]
     assert (copied["bytes"], copied["wrong"]) == (4 << 20, 0)
     assert "peer" not in measured
+
+
+TWO_CHIPS = """
+import json, runpy, sys
+import torch
+program = runpy.run_path(sys.argv[1])
+class Chips:
+    synchronize = empty_cache = staticmethod(lambda *chips: None)
+    get_device_name = staticmethod(lambda chip: f"chip {chip}")
+    get_device_properties = staticmethod(lambda chip: type("About", (), dict(
+        pci_domain_id=0, pci_bus_id=0x1b + chip, pci_device_id=0)))
+    mem_get_info = staticmethod(lambda chip: (10 << 20, 20 << 20))
+    can_device_access_peer = staticmethod(lambda one, other: True)
+class Two(program["Machine"]):
+    def __init__(self, stack):
+        self.torch, self.stack, self.api, self.kind, self.chips = torch, stack, Chips, "cuda", [0, 1]
+    def device(self, chip):
+        return "cpu"
+program["burn_in"].__globals__.update(Machine=Two, PEER_BYTES=1 << 20)
+program["burn_in"]({**program["DEFAULTS"], "seconds": 1.0, "size": 64})
+"""
+
+
+@pytest.mark.skipif(not REAL, reason="BURN_IN_PYTHON names no Python with torch")
+def test_two_chips_that_are_processors():
+    done = subprocess.run(
+        [REAL, "-c", TWO_CHIPS, str(PROGRAM)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    measured = parsed(done).measured
+    assert [row["address"] for row in measured["products"]] == ["0000:1b:00.0", "0000:1c:00.0"]
+    assert [row["bytes"] for row in measured["copy"]] == [4 << 20, 4 << 20]
+    assert [(row["from"], row["to"], row["direct"], row["wrong"]) for row in measured["peer"]] == [
+        (0, 1, True, 0), (1, 0, True, 0),
+    ]  # fmt: skip

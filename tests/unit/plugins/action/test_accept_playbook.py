@@ -97,13 +97,16 @@ def test_a_host_is_accepted_and_two_files_say_why(tmp_path, host):
 
 def test_two_hosts_and_a_figure_that_falls_short_is_named(tmp_path, host):
     network = {"accept_peer": "cpu-2", "accept_peer_address": "127.0.0.1", "accept_network_gbit_per_s": 1e9}
-    done = accept(tmp_path, {**host, **network}, "-l", "cpu-1")
+    jobs = tmp_path / "async"
+    jobs.mkdir()
+    done = accept(tmp_path, {**host, **network, "ansible_async_dir": str(jobs)}, "-l", "cpu-1")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "cpu-1 is not accepted: network: " in done.stdout
     document, _path = result(host)
     (finding,) = document["findings"]
     assert (finding["where"], finding["unit"], finding["expected"]) == ("network", "Gbit/s", 1e9)
     assert document["network"]["peer"] == "cpu-2"
+    assert list(jobs.iterdir()) == []
 
 
 # While the chip works, its tool begins to report memory errors and heat.
@@ -138,7 +141,7 @@ def test_a_real_h200s_recording_that_falls_short_in_every_way(tmp_path, host):
     for sentence in (
         "burn-in: the burn-in failed: CUDA error: an illegal instruction was encountered",
         f"{chip}: bf16 matrix products at 512 TFLOP/s, 0.65 of the expected 790 (measured: one H200 SXM, 700 W, driver "
-        "580.159.04), at least 0.9 is acceptable",
+        "580.159.04), at least 0.8 is acceptable",
         f"{chip}: ECC DRAM correctable rose from 0 to 3 during the burn-in",
         f"{chip}: it was slowed down during the burn-in (hw_therm_slowdown, at up to 41 C)",
     ):

@@ -50,9 +50,10 @@ def test_a_program_in_a_directory_of_its_own_that_is_gone_afterwards(monkeypatch
 
 
 def test_counters_are_read_meanwhile():
+    begin = time.monotonic()
     found, calls = run(f"{REPORTS}\nimport time; time.sleep(1.2)", pause=0.2)
     assert found.problem == ""
-    assert 2 <= calls.samples <= 7
+    assert 2 <= calls.samples <= (time.monotonic() - begin) / 0.2
 
 
 def test_a_program_that_hangs_is_killed_with_its_children_and_what_it_measured_is_kept():

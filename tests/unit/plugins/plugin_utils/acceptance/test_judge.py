@@ -51,7 +51,6 @@ def healthy():
         "network": {"problem": "", "gbit_per_s": 93.0},
         "limits": {"storage_gb_per_s": 5, "network_gbit_per_s": 90},
         "chats": [{"item": "chat", "ok": True}],
-        "bench": {"done": True},
     }
 
 
@@ -63,7 +62,7 @@ def test_a_healthy_machine_is_accepted_and_nothing_is_left_out():
     judged = judge(healthy())
     assert judged.findings == ()
     assert judged.accepted
-    assert judged.not_tried == ()
+    assert [missing["what"] for missing in judged.not_tried] == ["bench of vLLM"]
     assert f"at its power limit, as is usual under full load: {', '.join(CHIPS)}" in judged.notes
 
 
@@ -109,7 +108,7 @@ SAMPLE = ("burn_in", "counters", "samples", 1)
         (("burn_in", "counters", "after"), [counters(CHIPS[0])], "0000:43:00.0: the vendor's tool no longer lists it"),
         (("burn_in", "counters", "problem"), "nvidia-smi says no", "error counters: nvidia-smi says no"),
         (("storage", "gb_per_s"), 1.5, "storage: 1.5 GB/s, 0.30 of the 5 that accept_storage_gb_per_s asks for"),
-        (("network",), {"problem": "no connection"}, "network: no connection; repeat it, or leave network out"),
+        (("network",), {"problem": "no connection"}, "network: no connection; then repeat the acceptance"),
         (("network", "gbit_per_s"), 9.4, "network: 9.4 Gbit/s, 0.10 of the 90 that accept_network_gbit_per_s asks for"),
         (("chats",), [{"item": "chat", "ok": False, "msg": "HTTP 500"}], "instance chat: HTTP 500; see verify.yml"),
         (
@@ -194,8 +193,18 @@ def test_chips_that_torch_does_not_see_and_chips_without_figures():
         part: rows[:1] for part, rows in document["burn_in"]["measured"].items() if part != "peer"
     }
     document["expected"] = {CHIPS[0]: {}, CHIPS[1]: EXPECTED}
-    missing = [row["what"] for row in judge(document).not_tried]
-    assert missing[:2] == ["1 of 2 chips", "comparison of chip 0000:1b:00.0"]
+    judged = judge(document)
+    assert [finding.what for finding in judged.findings] == [
+        "torch saw 1 of 2 chips, and the others were not tried"
+    ]  # fmt: skip
+    assert judged.not_tried[0]["what"] == "comparison of chip 0000:1b:00.0"
+
+
+def test_a_chat_whose_module_broke_is_a_finding_and_one_that_check_mode_skipped_is_not():
+    chats = [{"item": "a", "skipped": True, "ok": None, "msg": "Not verified: b."}, {"item": "b", "msg": "MODULE"}]
+    judged = judge({**healthy(), "chats": chats})
+    assert [finding.sentence for finding in judged.findings] == ["instance b: MODULE; see verify.yml"]
+    assert {"what": "chat with a", "why": "Not verified: b."} in judged.not_tried
 
 
 def test_check_mode_finds_nothing_and_says_so():

@@ -63,6 +63,12 @@ def test_what_cannot_be_meant(call, sentence):
     assert sentence in str(caught.value)
 
 
+def test_a_limit_of_the_network_needs_a_second_host():
+    with pytest.raises(AcceptanceError, match=r"accept_network_gbit_per_s: found 90 without accept_peer; name a"):
+        check_peer("", "a", ["a", "b"], ["a"], 90)
+    check_peer("b", "a", ["a", "b"], ["a"], 90)
+
+
 def test_what_can_be_meant():
     check_names({"accept_minutes": 3, "vllm_instances": {}})
     check_peer("", "a", [], ["a", "b"])
