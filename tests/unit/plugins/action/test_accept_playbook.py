@@ -158,9 +158,13 @@ def test_check_mode_runs_and_writes_nothing(tmp_path, host):
     assert not Path(host["accept_dir"]).exists()
 
 
-def test_no_torch_is_a_finding(tmp_path, host):
-    done = accept(tmp_path, {**host, "accept_python": "/nowhere/python"}, "-l", "cpu-1")
+def test_no_torch_is_a_finding_and_a_new_host_without_a_directory_for_weights_is_none(tmp_path, host):
+    variables = {**host, "accept_python": "/nowhere/python", "weights_root": str(tmp_path / "weights")}
+    del variables["accept_storage_dir"]
+    done = accept(tmp_path, variables, "-l", "cpu-1")
     assert done.returncode == 2
+    assert f"not tried: storage ({tmp_path}/weights is not a directory on this host" in done.stdout
+    assert [finding["where"] for finding in result(host)[0]["findings"]] == ["burn-in"]
     assert "cpu-1 is not accepted: burn-in: accept_python: /nowhere/python is not a program on this host" in done.stdout
 
 
