@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.cpu_host import Cpu
@@ -26,13 +26,27 @@ class AcceleratorError(ValueError):
 
 
 @dataclass(frozen=True)
+class ExpectedFigure:
+    """What one healthy chip reaches, for playbooks/accept.yml; the unit is in the figure's name.
+
+    From ``acceptable`` x ``value`` on a chip passes. ``status`` is measured or datasheet, ``source`` says who measured
+    it on what, or names the data sheet.
+    """
+
+    value: float
+    acceptable: float
+    status: str
+    source: str
+
+
+@dataclass(frozen=True)
 class Model:
     """One accelerator of the catalogue; ``unsupported`` is the reason why vLLM cannot run on it, None where it can.
 
     ``devices`` may hold ``{index}`` for the number of each device. ``mounts`` are paths of the host, ``groups`` those
     that may open the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is that of one
     device as the model is sold, None where it is a share of the host's. ``lacks`` are the number formats of weights
-    that cannot be served on it, each with the reason.
+    that cannot be served on it, each with the reason. ``expected`` are the figures of a healthy chip by their names.
     """
 
     key: str
@@ -49,15 +63,20 @@ class Model:
     visible_env: str | None
     memory_gib: float | None = None
     lacks: tuple[tuple[str, str], ...] = ()
+    expected: Mapping[str, ExpectedFigure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Chip:
-    """The meaning of one PCI id; ``memory_gib`` is that of one device, None where it is a share of the host's."""
+    """The meaning of one PCI id; ``memory_gib`` is that of one device, None where it is a share of the host's.
+
+    ``expected`` are the figures of this id: its own, and those of the model that it does not replace.
+    """
 
     model: str
     form: str | None
     memory_gib: float | None
+    expected: Mapping[str, ExpectedFigure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

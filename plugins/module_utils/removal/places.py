@@ -165,6 +165,7 @@ CONTROLLER = (
         "gateway",
         NOTHING,
     ),
+    Place("ACCEPT_DIR/", "results of acceptances and their pages (`accept_dir`)", "accept.yml", NOTHING),
     Place("RENDER_DIR/", "files of a rendered fleet (`render_dir`)", "render.yml", NOTHING),
     Place("BUNDLE_DIR/", "the disk for a mirror (`bundle_dir`)", "mirror.yml", NOTHING),
     Place("FLEET_PAGE", "the page of the fleet (`fleet_page`)", "fleet.yml", NOTHING),

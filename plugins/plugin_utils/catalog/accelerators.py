@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     AcceleratorError,
     Catalogue,
     Chip,
+    ExpectedFigure,
     Model,
     PciVendor,
     check_declared,
@@ -66,6 +67,15 @@ TITLES: Check = (
     "a mapping of PCI ids to what they are",
 )
 
+FRACTION: Check = (
+    lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1,
+    "a fraction above 0, up to 1",
+)
+FIGURE: Check = (
+    lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0,
+    "a number above 0",
+)
+
 # How the host's devices reach a process; a stack says it, a model may differ.
 HOST_KEYS: dict[str, Check] = {
     "devices": _list_of(r".+", "device nodes or CDI names"),
@@ -98,14 +108,26 @@ MODEL_KEYS: dict[str, Check] = {
     "reason": ANY_TEXT,
     "lacks": FORMATS,
     "pci_ids": MAPPING,
+    "expected": MAPPING,
     **HOST_KEYS,
 }
-CHIP_KEYS: dict[str, Check] = {"form": ANY_TEXT, "memory_gib": SIZE}
+CHIP_KEYS: dict[str, Check] = {"form": ANY_TEXT, "memory_gib": SIZE, "expected": MAPPING}
+# What playbooks/accept.yml compares a chip with, by name: dense bf16 matrix products, copies in the chip's memory (read
+# and written bytes counted), copies to another chip in one direction.
+EXPECTED_KEYS: dict[str, Check] = dict.fromkeys(("bf16_tflops", "copy_tb_per_s", "peer_gb_per_s"), MAPPING)
+MEASURED, DATASHEET = "measured", "datasheet"
+FIGURE_KEYS: dict[str, Check] = {
+    "value": FIGURE,
+    "acceptable": FRACTION,
+    "status": (lambda value: value in (MEASURED, DATASHEET), f"{MEASURED} or {DATASHEET}"),
+    "source": ANY_TEXT,
+}
 
 REQUIRED = {
     "file": ("name", "stack", "pci_vendors", "stacks", "models"),
     "pci_vendor": ("classes", "unknown_is_error"),
     "model": ("title", "generation", "memory_gib", "pci_ids"),
+    "figure": ("value", "acceptable", "status", "source"),
 }
 
 
@@ -158,9 +180,19 @@ def _read(path: Path) -> dict[str, Any]:
         if key in (CPU, UNKNOWN):
             raise AcceleratorError(f"{path}: models.{key}: this name means a host without a known accelerator")
         _check(path, f"models.{key}", entry, MODEL_KEYS)
+        _check_expected(path, f"models.{key}", entry)
         for pci_id, chip in _entries(path, entry, "pci_ids", PCI_ID, f"models.{key}."):
             _check(path, f"models.{key}.pci_ids.{pci_id}", chip, CHIP_KEYS)
+            _check_expected(path, f"models.{key}.pci_ids.{pci_id}", chip)
     return dict(data)
+
+
+def _check_expected(path: Path, where: str, entry: Mapping[str, Any]) -> None:
+    """Check the figures of a model or of a PCI id."""
+    figures = entry.get("expected", {})
+    _check(path, f"{where}.expected", figures, EXPECTED_KEYS)
+    for name, figure in figures.items():
+        _check(path, f"{where}.expected.{name}", figure, FIGURE_KEYS)
 
 
 def _entries(
@@ -269,11 +301,19 @@ class _Builder:
             visible_env=host.get("visible_env"),
             memory_gib=entry["memory_gib"],
             lacks=tuple(sorted(entry.get("lacks", {}).items())),
+            expected=self._figures(path, where, entry),
         )
         for pci_id, chip in entry["pci_ids"].items():
-            self._add_chip(
-                path, data, key, pci_id, Chip(key, chip.get("form"), chip.get("memory_gib", entry["memory_gib"]))
-            )
+            memory_gib = chip.get("memory_gib", entry["memory_gib"])
+            own = self._figures(path, f"{where}pci_ids.{pci_id}.", chip)
+            expected = {**self.models[key].expected, **own}
+            self._add_chip(path, data, key, pci_id, Chip(key, chip.get("form"), memory_gib, expected))
+
+    def _figures(self, path: Path, where: str, entry: Mapping[str, Any]) -> dict[str, ExpectedFigure]:
+        figures = entry.get("expected", {})
+        for name, figure in figures.items():
+            self._require(path, f"{where}expected.{name}.", figure, "figure")
+        return {name: ExpectedFigure(**figure) for name, figure in figures.items()}
 
     def _add_chip(self, path: Path, data: Mapping[str, Any], key: str, pci_id: str, chip: Chip) -> None:
         where = f"models.{key}.pci_ids.{pci_id}"

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
 
 COLLECTION = Path(__file__).resolve().parents[3]
 CATALOG = COLLECTION / "catalog"
@@ -20,6 +23,14 @@ DIRECTORIES = (
     "accelerator_catalog_path",
     "evidence_path",
 )
+
+
+def collection_version(root: Path = COLLECTION) -> str:
+    """Return the version of this collection: of MANIFEST.json where it is installed, else of galaxy.yml."""
+    manifest = root / "MANIFEST.json"
+    if manifest.is_file():
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
+    return str(read_yaml(root / "galaxy.yml")["version"])
 
 
 def misplaced(variables: Mapping[str, Any], sources: Iterable[Any]) -> list[str]:

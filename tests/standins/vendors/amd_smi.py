@@ -48,7 +48,8 @@ def amd_smi(argv: Sequence[str], place: Place) -> Answer:
     """Return what amd-smi says; with the fault ``older-shape`` as it did before ROCm 7."""
     if not (place.sys / "module/amdgpu").is_dir():
         return Answer(255, err=NO_DRIVER)
-    gpus = [_gpu(number, address, place) for number, address in enumerate(taken(place))]
+    make = _metric if argv[:1] == ["metric"] else _gpu
+    gpus = [make(number, address, place) for number, address in enumerate(taken(place))]
     document = gpus if place.fault("older-shape") is not None else {"gpu_data": gpus}
     if "--json" in argv:
         return Answer(out=json.dumps(document, indent=4) + "\n")
@@ -83,6 +84,44 @@ def _gpu(number: int, address: str, place: Place) -> dict[str, Any]:
         "bus": {"bdf": address.upper()},
         "vram": {"type": "HBM", "size": {"value": about["memory_mib"], "unit": "MB"}},
         "driver": {"name": "amdgpu", "version": _version(place) or place.kernel()},
+    }
+
+
+def _metric(number: int, address: str, place: Place) -> dict[str, Any]:
+    """Return what ``amd-smi metric`` reports of a chip; faults: ``ecc`` (ADDRESS COUNT) and ``hot`` (ADDRESS)."""
+    fault, _blank, count = (place.fault("ecc") or "").partition(" ")
+    hot = place.fault("hot") == address
+    return {
+        "gpu": number,
+        "power": {"socket_power": {"value": 741, "unit": "W"}, "throttle_status": "N/A"},
+        "temperature": {
+            "edge": "N/A",
+            "hotspot": {"value": 103 if hot else 71, "unit": "C"},
+            "mem": {"value": 58, "unit": "C"},
+        },
+        "pcie": {
+            "width": 16,
+            "speed": {"value": 32, "unit": "GT/s"},
+            "replay_count": 0,
+            "replay_roll_over_count": 0,
+            "nak_sent_count": 0,
+            "nak_received_count": 0,
+        },
+        "ecc": {
+            "total_correctable_count": 0,
+            "total_uncorrectable_count": int(count) if fault == address else 0,
+            "total_deferred_count": 0,
+        },
+        "throttle": {
+            "accumulation_counter": 8213780,
+            "prochot_accumulated": 0,
+            "ppt_accumulated": 2,
+            "socket_thermal_accumulated": 4 if hot else 0,
+            "vr_thermal_accumulated": 0,
+            "hbm_thermal_accumulated": 0,
+            "ppt_violation_status": "ACTIVE",
+            "socket_thermal_violation_status": "ACTIVE" if hot else "NOT ACTIVE",
+        },
     }
 
 

@@ -32,11 +32,12 @@ TAIL = (
     f"{DOUBLE}"
     f"| {'No running processes found in NPU 0':<95}|\n{DOUBLE}"
 )
+PCIE_COUNTERS = ("TX Error Count", "RX Error Count", "Lcrc Error Count", "Ecrc Error Count", "Retry Count")
 FIELD = "\t{name:<30} : {value}\n"
 
 
 def answer(argv: Sequence[str], place: Place) -> Answer:
-    """Say what npu-smi says: ``info``, ``info -l``, ``info -m``, ``info -t board|health -i N [-c N]``."""
+    """Say what npu-smi says: ``info``, ``info -l``, ``info -m``, ``info -t board|health|ecc|pcie-err -i N [-c N]``."""
     if not loaded(place, huawei_install.MODULE):
         return Answer(255, FAILED)
     words = list(argv)
@@ -48,6 +49,10 @@ def answer(argv: Sequence[str], place: Place) -> Answer:
         return Answer(out=_mapping(place))
     if words[:3] == ["info", "-t", "board"]:
         return Answer(out=_board(place, words[4]))
+    if words[:3] == ["info", "-t", "ecc"]:
+        return Answer(out=_ecc(place, words[4], words[6]))
+    if words[:3] == ["info", "-t", "pcie-err"]:
+        return Answer(out=_fields({"NPU ID": words[4], **dict.fromkeys(PCIE_COUNTERS, "0")}))
     if words[:3] == ["info", "-t", "health"]:
         return Answer(out=_fields({"Health": "Alarm", "Error Code": "0x80E01801"}))
     return Answer(1, f"Error parameter of {words[-1]}\n")
@@ -105,6 +110,25 @@ def _mapping(place: Place) -> str:
         if die == dies - 1:
             rows.append((npu, dies, "-", "Mcu"))
     return head + "".join(f"\t{npu:<30} {die:<30} {logic:<30} {name}\n" for npu, die, logic, name in rows)
+
+
+def _ecc(place: Place, npu: str, die: str) -> str:
+    """Return the memory errors of a chip; fault ``ecc``: ADDRESS COUNT."""
+    fault, _blank, count = (place.fault("ecc") or "").partition(" ")
+    numbers = {address: (str(card), str(chip)) for card, chip, address in _chips(place)}
+    double = count if numbers.get(fault) == (npu, die) else "0"
+    return _fields(
+        {
+            "NPU ID": npu,
+            "HBM Single Bit Error Count": "0",
+            "HBM Double Bit Error Count": double,
+            "HBM Single Bit Aggregate Total Err Cnt": "0",
+            "HBM Double Bit Aggregate Total Err Cnt": double,
+            "HBM Single Bit Isolated Pages Count": "0",
+            "HBM Double Bit Isolated Pages Count": "0",
+            "Chip ID": die,
+        }
+    )
 
 
 def _board(place: Place, npu: str) -> str:

@@ -136,7 +136,22 @@ def _gpu(gpu: ElementTree.Element, number: int, function: Function, place: Place
         "fabric/status": status,
     }.items():
         gpu.find(path).text = text
+    _add_faults(gpu, function, place)
     return gpu
+
+
+def _add_faults(gpu: ElementTree.Element, function: Function, place: Place) -> None:
+    """Write faults into the answer: ``ecc`` (ADDRESS COUNT), ``hot`` and ``narrow`` (ADDRESS)."""
+    address, _blank, count = (place.fault("ecc") or "").partition(" ")
+    if address == function.address:
+        gpu.find("ecc_errors/volatile/dram_correctable").text = count
+    if place.fault("hot") == function.address:
+        gpu.find("clocks_event_reasons/clocks_event_reason_hw_thermal_slowdown").text = "Active"
+        counter = "clocks_event_reasons_counters/clocks_event_reasons_counters_hw_therm_slowdown"
+        gpu.find(counter).text = "2500000 us"
+        gpu.find("temperature/gpu_temp").text = "91 C"
+    if place.fault("narrow") == function.address:
+        gpu.find("pci/pci_gpu_link_info/link_widths/current_link_width").text = "8x"
 
 
 def _fabric(about: Mapping[str, Any], place: Place, driver: str) -> tuple[str, str]:

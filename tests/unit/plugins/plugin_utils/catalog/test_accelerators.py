@@ -55,6 +55,48 @@ def model(**changes):
     return {"models": {"rocket": {**ACME["models"]["rocket"], **changes}}}
 
 
+FIGURE = {"value": 100, "acceptable": 0.5, "status": "datasheet", "source": "Acme"}
+
+
+@pytest.mark.parametrize(
+    ("expected", "told"),
+    [
+        ({"bf16_tflop": FIGURE}, "unknown key 'models.rocket.expected.bf16_tflop'; nearest: 'bf16_tflops'"),
+        ({"bf16_tflops": 790}, "models.rocket.expected.bf16_tflops: found 790, expected a mapping"),
+        ({"bf16_tflops": {**FIGURE, "value": 0}}, "expected.bf16_tflops.value: found 0, expected a number above 0"),
+        ({"bf16_tflops": {**FIGURE, "acceptable": 90}}, "acceptable: found 90, expected a fraction above 0, up to 1"),
+        ({"bf16_tflops": {**FIGURE, "status": "guess"}}, "status: found 'guess', expected measured or datasheet"),
+        ({"bf16_tflops": {"value": 1}}, "'models.rocket.expected.bf16_tflops.acceptable' is missing"),
+    ],
+)
+def test_figures_that_nothing_can_be_compared_with(site, expected, told):
+    assert told in refusal(site(**model(expected=expected)))
+
+
+def test_figures_of_a_pci_id_replace_those_of_its_model(site):
+    ids = {"abcd:0001": {}, "abcd:0002": {"expected": {"copy_tb_per_s": {**FIGURE, "value": 2}}}}
+    both = {"bf16_tflops": FIGURE, "copy_tb_per_s": FIGURE}
+    chips = load_catalogue([site(**model(expected=both, pci_ids=ids))]).chips
+    assert chips["abcd:0001"].expected["copy_tb_per_s"].value == 100
+    assert chips["abcd:0002"].expected["copy_tb_per_s"].value == 2
+    assert chips["abcd:0002"].expected["bf16_tflops"].status == "datasheet"
+
+
+def test_bundled_figures_are_plausible_and_peaks_are_not_expected_of_a_chip():
+    figures = {
+        (pci_id, name): figure
+        for pci_id, chip in load_catalogue().chips.items()
+        for name, figure in chip.expected.items()
+    }
+    assert len(figures) > 30
+    assert figures["10de:2335", "bf16_tflops"].value == 790
+    for place, figure in figures.items():
+        lowest = 0.25 if place[1] == "peer_gb_per_s" else 0.4
+        highest = 0.8 if figure.status == "datasheet" else 1
+        assert lowest <= figure.acceptable <= highest, place
+        assert len(figure.source) > 10, place
+
+
 @pytest.mark.parametrize("key", sorted(TABLES))
 def test_every_id_of_the_vendors_tables_resolves(key):
     stack, generation, sizes = TABLES[key]

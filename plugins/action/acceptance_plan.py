@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import asdict
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.options import (
+    AcceptanceError,
+    check_names,
+    check_peer,
+    check_port,
+    expected_figures,
+    not_negative,
+    positive,
+    seconds_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+
+# What a result and its page take at most.
+ROOM = 1 << 20
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    "detected": {"type": "dict", "default": {}},
+    "minutes": {"type": "raw", "default": 2},
+    "dir": {"type": "path", "required": True},
+    "peer": {"type": "str", "default": ""},
+    "port": {"type": "raw", "default": 5299},
+    "storage_bytes": {"type": "raw", "default": 4 << 30},
+    "storage_gb_per_s": {"type": "raw", "default": 0},
+    "network_gbit_per_s": {"type": "raw", "default": 0},
+    "catalog_path": {"type": "list", "elements": "path", "default": []},
+}
+
+
+class ActionModule(ControllerAction):
+    """Checks the options of an acceptance and says what a host is compared with."""
+
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (AcceptanceError, AcceleratorError)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        check_names(variables)
+        host, everyone = str(variables.get("inventory_hostname", "")), list(variables.get("groups", {}).get("all", ()))
+        names = ("storage_gb_per_s", "network_gbit_per_s")
+        limits = {name: not_negative(f"accept_{name}", options[name]) for name in names}
+        facing = list(variables.get("ansible_play_hosts_all", ()))
+        check_peer(options["peer"], host, everyone, facing, limits["network_gbit_per_s"])
+        seconds = asdict(seconds_of(options["minutes"]))
+        plan = {
+            "seconds": seconds,
+            "port": check_port(options["port"]),
+            "storage_bytes": int(positive("accept_storage_bytes", options["storage_bytes"])),
+            "limits": limits,
+            "dir": os.path.abspath(options["dir"]) if self._task.check_mode else check_directory(options["dir"]),
+        }
+        return {**plan, **hardware_of(options["detected"], options["catalog_path"])}
+
+
+def hardware_of(detected: Mapping[str, Any], catalog_path: Sequence[str]) -> dict[str, Any]:
+    """Return the figures of a host's chips, and what a container needs to reach them. Raises AcceleratorError."""
+    catalogue = load_catalogue(catalog_path)
+    model = catalogue.models.get(detected.get("model", ""))
+    numbers = range(detected.get("count", 0))
+    nodes = [node.format(index=number) for node in (model.devices if model else ()) for number in numbers]
+    return {
+        "expected": expected_figures(detected, catalogue),
+        "devices": list(dict.fromkeys(nodes)),
+        "mounts": list(model.mounts) if model else [],
+    }
+
+
+def check_directory(path: str) -> str:
+    """Make the directory of the results and write to it once; return its full path. Raises AcceptanceError."""
+    full = os.path.abspath(path)
+    try:
+        os.makedirs(full, exist_ok=True)
+        with tempfile.TemporaryFile(dir=full) as file:
+            file.write(bytes(ROOM))
+            file.flush()
+    except OSError as exc:
+        raise AcceptanceError(
+            f"accept_dir: no result can be written to {full} on the controller: {exc.strerror}; name another directory"
+        ) from exc
+    return full

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.options import AcceptanceError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.page import page
+from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.report import (
+    file_stem,
+    result_of,
+    summary_lines,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
+
+PART: dict[str, Any] = {"type": "dict", "default": {}}
+ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
+    "dir": {"type": "path", "required": True},
+    "minutes": {"type": "raw", "required": True},
+    **dict.fromkeys(("accelerator", "expected", "limits", "driver", "burn_in", "storage", "network"), PART),
+    "chats": {"type": "list", "elements": "dict", "default": []},
+}
+
+
+class ActionModule(ControllerAction):
+    """Judges what was measured on a host, and writes result and page."""
+
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (AcceptanceError,)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host = str(variables.get("inventory_hostname", ""))
+        tool = f"baremetal.inference {collection_version()}"
+        document, judgement = result_of(host, tool, time.time(), {**options, "minutes": float(options["minutes"])})
+        stem = os.path.join(options["dir"], file_stem(host, document["date"]))
+        texts = {f"{stem}.json": json.dumps(document, indent=2) + "\n", f"{stem}.html": page(document)}
+        if self._task.check_mode:
+            texts = {}
+        for path, text in texts.items():
+            _write(path, text)
+        Display().display("\n".join(summary_lines(document, list(texts))))
+        return {
+            "accepted": judgement.accepted,
+            "findings": document["findings"],
+            "not_tried": document["not_tried"],
+            "files": list(texts),
+            "summary": " | ".join(finding.sentence for finding in judgement.findings),
+        }
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        publish(path, text, 0o644)
+    except OSError as exc:
+        raise AcceptanceError(f"accept_dir: {path} cannot be written: {exc.strerror}") from exc

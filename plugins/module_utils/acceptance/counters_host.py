@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the vendor's tool of a stack for its counters. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cann import counters as cann
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.host import TOOLS as NPU_SMI
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda import counters as cuda
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm import counters as rocm
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.host import TOOL_DIRECTORIES
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    NOT_FOUND,
+    NOT_INSTALLED,
+    CommandResult,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
+    Run,
+    kernel_log,
+    run_command,
+)
+
+CUDA, ROCM, CANN = "cuda", "rocm", "cann"
+
+
+def read_counters(stack: str, run: Run = run_command) -> CountersAnswer:
+    """Return the counters of the host's chips; none, and no problem, for a stack without accelerators."""
+    if stack == CUDA:
+        answers = [run(argv) for argv in cuda.COMMANDS]
+        return cuda.parse_counters(answers, kernel_log(run, cuda.LOG_WORD))
+    if stack == ROCM:
+        answers = [_ask(argv, _amd_smi(), run) for argv in rocm.COMMANDS]
+        return rocm.parse_counters(answers, kernel_log(run, rocm.LOG_WORD))
+    if stack == CANN:
+        table = _ask(cann.TABLE, NPU_SMI, run)
+        rows = parse_table(table.out)
+        details = {row.address: [_ask(argv, NPU_SMI, run) for argv in cann.commands_of(row)] for row in rows}
+        return cann.parse_counters(table, details)
+    return CountersAnswer()
+
+
+def _amd_smi() -> Sequence[str]:
+    return ("amd-smi", *(os.path.join(directory, "amd-smi") for directory in TOOL_DIRECTORIES))
+
+
+def _ask(argv: Sequence[str], tools: Sequence[str], run: Run) -> CommandResult:
+    """Return the answer of the first of these places that has the tool."""
+    answers = (run([tool, *argv[1:]]) for tool in tools)
+    return next((answer for answer in answers if answer.rc != NOT_FOUND), NOT_INSTALLED)

@@ -1,0 +1,20 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""End a module in order when somebody ends it: what it made is removed, what it started is killed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+
+def exit_on_signals() -> None:
+    """Raise SystemExit in the main thread on SIGTERM and SIGHUP, so that ``finally`` and ``with`` do their work."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit)
+
+
+def _exit(number: int, _frame: Any) -> None:
+    sys.exit(128 + number)

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measure how fast a file system reads large files one after another, past the page cache where it allows that."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from typing import Iterator
+
+BLOCK = 16 << 20
+READERS = 4
+# A file system that caches reads its own memory without O_DIRECT: such a figure is marked.
+SMALLEST = 256 << 20
+RESERVE = 1 << 30
+
+
+class StorageError(Exception):
+    """The file system cannot be measured; the message is the whole sentence."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A measurement: GB/s (10^9 bytes), bytes and seconds, the file, and whether the page cache was passed by."""
+
+    gb_per_s: float
+    bytes: int
+    seconds: float
+    file: str
+    direct: bool
+    made: bool
+
+
+def measure_reads(directory: str, seconds: float, size: int) -> Reading:
+    """Read the largest file below a directory for at most ``seconds``, with READERS threads.
+
+    Without a file of SMALLEST bytes, one of ``size`` bytes is made and removed again. Raises StorageError.
+    """
+    if not os.path.isdir(directory):
+        raise StorageError(f"{directory} is not a directory on this host; name another one with accept_storage_dir")
+    path = largest_file(directory)
+    if path:
+        return _read(path, seconds, made=False)
+    with _made_file(directory, size) as made:
+        return _read(made, seconds, made=True)
+
+
+def largest_file(directory: str) -> str:
+    """Return the largest file below a directory of at least SMALLEST bytes, empty where there is none."""
+    found = ("", SMALLEST - 1)
+    for top, _directories, names in os.walk(directory):
+        for name in names:
+            path = os.path.join(top, name)
+            with contextlib.suppress(OSError):
+                status = os.lstat(path)
+                if os.path.isfile(path) and not os.path.islink(path) and status.st_size > found[1]:
+                    found = (path, status.st_size)
+    return found[0]
+
+
+@contextlib.contextmanager
+def _made_file(directory: str, size: int) -> Iterator[str]:
+    free = shutil.disk_usage(directory).free
+    if free < size + RESERVE:
+        raise StorageError(
+            f"{directory} has {free / 1e9:.1f} GB free, and a file of {size / 1e9:.1f} GB has to be made to read it; "
+            "free some space, or set accept_storage_bytes"
+        )
+    try:
+        handle, path = tempfile.mkstemp(prefix=".baremetal-accept-", dir=directory)
+    except OSError as exc:
+        raise StorageError(f"{directory}: no file can be made there: {exc.strerror}") from exc
+    try:
+        _fill(handle, size)
+        yield path
+    except OSError as exc:
+        raise StorageError(f"{directory}: {exc.strerror} while a file was made to read it") from exc
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _fill(handle: int, size: int) -> None:
+    # Random, so that no file system compresses it or leaves holes.
+    block = os.urandom(1 << 20) * 16
+    try:
+        for _number in range(max(1, size // len(block))):
+            os.write(handle, block)
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(handle)
+
+
+def _open(path: str) -> tuple[int, bool]:
+    """Return a file opened for reading, and whether reads pass the page cache by."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECT), True
+    except OSError as exc:
+        if exc.errno != errno.EINVAL:
+            raise
+    handle = os.open(path, os.O_RDONLY)
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    return handle, False
+
+
+class _Blocks:
+    """The blocks of a file, handed out to threads one after another until the time is over."""
+
+    def __init__(self, size: int, seconds: float) -> None:
+        self._lock, self._next, self._size = threading.Lock(), 0, size
+        self._end = time.monotonic() + seconds
+        self.read = 0
+        self.error: OSError | None = None
+
+    def take(self) -> int:
+        """Return the offset of the next block, -1 when nothing is left or the time is over."""
+        with self._lock:
+            if self._next >= self._size or time.monotonic() > self._end or self.error:
+                return -1
+            self._next += BLOCK
+            return self._next - BLOCK
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.read += count
+
+
+def _read(path: str, seconds: float, made: bool) -> Reading:
+    try:
+        handle, direct = _open(path)
+    except OSError as exc:
+        raise StorageError(f"{path} cannot be read: {exc.strerror}") from exc
+    blocks = _Blocks(os.fstat(handle).st_size, seconds)
+    begin = time.monotonic()
+    threads = [threading.Thread(target=_read_blocks, args=(handle, blocks)) for _number in range(READERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    taken = time.monotonic() - begin
+    os.close(handle)
+    if blocks.error:
+        raise StorageError(f"{path} cannot be read: {blocks.error.strerror}")
+    return Reading(round(blocks.read / taken / 1e9, 2), blocks.read, round(taken, 2), path, direct, made)
+
+
+def _read_blocks(handle: int, blocks: _Blocks) -> None:
+    # Memory of its own pages, as O_DIRECT needs it.
+    with contextlib.closing(mmap.mmap(-1, BLOCK)) as buffer:
+        while True:
+            offset = blocks.take()
+            if offset < 0:
+                return
+            try:
+                blocks.add(os.preadv(handle, [buffer], offset))
+            except OSError as exc:
+                blocks.error = exc
+                return

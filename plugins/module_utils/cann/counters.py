@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Error counters and health of Huawei's chips, from npu-smi.
+
+UNCONFIRMED on hardware: the names are those of Huawei's manuals. npu-smi reports no reason for lower clocks.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import ChipRow, parse_table
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.proof import WELL
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
+    ChipCounters,
+    CountersAnswer,
+    counts_of,
+    first_number,
+)
+
+TABLE = ("npu-smi", "info")
+# What is asked for each chip, by the type of npu-smi's ``info -t``.
+TYPES = ("ecc", "pcie-err")
+
+_FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:\s*(\S.*?)\s*$", re.MULTILINE)
+# A counter's name ends so; an aggregate repeats the count since production, so its rise is the same error.
+_COUNTER = re.compile(r"(Error Count|Isolated Pages? Count|Retry Count)$", re.IGNORECASE)
+_POWER = re.compile(r"\|\s*(\d+)\s+\S+\s*\|\s*[A-Za-z]\w*\s*\|\s*([\d.]+)\s+(\d+)\s")
+
+
+def commands_of(row: ChipRow) -> list[tuple[str, ...]]:
+    """Return the commands that report the counters of one chip."""
+    return [("npu-smi", "info", "-t", kind, "-i", row.npu, "-c", row.chip) for kind in TYPES]
+
+
+def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandResult]]) -> CountersAnswer:
+    """Return the counters of each chip of npu-smi's table; ``details`` are the results of commands_of by address."""
+    rows = parse_table(table.out)
+    if not rows:
+        last = (table.err.strip() or table.out.strip() or f"exit status {table.rc}").splitlines()[-1]
+        return CountersAnswer(problem=f"npu-smi info reports no chips: {last}")
+    power = {npu: (first_number(watts), first_number(celsius)) for npu, watts, celsius in _POWER.findall(table.out)}
+    chips = []
+    for row in rows:
+        fields: dict[str, str] = {}
+        for answer in details.get(row.address, ()):
+            fields.update((name, value) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name))
+        watts, celsius = power.get(row.npu, (None, None))
+        chips.append(
+            ChipCounters(
+                chip=row.address,
+                errors=counts_of(fields),
+                faults=() if row.health.upper() in WELL else (f"npu-smi reports the health {row.health}",),
+                celsius={} if celsius is None else {"chip": celsius},
+                watts=watts,
+            )
+        )
+    return CountersAnswer(tuple(chips))

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Error counters, throttling and links of NVIDIA's chips, from ``nvidia-smi -q -x`` and the kernel's log."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Sequence
+from xml.etree import ElementTree
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import short_address
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
+    ChipCounters,
+    CountersAnswer,
+    add_log_errors,
+    counts_of,
+    first_number,
+)
+
+COMMANDS: tuple[Sequence[str], ...] = (("nvidia-smi", "-q", "-x"),)
+LOG_WORD = "NVRM"
+
+# Counters of errors in the report. Volatile ones count since the driver was loaded, aggregate ones for ever.
+ERRORS = {
+    "ECC SRAM correctable": "ecc_errors/volatile/sram_correctable",
+    "ECC SRAM uncorrectable (parity)": "ecc_errors/volatile/sram_uncorrectable_parity",
+    "ECC SRAM uncorrectable (SEC-DED)": "ecc_errors/volatile/sram_uncorrectable_secded",
+    "ECC SRAM uncorrectable": "ecc_errors/volatile/sram_uncorrectable",
+    "ECC DRAM correctable": "ecc_errors/volatile/dram_correctable",
+    "ECC DRAM uncorrectable": "ecc_errors/volatile/dram_uncorrectable",
+    "remapped rows (correctable)": "remapped_rows/remapped_row_corr",
+    "remapped rows (uncorrectable)": "remapped_rows/remapped_row_unc",
+    "PCIe replays": "pci/replay_counter",
+    "PCIe replay roll-overs": "pci/replay_rollover_counter",
+}
+# States with the value that is a fault.
+FAULTS = (
+    ("remapped_rows/remapped_row_failure", "Yes", "a bad row of memory could not be replaced"),
+    ("remapped_rows/remapped_row_pending", "Yes", "a bad row of memory is replaced at the next reset"),
+    ("ecc_errors/unrepairable_memory", "Yes", "memory that cannot be repaired"),
+    ("ecc_errors/channel_repair_pending", "Yes", "the repair of a memory channel is pending"),
+    ("ecc_errors/tpc_repair_pending", "Yes", "the repair of a compute unit is pending"),
+    ("ecc_errors/aggregate/sram_threshold_exceeded", "Yes", "more SRAM errors than a chip may have"),
+    ("ecc_mode/current_ecc", "Disabled", "ECC is off"),
+)
+SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+SLOWED = ("sw_therm_slowdown", "hw_therm_slowdown", "hw_power_brake")
+REASONS = "clocks_event_reasons"
+# Drivers before 535 say throttle.
+OLDER_REASONS = "clocks_throttle_reasons"
+OLDER_DRAW = "gpu_power_readings/power_draw"
+
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+)")
+
+
+def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
+    """Return the counters of each chip; ``answers`` are the results of COMMANDS, ``log`` the kernel's NVRM lines."""
+    (report,) = answers
+    try:
+        root = ElementTree.fromstring(report.out)  # noqa: S314 - the tool's own output, on the tool's own host
+    except ElementTree.ParseError:
+        last = (report.err.strip() or report.out.strip() or f"exit status {report.rc}").splitlines()[-1]
+        return CountersAnswer(problem=f"nvidia-smi -q -x reports no chips: {last}")
+    chips = [_chip(gpu) for gpu in root.findall("gpu")]
+    return CountersAnswer(add_log_errors(chips, _xids(log)), "" if chips else "nvidia-smi -q -x reports no chips")
+
+
+def _chip(gpu: ElementTree.Element) -> ChipCounters:
+    def text(path: str) -> str:
+        return (gpu.findtext(path) or "").strip()
+
+    def number(path: str) -> int:
+        return int(first_number(text(path)) or 0)
+
+    def reason(name: str) -> bool:
+        older = name.replace("clocks_event", "clocks_throttle")
+        return "Active" in (text(f"{REASONS}/{name}"), text(f"{OLDER_REASONS}/{older}"))
+
+    link = "pci/pci_gpu_link_info"
+    temperatures = {name: first_number(text(f"temperature/{name}_temp")) for name in ("gpu", "memory")}
+    return ChipCounters(
+        chip=short_address(gpu.get("id", "")),
+        errors=counts_of({name: text(path) for name, path in ERRORS.items()}),
+        slowed=counts_of({name: text(f"{REASONS}_counters/{REASONS}_counters_{name}") for name in SLOWED}),
+        slowing=tuple(name for name in SLOWDOWNS if reason(f"clocks_event_reason_{name}")),
+        capped=reason("clocks_event_reason_sw_power_cap"),
+        faults=tuple(what for path, bad, what in FAULTS if text(path) == bad),
+        link_width=number(f"{link}/link_widths/current_link_width"),
+        link_width_max=number(f"{link}/link_widths/max_link_width"),
+        link_gen=number(f"{link}/pcie_gen/current_link_gen"),
+        link_gen_max=number(f"{link}/pcie_gen/max_link_gen"),
+        celsius={name: value for name, value in temperatures.items() if value is not None},
+        watts=first_number(text("gpu_power_readings/average_power_draw")) or first_number(text(OLDER_DRAW)),
+        watts_limit=first_number(text("gpu_power_readings/current_power_limit")),
+    )
+
+
+def _xids(log: str) -> dict[str, dict[str, int]]:
+    """Return how often the kernel's log reports each Xid of each chip."""
+    found: dict[str, dict[str, int]] = {}
+    for (bus_id, number), count in Counter(_XID.findall(log)).items():
+        address = short_address(bus_id if "." in bus_id else f"{bus_id}.0")
+        found.setdefault(address, {})[f"Xid {number}"] = count
+    return found

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Error counters, throttling and links of AMD's chips, from amd-smi and the kernel's log.
+
+UNCONFIRMED on hardware: the names are those of amd-smi's own source and of recordings that others published.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import chip_address
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
+    ChipCounters,
+    CountersAnswer,
+    add_log_errors,
+    counts_of,
+    first_number,
+)
+
+COMMANDS: tuple[Sequence[str], ...] = (("amd-smi", "metric", "--json"), ("amd-smi", "static", "--bus", "--json"))
+LOG_WORD = "amdgpu"
+
+ERRORS = {
+    "ECC correctable": ("ecc", "total_correctable_count"),
+    "ECC uncorrectable": ("ecc", "total_uncorrectable_count"),
+    "ECC deferred": ("ecc", "total_deferred_count"),
+    "PCIe replays": ("pcie", "replay_count"),
+    "PCIe replay roll-overs": ("pcie", "replay_roll_over_count"),
+    "PCIe NAKs sent": ("pcie", "nak_sent_count"),
+    "PCIe NAKs received": ("pcie", "nak_received_count"),
+}
+SLOWDOWNS = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
+SENSORS = ("edge", "hotspot", "mem")
+# Lines of the kernel's log that mean an error of a chip.
+LOG_ERRORS = (
+    ("uncorrectable errors in the kernel's log", r"[Uu]ncorrectable (hardware )?error"),
+    ("GPU resets", r"GPU reset begin"),
+    ("ring timeouts", r"ring \S+ timeout"),
+)
+_ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
+    """Return the counters of each chip; ``answers`` are the results of COMMANDS, ``log`` the kernel's amdgpu lines."""
+    metric, static = answers
+    addresses = {entry.get("gpu"): _value(entry, "bus", "bdf") for entry in _gpus(static.out)}
+    chips = [_chip(entry, str(addresses.get(entry.get("gpu")) or "")) for entry in _gpus(metric.out)]
+    if not chips:
+        last = (metric.err.strip() or metric.out.strip() or f"exit status {metric.rc}").splitlines()[-1]
+        return CountersAnswer(problem=f"amd-smi metric --json reports no chips: {last}")
+    return CountersAnswer(add_log_errors(chips, _log_errors(log)))
+
+
+def _gpus(text: str) -> list[Mapping[str, Any]]:
+    """Return the entries of a document of amd-smi: a list, or from ROCm 7 on an object with the list in gpu_data."""
+    start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=-1)
+    try:
+        document = json.loads(text[start:]) if start >= 0 else None
+    except ValueError:
+        return []
+    entries = document.get("gpu_data") if isinstance(document, dict) else document
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _value(entry: Any, *names: str) -> Any:
+    """Return a value deep in a document without its unit; None where it is missing."""
+    for name in names:
+        entry = entry.get(name) if isinstance(entry, Mapping) else None
+    return entry.get("value") if isinstance(entry, Mapping) else entry
+
+
+def _chip(entry: Mapping[str, Any], bdf: str) -> ChipCounters:
+    temperatures = {name: first_number(_value(entry, "temperature", name)) for name in SENSORS}
+    active = [name for name in SLOWDOWNS if _value(entry, "throttle", f"{name}_violation_status") == "ACTIVE"]
+    return ChipCounters(
+        chip=chip_address(bdf) if bdf else f"gpu {entry.get('gpu')}",
+        errors=counts_of({name: _value(entry, *path) for name, path in ERRORS.items()}),
+        slowed=counts_of({name: _value(entry, "throttle", f"{name}_accumulated") for name in SLOWDOWNS}),
+        slowing=tuple(active),
+        capped=_value(entry, "throttle", "ppt_violation_status") == "ACTIVE",
+        link_width=int(first_number(_value(entry, "pcie", "width")) or 0),
+        celsius={name: value for name, value in temperatures.items() if value is not None},
+        watts=first_number(_value(entry, "power", "socket_power")),
+    )
+
+
+def _log_errors(log: str) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for name, pattern in LOG_ERRORS:
+        for line in log.splitlines():
+            address = _ADDRESS.search(line)
+            if address and re.search(pattern, line):
+                counts = found.setdefault(chip_address(address.group()), {})
+                counts[name] = counts.get(name, 0) + 1
+    return found

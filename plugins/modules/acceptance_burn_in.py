@@ -1,0 +1,250 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: acceptance_burn_in
+short_description: Work all chips of a host for a while and read their error counters before, meanwhile and after
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.accept).
+  - Runs a program with a Python that has torch, from a virtual environment of vLLM or in a new container of its image,
+    and kills it after a deadline. Reads error counters, throttling, temperatures and PCIe links with the vendor's tool.
+  - A program that fails, hangs or is killed is not an error of the module. RV(problem) says what happened.
+  - Leaves nothing on the host. In check mode it only reads the counters.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  program:
+    description:
+      - Text of the program. It gets its options as JSON in its first argument.
+    type: str
+    required: true
+  stack:
+    description:
+      - Stack of the host's accelerators, V(cuda), V(rocm), V(cann) or V(cpu).
+    type: str
+    required: true
+  seconds:
+    description:
+      - How long the program works.
+    type: float
+    required: true
+  deadline:
+    description:
+      - Seconds after which the program is killed. Its start counts.
+    type: float
+    required: true
+  sample_seconds:
+    description:
+      - Seconds between two readings of the counters meanwhile.
+    type: float
+    default: 10
+  python:
+    description:
+      - A Python on the host that has torch. By default one is searched for.
+    type: str
+    default: ""
+  image:
+    description:
+      - An image of vLLM on the host to take Python from.
+    type: str
+    default: ""
+  venv_root:
+    description:
+      - Directory of the virtual environments.
+    type: path
+    default: /opt/vllm
+  devices:
+    description:
+      - Device nodes and CDI names that a container gets.
+    type: list
+    elements: str
+    default: []
+  mounts:
+    description:
+      - Paths of the host that a container sees.
+    type: list
+    elements: str
+    default: []
+  size:
+    description:
+      - Rows of the square matrices. V(0) for 8192 on accelerators and 512 on processors.
+    type: int
+    default: 0
+  copy_bytes:
+    description:
+      - Bytes of each of the two buffers of a copy in memory. V(0) to take them from the memory that is free.
+    type: int
+    default: 0
+  root:
+    description:
+      - Directory below which instances and environments are looked for.
+    type: path
+    default: /
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Work the chips for two minutes
+  baremetal.inference.acceptance_burn_in:
+    program: "{{ lookup('ansible.builtin.file', 'burn_in.py') }}"
+    stack: cuda
+    seconds: 120
+    deadline: 480
+    devices: [nvidia.com/gpu=all]
+  become: true
+"""
+
+RETURN = r"""
+problem:
+  description: Why the burn-in did not come to its end, empty if it did.
+  type: str
+  returned: success
+measured:
+  description: What the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in GB/s.
+  type: dict
+  returned: success
+not_tried:
+  description: Why nothing was run, empty if it was.
+  type: str
+  returned: success
+python:
+  description: The Python or the image that the program ran with, empty if there is none.
+  type: str
+  returned: success
+counters:
+  description: Readings of the vendor's tool.
+  type: dict
+  returned: success
+  contains:
+    before:
+      description: One entry for each chip.
+      type: list
+      elements: dict
+    samples:
+      description: The same, one entry for each chip and reading meanwhile.
+      type: list
+      elements: dict
+    after:
+      description: The same, after the burn-in.
+      type: list
+      elements: dict
+    problem:
+      description: Why there are none, empty if there are.
+      type: str
+"""
+
+import json
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.burn_in_host import Limits, run_burn_in
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.counters_host import read_counters
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.python_host import (
+    Interpreter,
+    NoPythonError,
+    Search,
+    find_python,
+    stop_container,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.readings import BurnIn
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.signals import exit_on_signals
+
+WORDS = {"type": "list", "elements": "str", "default": []}
+ARGUMENTS = {
+    "program": {"type": "str", "required": True},
+    "stack": {"type": "str", "required": True},
+    "seconds": {"type": "float", "required": True},
+    "deadline": {"type": "float", "required": True},
+    "sample_seconds": {"type": "float", "default": 10},
+    "python": {"type": "str", "default": ""},
+    "image": {"type": "str", "default": ""},
+    "venv_root": {"type": "path", "default": "/opt/vllm"},
+    "devices": WORDS,
+    "mounts": WORDS,
+    "size": {"type": "int", "default": 0},
+    "copy_bytes": {"type": "int", "default": 0},
+    "root": {"type": "path", "default": "/"},
+}
+SEARCHED = ("python", "image", "venv_root", "stack", "root")
+# The program ends itself before it is killed, so that it can say where it was.
+GRACE_SECONDS = 20.0
+CHECK_MODE = "check mode runs nothing"
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    options = module.params
+    exit_on_signals()
+    before = read_counters(options["stack"])
+    samples: list[dict[str, Any]] = []
+    found, burn_in = ("", BurnIn({})) if module.check_mode else run(module, samples)
+    after = read_counters(options["stack"])
+    module.exit_json(
+        changed=False,
+        problem=burn_in.problem,
+        measured=burn_in.measured,
+        python=found,
+        not_tried=CHECK_MODE if module.check_mode else "",
+        counters={
+            "before": [chip.as_dict() for chip in before.chips],
+            "samples": samples,
+            "after": [chip.as_dict() for chip in after.chips],
+            "problem": before.problem or after.problem,
+        },
+    )
+
+
+def run(module: AnsibleModule, samples: list[dict[str, Any]]) -> tuple[str, BurnIn]:
+    """Return what the program ran with and what it measured; readings meanwhile are added to samples."""
+    options = module.params
+
+    def command(words: list[str]) -> tuple[int, str, str]:
+        result: tuple[int, str, str] = module.run_command(words, handle_exceptions=True)
+        return result
+
+    search = Search(
+        **{name: options[name] for name in SEARCHED},
+        devices=tuple(options["devices"]),
+        mounts=tuple(options["mounts"]),
+    )
+    try:
+        interpreter = find_python(search, command, module.get_bin_path)
+    except NoPythonError as exc:
+        return "", BurnIn({}, str(exc))
+    return interpreter.where, _measure(interpreter, options, command, samples)
+
+
+def _measure(interpreter: Interpreter, options: dict[str, Any], command: Any, samples: list[dict[str, Any]]) -> BurnIn:
+    deadline = options["deadline"]
+    words = {name: options[name] for name in ("stack", "seconds", "size", "copy_bytes")}
+    argument = json.dumps({**words, "deadline": deadline})
+
+    def sample() -> None:
+        samples.extend(chip.as_dict() for chip in read_counters(options["stack"]).chips)
+
+    limits = Limits(deadline + GRACE_SECONDS, options["sample_seconds"])
+    try:
+        return run_burn_in(
+            [*interpreter.argv, argument],
+            options["program"],
+            limits,
+            sample,
+            lambda: stop_container(interpreter, command),
+        )
+    except OSError as exc:
+        return BurnIn({}, f"{interpreter.where} cannot be started: {exc.strerror}")
+
+
+if __name__ == "__main__":
+    main()

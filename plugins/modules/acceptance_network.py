@@ -1,0 +1,115 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: acceptance_network
+short_description: Measure the throughput of TCP between two hosts
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.accept).
+  - One host sends zeros to the first four connections to a port, the other one connects and counts.
+  - A network that cannot be measured is not an error of the module. RV(problem) says why.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details: It opens no connection then.
+  diff_mode:
+    support: none
+options:
+  connect:
+    description:
+      - The address of the host that sends. Without it, this host sends.
+    type: str
+    default: ""
+  port:
+    description:
+      - The port.
+    type: int
+    required: true
+  seconds:
+    description:
+      - How long to measure.
+    type: float
+    default: 10
+  patience:
+    description:
+      - Seconds to wait for the other host.
+    type: float
+    default: 30
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Count what comes
+  baremetal.inference.acceptance_network:
+    connect: 10.0.0.2
+    port: 5299
+"""
+
+RETURN = r"""
+problem:
+  description: Why there is no figure, empty if there is one.
+  type: str
+  returned: success
+not_tried:
+  description: Why nothing was measured.
+  type: str
+  returned: in check mode
+gbit_per_s:
+  description: Gigabits per second.
+  type: float
+  returned: when it was measured
+bytes:
+  description: How much came.
+  type: int
+  returned: when it was measured
+seconds:
+  description: How long that took.
+  type: float
+  returned: when it was measured
+streams:
+  description: Number of connections.
+  type: int
+  returned: success
+"""
+
+from dataclasses import asdict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.network_host import (
+    NetworkError,
+    receive,
+    serve,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "connect": {"type": "str", "default": ""},
+            "port": {"type": "int", "required": True},
+            "seconds": {"type": "float", "default": 10},
+            "patience": {"type": "float", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    connect, port, seconds, patience = (module.params[name] for name in ("connect", "port", "seconds", "patience"))
+    if module.check_mode:
+        module.exit_json(changed=False, problem="", not_tried="check mode opens no connection")
+    try:
+        if not connect:
+            module.exit_json(changed=False, problem="", streams=serve(port, seconds, patience))
+        module.exit_json(changed=False, problem="", **asdict(receive(connect, port, seconds, patience)))
+    except NetworkError as exc:
+        module.exit_json(changed=False, problem=str(exc))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: acceptance_plan
+short_description: Check the options of an acceptance, and say what a host is compared with
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.accept).
+  - Checks the playbook's variables and that results can be written, and looks the host's chips up in the catalogue.
+  - Runs on the controller. It makes O(dir).
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  detected:
+    description:
+      - The fact C(accelerator_detected).
+    type: dict
+    default: {}
+  minutes:
+    description:
+      - How long the burn-in takes.
+    type: raw
+    default: 2
+  dir:
+    description:
+      - Directory of the results on the controller.
+    type: path
+    required: true
+  peer:
+    description:
+      - A second host of the inventory to measure the network with.
+    type: str
+    default: ""
+  port:
+    description:
+      - Port for that.
+    type: raw
+    default: 5299
+  storage_bytes:
+    description:
+      - Bytes of the file that is made where no large file can be read.
+    type: raw
+    default: 4294967296
+  storage_gb_per_s:
+    description:
+      - The storage has to read at least that fast.
+    type: raw
+    default: 0
+  network_gbit_per_s:
+    description:
+      - The network has to be at least that fast.
+    type: raw
+    default: 0
+  catalog_path:
+    description:
+      - Directories of the site's own accelerators.
+    type: list
+    elements: path
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Plan the acceptance
+  baremetal.inference.acceptance_plan:
+    detected: "{{ ansible_facts.accelerator_detected }}"
+    dir: accept-results
+"""
+
+RETURN = r"""
+seconds:
+  description: Seconds of each part, C(burn_in), C(deadline), C(storage) and C(network).
+  type: dict
+  returned: success
+expected:
+  description: The figures of each chip by its PCI address.
+  type: dict
+  returned: success
+limits:
+  description: The least that storage and network have to reach.
+  type: dict
+  returned: success
+devices:
+  description: Devices that a container needs.
+  type: list
+  elements: str
+  returned: success
+mounts:
+  description: Paths of the host that a container needs.
+  type: list
+  elements: str
+  returned: success
+dir:
+  description: Full path of the directory.
+  type: str
+  returned: success
+port:
+  description: The port.
+  type: int
+  returned: success
+storage_bytes:
+  description: Bytes of a file that is made.
+  type: int
+  returned: success
+"""

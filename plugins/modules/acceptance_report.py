@@ -1,0 +1,113 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: acceptance_report
+short_description: Judge what was measured on a host, and write result and page
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.accept).
+  - Compares figures, counters and answers with what is expected, and writes a JSON file and an HTML page.
+  - Findings are not an error of the module.
+  - Runs on the controller and contacts no host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  dir:
+    description:
+      - Directory of the results on the controller.
+    type: path
+    required: true
+  minutes:
+    description:
+      - How long the burn-in took.
+    type: raw
+    required: true
+  accelerator:
+    description:
+      - The fact C(accelerator_detected).
+    type: dict
+    default: {}
+  expected:
+    description:
+      - The figures of each chip, as M(baremetal.inference.acceptance_plan) returns them.
+    type: dict
+    default: {}
+  limits:
+    description:
+      - The least that storage and network have to reach, as M(baremetal.inference.acceptance_plan) returns it.
+    type: dict
+    default: {}
+  driver:
+    description:
+      - Result of the state module of the host's stack.
+    type: dict
+    default: {}
+  burn_in:
+    description:
+      - Result of M(baremetal.inference.acceptance_burn_in).
+    type: dict
+    default: {}
+  storage:
+    description:
+      - Result of M(baremetal.inference.acceptance_storage).
+    type: dict
+    default: {}
+  network:
+    description:
+      - Result of M(baremetal.inference.acceptance_network).
+    type: dict
+    default: {}
+  chats:
+    description:
+      - Results of M(baremetal.inference.endpoint), one for each instance.
+    type: list
+    elements: dict
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Judge the host
+  baremetal.inference.acceptance_report:
+    dir: accept-results
+    minutes: 2
+    burn_in: "{{ burn_in }}"
+  register: judged
+"""
+
+RETURN = r"""
+accepted:
+  description: Whether there are no findings.
+  type: bool
+  returned: success
+findings:
+  description: Why the host is not accepted, each with C(where), C(what) and C(action).
+  type: list
+  elements: dict
+  returned: success
+not_tried:
+  description: What was not tried, each with C(what) and C(why).
+  type: list
+  elements: dict
+  returned: success
+files:
+  description: The result and its page.
+  type: list
+  elements: str
+  returned: success
+summary:
+  description: The findings as sentences, empty without findings.
+  type: str
+  returned: success
+"""

@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: acceptance_storage
+short_description: Measure how fast a file system reads large files
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.accept).
+  - Reads the largest file below a directory with several threads, past the page cache where the file system allows it.
+    Without a file of 256 MiB it makes one and removes it again.
+  - A file system that cannot be measured is not an error of the module. RV(problem) says why.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details: It reads nothing then.
+  diff_mode:
+    support: none
+options:
+  path:
+    description:
+      - The directory.
+    type: path
+    required: true
+  optional:
+    description:
+      - Whether a directory that does not exist is no problem. Nothing is read then.
+    type: bool
+    default: false
+  seconds:
+    description:
+      - How long to read at most.
+    type: float
+    default: 10
+  size:
+    description:
+      - Bytes of the file to make where there is none.
+    type: int
+    default: 4294967296
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Measure the file system of the weights
+  baremetal.inference.acceptance_storage:
+    path: /srv/models
+  become: true
+"""
+
+RETURN = r"""
+problem:
+  description: Why there is no figure, empty if there is one.
+  type: str
+  returned: success
+not_tried:
+  description: Why nothing was read.
+  type: str
+  returned: in check mode, and for an optional directory that does not exist
+gb_per_s:
+  description: Gigabytes (10^9 bytes) read per second.
+  type: float
+  returned: when it was measured
+bytes:
+  description: How much was read.
+  type: int
+  returned: when it was measured
+seconds:
+  description: How long that took.
+  type: float
+  returned: when it was measured
+file:
+  description: The file that was read.
+  type: str
+  returned: when it was measured
+direct:
+  description: Whether the page cache was passed by.
+  type: bool
+  returned: when it was measured
+made:
+  description: Whether the file was made for this, and removed.
+  type: bool
+  returned: when it was measured
+"""
+
+import os
+from dataclasses import asdict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.signals import exit_on_signals
+from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.storage_host import (
+    StorageError,
+    measure_reads,
+)
+
+NO_DIRECTORY = "{path} is not a directory on this host; name another one with accept_storage_dir"
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "optional": {"type": "bool", "default": False},
+            "seconds": {"type": "float", "default": 10},
+            "size": {"type": "int", "default": 4 << 30},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    if module.check_mode:
+        module.exit_json(changed=False, problem="", not_tried="check mode reads nothing")
+    if options["optional"] and not os.path.isdir(options["path"]):
+        module.exit_json(changed=False, problem="", not_tried=NO_DIRECTORY.format(**options))
+    exit_on_signals()
+    try:
+        reading = measure_reads(options["path"], options["seconds"], options["size"])
+    except StorageError as exc:
+        module.exit_json(changed=False, problem=str(exc))
+    module.exit_json(changed=False, problem="", **asdict(reading))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+// Copyright (c) 2026, the baremetal.inference authors; SPDX-License-Identifier: GPL-3.0-or-later
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const SVG = "http://www.w3.org/2000/svg";
+
+  function element(name, text, className) {
+    const made = document.createElement(name);
+    if (text !== undefined && text !== null) made.textContent = String(text);
+    if (className) made.className = className;
+    return made;
+  }
+  function drawn(name, attributes) {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  }
+  // Rows are lists of texts, numbers or elements; `none` is the text without rows.
+  function table(id, heads, rows, none) {
+    const place = document.getElementById(id);
+    if (!rows.length) { place.append(element("p", none, "soft")); return; }
+    const made = element("table"), head = element("tr");
+    heads.forEach(text => head.append(element("th", text)));
+    made.append(head);
+    for (const row of rows) {
+      const line = element("tr");
+      for (const value of row) {
+        const isNumber = typeof value === "number" || (value instanceof Node && value.classList.contains("number"));
+        const cell = element("td", value instanceof Node ? null : value, isNumber ? "number" : "");
+        if (value instanceof Node) cell.append(value);
+        line.append(cell);
+      }
+      made.append(line);
+    }
+    place.append(made);
+  }
+  // A bar up to the expected value; red where the figure is a finding.
+  function bar(row) {
+    if (!row.expected) return element("span", "no expected figure", "soft");
+    const scale = 200 / Math.max(row.expected, row.found);
+    const short = data.findings.some(found => found.found === row.found && found.expected === row.expected);
+    const image = drawn("svg", {width: 206, height: 14, role: "img", "aria-label": `${row.fraction} of ${row.expected}`});
+    image.append(drawn("rect", {class: short ? "short" : "bar", width: row.found * scale, height: 10, y: 2}));
+    image.append(drawn("line", {class: "mark", x1: row.expected * scale, x2: row.expected * scale, y1: 0, y2: 14}));
+    return image;
+  }
+  function curve(values) {
+    const image = drawn("svg", {width: 420, height: 44, role: "img", "aria-label": `${values.length} measurements`});
+    const most = Math.max(...values) || 1, step = 416 / Math.max(1, values.length - 1);
+    const points = values.map((value, at) => `${(2 + at * step).toFixed(1)},${(42 - 40 * value / most).toFixed(1)}`);
+    image.append(drawn("polyline", {points: points.join(" ")}));
+    return image;
+  }
+  function named(number) {
+    const row = (data.burn_in.measured?.products || []).find(one => one.chip === number);
+    return row?.address || `chip ${number}`;
+  }
+
+  const verdict = document.getElementById("verdict");
+  verdict.textContent = data.accepted ? "Accepted" : `Not accepted: ${data.findings.length} ${data.findings.length === 1 ? "finding" : "findings"}`;
+  verdict.className = data.accepted ? "good" : "bad";
+  const measured = data.burn_in.measured || {}, counters = data.burn_in.counters || {};
+  const facts = {
+    date: data.date, tool: data.tool, accelerators: `${data.accelerator.model} x ${data.accelerator.count}`,
+    driver: data.driver.driver?.version, torch: measured.software?.torch, Python: data.burn_in.python, minutes: data.minutes,
+  };
+  for (const [name, value] of Object.entries(facts)) {
+    if (value !== undefined && value !== null && value !== "") {
+      document.getElementById("facts").append(element("dt", name), element("dd", value));
+    }
+  }
+  table("findings", ["where", "what", "what to do"], data.findings.map(row => [row.where, row.what, row.action]), "none");
+  table("figures", ["chip", "figure", "found", "expected", "fraction", ""], data.figures.map(row =>
+    [row.chip, data.titles[row.figure], row.found, row.expected ?? "", row.fraction ?? "", bar(row)]), "nothing was measured");
+  const windows = ["products", "copy"].flatMap(phase => (measured[phase] || []).map(row =>
+    [named(row.chip), data.titles[phase === "products" ? "bf16_tflops" : "copy_tb_per_s"], row.lowest, row.highest, curve(row.windows)]));
+  table("windows", ["chip", "figure", "lowest", "highest", "during the burn-in"], windows, "nothing was measured");
+  const before = Object.fromEntries((counters.before || []).map(row => [row.chip, row]));
+  const counts = (counters.after || []).flatMap(row => Object.entries({...row.errors, ...row.slowed}).map(([name, count]) => {
+    const first = {...before[row.chip]?.errors, ...before[row.chip]?.slowed}[name] ?? 0;
+    return [row.chip, name, first, element("span", count, count > first ? "bad number" : "number")];
+  }));
+  table("counters", ["chip", "counter", "before", "after"], counts, "none can be read on this host");
+  table("peers", ["from", "to", "GB/s", "direct"], (measured.peer || []).map(row =>
+    [named(row.from), named(row.to), row.median, row.direct === null ? "not known" : row.direct ? "yes" : "no"]), "not measured");
+  const others = [];
+  if (data.storage.gb_per_s !== undefined) others.push(["storage", `${data.storage.gb_per_s} GB/s from ${data.storage.file}`]);
+  if (data.network.gbit_per_s !== undefined) others.push(["network", `${data.network.gbit_per_s} Gbit/s from ${data.network.peer}`]);
+  for (const chat of data.chats) others.push([`chat with ${chat.item}`, chat.answer || chat.msg || ""]);
+  table("others", ["part", "result"], others, "not tried");
+  table("notes", ["note"], data.notes.map(note => [note]), "none");
+  table("missing", ["what", "why"], data.not_tried.map(row => [row.what, row.why]), "everything was tried");
+})();

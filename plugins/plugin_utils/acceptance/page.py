@@ -1,0 +1,23 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A result as one page: no host, message or answer can inject HTML, and the page loads nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.judge import FIGURES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import read_parts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import escape_json, fill_page
+
+PARTS = Path(__file__).resolve().parent / "acceptance_page"
+
+
+def page(document: Mapping[str, Any]) -> str:
+    """Return the page of a document of report.result_of."""
+    data = {**document, "titles": {name: f"{title}, {unit}" for name, (title, unit, _action) in FIGURES.items()}}
+    text = escape_json(json.dumps(data, separators=(",", ":"), default=str))
+    return fill_page(read_parts(PARTS), f"Acceptance of {document['host']}", text)

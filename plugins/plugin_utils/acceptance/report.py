@@ -1,0 +1,106 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The result of an acceptance: one JSON document, its file names, and its lines for the terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.judge import (
+    FIGURES,
+    PHASE_FIGURES,
+    Judgement,
+    chip_name,
+    judge,
+)
+
+FORMAT = 1
+# Of the parts of an acceptance, in the order of the document.
+PARTS = ("driver", "burn_in", "storage", "network", "chats")
+_OF_TASKS = ("changed", "failed", "skipped", "invocation")
+_HARDWARE = ("model", "stack", "generation", "count", "models", "driver_version", "devices", "cpu")
+_DRIVER = ("driver", "findings", "later", "active")
+_CHAT = ("item", "ok", "msg", "model", "answer", "time_to_first_token_s", "tokens_per_second")
+
+
+def result_of(host: str, tool: str, now: float, parts: Mapping[str, Any]) -> tuple[dict[str, Any], Judgement]:
+    """Return the document of one host and its judgement.
+
+    ``now`` are seconds since the epoch, ``parts`` is the document that judge() reads.
+    """
+    judgement = judge(parts)
+    accelerator = parts.get("accelerator") or {}
+    driver = parts.get("driver") or {}
+    document = {
+        "format": FORMAT,
+        "tool": tool,
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
+        "host": host,
+        "accepted": judgement.accepted,
+        "findings": [finding.as_dict() for finding in judgement.findings],
+        "notes": list(judgement.notes),
+        "not_tried": list(judgement.not_tried),
+        "minutes": parts.get("minutes"),
+        "accelerator": {key: accelerator[key] for key in _HARDWARE if key in accelerator},
+        "expected": parts.get("expected") or {},
+        "figures": figures_of(parts),
+        **{name: _part(parts.get(name) or {}) for name in PARTS},
+    }
+    document["driver"] = {key: driver[key] for key in _DRIVER if key in driver}
+    document["chats"] = [{key: chat[key] for key in _CHAT if key in chat} for chat in parts.get("chats") or ()]
+    return document, judgement
+
+
+def _part(part: Any) -> Any:
+    """Return a part without what Ansible adds to the result of a task."""
+    return {key: value for key, value in part.items() if key not in _OF_TASKS} if isinstance(part, dict) else part
+
+
+def figures_of(parts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each chip's figures beside the expected ones: chip, figure, unit, found, expected, fraction."""
+    measured = (parts.get("burn_in") or {}).get("measured") or {}
+    rows = []
+    for phase, figure in PHASE_FIGURES.items():
+        for row in measured.get(phase) or ():
+            chip = chip_name(row["chip"], parts)
+            expected = ((parts.get("expected") or {}).get(chip) or {}).get(figure)
+            rows.append(
+                {
+                    "chip": chip,
+                    "figure": figure,
+                    "unit": FIGURES[figure][1],
+                    "found": row["median"],
+                    "lowest": row["lowest"],
+                    "highest": row["highest"],
+                    **(_beside(row["median"], expected["value"]) if expected else {}),
+                }
+            )
+    return rows
+
+
+def _beside(found: float, expected: float) -> dict[str, float]:
+    return {"expected": expected, "fraction": round(found / expected, 3)}
+
+
+def file_stem(host: str, date: str) -> str:
+    """Return the name of a result's files without their ending: gpu-a-01-20261123T224500Z."""
+    safe = "".join(sign if sign.isalnum() or sign in "._-" else "_" for sign in host)
+    return f"{safe}-{date.replace('-', '').replace(':', '')}"
+
+
+def summary_lines(document: Mapping[str, Any], files: Sequence[str]) -> list[str]:
+    """Return the result for the terminal: verdict, figures, findings, notes, what was not tried, files."""
+    verdict = "accepted" if document["accepted"] else "NOT accepted"
+    lines = [f"{document['host']}: {verdict}"]
+    for row in document["figures"]:
+        beside = f", {row['fraction']:.2f} of {row['expected']:g}" if "expected" in row else ""
+        lines.append(f"  chip {row['chip']}: {FIGURES[row['figure']][0]} {row['found']:g} {row['unit']}{beside}")
+    for part, figure, unit in (("storage", "gb_per_s", "GB/s"), ("network", "gbit_per_s", "Gbit/s")):
+        if figure in document[part]:
+            lines.append(f"  {part}: {document[part][figure]:g} {unit}")
+    lines += [f"  finding: {row['where']}: {row['what']}; {row['action']}" for row in document["findings"]]
+    lines += [f"  note: {note}" for note in document["notes"]]
+    lines += [f"  not tried: {row['what']} ({row['why']})" for row in document["not_tried"]]
+    return [*lines, *(f"  {path}" for path in files)]

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counters of Huawei's chips, in the forms of Huawei's manuals."""
+
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.answers import parse_table
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.counters import commands_of, parse_counters
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+
+CHIP = "0000:c1:00.0"
+TABLE = """\
+| 2     910B4               | {health:<13} | 86.3        41                0    / 0             |
+| 0                         | 0000:C1:00.0  | 0           0    / 0          3402 / 65536         |
+"""
+ECC = """\
+        NPU ID                                   : 2
+        HBM Single Bit Error Count               : 4
+        HBM Double Bit Error Count               : 0
+        HBM Single Bit Aggregate Total Err Cnt   : 90
+        HBM Single Bit Isolated Pages Count      : 1
+        Chip ID                                  : 0
+"""
+PCIE = (
+    "NPU ID                         : 2\nRX Error Count                 : 991\nRetry Count                    : 415\n"
+)
+
+
+def counters(health="OK", ecc=ECC):
+    answers = [CommandResult(0, ecc), CommandResult(0, PCIE)]
+    return parse_counters(CommandResult(0, TABLE.format(health=health)), {CHIP: answers})
+
+
+def test_a_chip():
+    (chip,) = counters().chips
+    assert chip.chip == CHIP
+    assert chip.errors == {
+        "HBM Single Bit Error Count": 4,
+        "HBM Double Bit Error Count": 0,
+        "HBM Single Bit Isolated Pages Count": 1,
+        "RX Error Count": 991,
+        "Retry Count": 415,
+    }
+    assert (chip.celsius, chip.watts, chip.faults) == ({"chip": 41}, 86.3, ())
+
+
+def test_what_is_asked_for_a_chip():
+    (row,) = parse_table(TABLE.format(health="OK"))
+    assert commands_of(row) == [
+        ("npu-smi", "info", "-t", "ecc", "-i", "2", "-c", "0"),
+        ("npu-smi", "info", "-t", "pcie-err", "-i", "2", "-c", "0"),
+    ]
+
+
+def test_a_chip_that_is_ill_and_answers_nothing_else():
+    (chip,) = counters("Alarm", "This device does not support querying ecc.\n").chips
+    assert chip.faults == ("npu-smi reports the health Alarm",)
+    assert "HBM Single Bit Error Count" not in chip.errors
+
+
+def test_a_tool_that_fails():
+    answer = parse_counters(CommandResult(255, "dcmi module initialize failed. ret is -8005\n"), {})
+    assert answer.problem == "npu-smi info reports no chips: dcmi module initialize failed. ret is -8005"

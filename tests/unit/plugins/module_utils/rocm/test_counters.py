@@ -1,0 +1,65 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Counters of AMD's chips, in the forms of amd-smi that others have published."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.rocm.counters import parse_counters
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+
+METRIC = {
+    "gpu": 0,
+    "power": {"socket_power": {"value": 741, "unit": "W"}},
+    "temperature": {"edge": "N/A", "hotspot": {"value": 71, "unit": "C"}, "mem": {"value": 58, "unit": "C"}},
+    "pcie": {"width": 16, "replay_count": 3, "nak_sent_count": "N/A"},
+    "ecc": {"total_correctable_count": 5, "total_uncorrectable_count": 0, "total_deferred_count": "N/A"},
+    "throttle": {"prochot_accumulated": 0, "socket_thermal_accumulated": 7, "ppt_violation_status": "ACTIVE"},
+}
+STATIC = {"gpu": 0, "bus": {"bdf": "0000:05:00.0"}}
+
+
+def counters(metric, static, log=""):
+    answers = [CommandResult(0, text if isinstance(text, str) else json.dumps(text)) for text in (metric, static)]
+    return parse_counters(answers, log)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_chip_in_both_shapes(older):
+    documents = ([METRIC], [STATIC]) if older else ({"gpu_data": [METRIC]}, {"gpu_data": [STATIC]})
+    answer = counters(*documents)
+    (chip,) = answer.chips
+    assert (answer.problem, chip.chip) == ("", "0000:05:00.0")
+    assert chip.errors == {"ECC correctable": 5, "ECC uncorrectable": 0, "PCIe replays": 3}
+    assert chip.slowed == {"prochot": 0, "socket_thermal": 7}
+    assert (chip.slowing, chip.capped) == ((), True)
+    assert (chip.celsius, chip.watts, chip.link_width) == ({"hotspot": 71, "mem": 58}, 741, 16)
+
+
+def test_a_chip_that_is_too_hot_now():
+    hot = {**METRIC, "throttle": {"hbm_thermal_violation_status": "ACTIVE"}}
+    assert counters([hot], [STATIC]).chips[0].slowing == ("hbm_thermal",)
+
+
+def test_without_addresses_a_chip_has_its_number():
+    assert counters([METRIC], "not JSON").chips[0].chip == "gpu 0"
+
+
+def test_errors_in_the_kernels_log_belong_to_their_chip():
+    log = (
+        "amdgpu 0000:05:00.0: amdgpu: socket: 0 1 uncorrectable hardware errors detected in umc block\n"
+        "amdgpu 0000:05:00.0: amdgpu: GPU reset begin!\n"
+        "amdgpu 0000:05:00.0: amdgpu: GPU reset begin!\n"
+        "amdgpu 0000:26:00.0: amdgpu: ring comp_1.0.0 timeout, signaled seq=7\n"
+    )
+    here, other = counters([METRIC], [STATIC], log).chips
+    assert (here.errors["uncorrectable errors in the kernel's log"], here.errors["GPU resets"]) == (1, 2)
+    assert (other.chip, other.errors) == ("0000:26:00.0", {"ring timeouts": 1})
+
+
+def test_a_tool_that_fails():
+    answer = parse_counters([CommandResult(255, err="ERROR: driver not initialized\n"), CommandResult(127)], "")
+    assert answer.problem == "amd-smi metric --json reports no chips: ERROR: driver not initialized"

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.report import (
+    file_stem,
+    result_of,
+    summary_lines,
+)
+
+from tests.unit.plugins.plugin_utils.acceptance.test_judge import changed, healthy
+
+NOW = 1795473900
+
+
+def document_of(parts):
+    document, _judgement = result_of("gpu-1", "baremetal.inference 0.8.0", NOW, {**parts, "minutes": 2.0})
+    return json.loads(json.dumps(document))
+
+
+def test_the_document_of_a_healthy_machine():
+    document = document_of({**healthy(), "accelerator": {"model": "h200", "count": 2, "pythons": ["3.12"]}})
+    assert (document["format"], document["accepted"], document["host"]) == (1, True, "gpu-1")
+    assert document["date"] == "2026-11-23T22:45:00Z"
+    assert document["accelerator"] == {"model": "h200", "count": 2}
+    assert document["figures"][0] == {
+        "chip": "0000:1b:00.0", "figure": "bf16_tflops", "unit": "TFLOP/s", "found": 788, "lowest": 780, "highest": 800,
+        "expected": 790, "fraction": 0.997,
+    }  # fmt: skip
+    assert len(document["figures"]) == 4
+
+
+def test_a_chip_without_expected_figures_is_reported():
+    document = document_of({**healthy(), "expected": {}})
+    assert document["accepted"] is True
+    assert document["figures"][0].keys() == {"chip", "figure", "unit", "found", "lowest", "highest"}
+    assert "  chip cpu: bf16 matrix products 788 TFLOP/s" in summary_lines(document, [])
+
+
+def test_the_lines_for_the_terminal():
+    document = document_of(changed(("burn_in", "measured", "products", 1, "median"), 512))
+    lines = summary_lines(document, ["/r/gpu-1.json"])
+    assert lines[0] == "gpu-1: NOT accepted"
+    assert "  chip 0000:43:00.0: bf16 matrix products 512 TFLOP/s, 0.65 of 790" in lines
+    assert any(line.startswith("  finding: chip 0000:43:00.0: bf16 matrix products at 512") for line in lines)
+    assert "  storage: 6.1 GB/s" in lines
+    assert lines[-1] == "  /r/gpu-1.json"
+
+
+def test_what_was_not_tried_is_in_document_and_lines():
+    document = document_of({})
+    assert document["accepted"] is True
+    assert "  not tried: chat (no instance of vLLM is installed)" in summary_lines(document, [])
+
+
+def test_a_hosts_name_cannot_leave_the_directory():
+    assert file_stem("../a b", "2026-11-23T22:45:00Z") == ".._a_b-20261123T224500Z"
