@@ -67,12 +67,16 @@ def _rows(definition: TaskDefinition, text: str, where: str) -> Iterator[tuple[i
     """Yield the number of the line and the row of each question."""
     if definition.format == "csv":
         reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        # The first line of a row, which may take several.
+        number = 1
         try:
             _check_columns(definition, reader.fieldnames or [], f"{where}: line 1")
+            number = reader.line_num + 1
             for row in reader:
-                yield reader.line_num, row
+                yield number, row
+                number = reader.line_num + 1
         except csv.Error as exc:
-            raise EvaluationError(f"{where}: line {reader.line_num}: is not CSV: {exc}") from exc
+            raise EvaluationError(f"{where}: line {number}: is not CSV: {exc}") from exc
         return
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():

@@ -123,6 +123,8 @@ def instances_of(requested: Sequence[str], statuses: Mapping[str, Mapping[str, A
     not run.
     """
     installed = {name: status for name, status in statuses.items() if status["installed"]}
+    if not installed:
+        raise EvaluationError(f"{host}: no instance is installed; run site.yml first, or limit the run with -l")
     for name in requested:
         if name not in installed:
             raise EvaluationError(f"evaluate_instances: {host} has no instance {name!r}; {nearest(name, installed)}")
