@@ -10,7 +10,7 @@ module: evaluation_plan
 short_description: Check the tasks of an evaluation and prepare their questions
 version_added: 0.8.0
 description:
-  - Internal to the playbook P(baremetal.inference.evaluate#playbook).
+  - Internal to the playbook C(baremetal.inference.evaluate).
   - Reads the definitions of tasks and their data, checks the data against its sha256, and writes the questions below
     O(directory). Says which tasks have to be asked of which instances, and which lock of lm-eval fits the host.
   - Everything that can be wrong before an instance is asked is an error here.

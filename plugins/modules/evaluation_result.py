@@ -10,7 +10,7 @@ module: evaluation_result
 short_description: Keep the result of an evaluated task, or report and compare all results of a host
 version_added: 0.8.0
 description:
-  - Internal to the playbook P(baremetal.inference.evaluate#playbook).
+  - Internal to the playbook C(baremetal.inference.evaluate).
   - With O(answers) it makes a result file of what a host has sent. Without, it shows the results of the host as a
     table, and fails where a task is worse than in O(compare).
   - Runs on the controller and contacts no host.

@@ -10,7 +10,7 @@ module: evaluation_run
 short_description: Ask a vLLM instance the questions of one task with lm-eval
 version_added: 0.8.0
 description:
-  - Internal to the playbook P(baremetal.inference.evaluate#playbook).
+  - Internal to the playbook C(baremetal.inference.evaluate).
   - Runs lm-eval on the host against an instance of the role P(baremetal.inference.vllm#role), at the address and with
     the key from the files of the instance, and writes the judged answers into a file in O(work).
   - lm-eval runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and

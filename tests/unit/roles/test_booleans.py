@@ -26,6 +26,7 @@ ROLES = sorted(path.name for path in (TOP / "roles").iterdir())
 OPTIONS = [(role, name) for role in ROLES for name in booleans_of(role)]
 # The playbooks' own booleans, with an expression that casts each.
 PLAYBOOKS = {
+    "bundle_evaluation": "false",
     "bundle_verify": "false",
     "drain_force": "false",
     "drift_fail": "false",
