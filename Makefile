@@ -15,10 +15,14 @@ demo:  ## From nothing to a chat answer of a real vLLM on a lab host
 demo-down:  ## Take the demo's lab down without a trace
 	@python3 tools/demo.py down
 
-# The first three keep one processor busy each. Integration is last: pytest's closing line is the end of the output.
+# The first three keep one processor busy each. Integration is last: pytest's closing line is the end of the output. Before it
+# one line says how long each part took.
 test: ready  ## Everything that CI runs
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types sanity
-	@set -e; for part in molecule unit parity integration; do echo "=== $$(date +%T) $$part"; $(MAKE) --no-print-directory $$part; done
+	@set -e; took=; part() { local begin=$$SECONDS; "$${@:2}"; took+=" $$1 $$((SECONDS - begin)) s,"; }; \
+	run() { $(MAKE) --no-print-directory "$$@"; }; \
+	part checks run --jobs 2 --output-sync=target lint types sanity; \
+	for name in molecule unit parity; do echo "=== $$(date +%T) $$name"; part $$name run $$name; done; \
+	echo "=== $$(date +%T) integration, after$${took%,}"; run integration
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh

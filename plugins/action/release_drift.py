@@ -12,6 +12,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
@@ -119,5 +120,5 @@ def _config(path: str) -> Mapping[str, Any]:
     except yaml.YAMLError as exc:
         raise DriftError(f"drift_config: {path} is not YAML: {exc}") from exc
     if not isinstance(data, dict):
-        raise DriftError(f"drift_config: {path}: found {type(data).__name__}, expected a mapping of flags to values")
+        raise DriftError(f"drift_config: {path}: found {name_kind(data)}, expected a mapping of flags to values")
     return data

@@ -12,7 +12,7 @@ version_added: 0.7.0
 description:
   - Internal to the module M(baremetal.inference.container_runtime).
   - Reads the container engines, their packages, package sources, keys and files, and the drivers that are loaded.
-  - Decides nothing and changes nothing.
+  - Decides nothing and changes nothing. Credentials in files stay on the host.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -64,10 +64,16 @@ host:
       type: list
       elements: str
     files:
-      description: Texts of the engines' configuration files by path.
+      description: Texts of podman's and udev's configuration files by path, empty where only the existence matters.
       type: dict
+    daemon_json:
+      description: The keys of docker's C(daemon.json) that the role sets, without credentials.
+      type: dict
+    daemon_json_error:
+      description: Why docker cannot read its C(daemon.json), empty where it can.
+      type: str
     sources:
-      description: Texts of the package sources that name a vendor's host, by path.
+      description: Texts of the package sources that name a vendor's host, by path and without credentials.
       type: dict
     keys:
       description: Fingerprints of keyring files by path.

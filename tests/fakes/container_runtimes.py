@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import EngineState, HostState
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.plan import plan_engine
 
@@ -27,6 +28,12 @@ def decide(request, name="Debian_12", host=FRESH):
     """Return the plan as the role's tasks receive it: plain data with lists."""
     found = plan_engine(request, system(name), host)
     return SimpleNamespace(**found.as_dict(), changes=found.changes, installs=found.installs)
+
+
+def docker_file(found):
+    """Return the settings that the plan merges into docker's file; None where it does not touch the file."""
+    entries = [entry for entry in found.settings_files if entry["path"] == DAEMON_JSON]
+    return entries[0]["settings"] if entries else None
 
 
 def deb_docker(place, codename, architecture="amd64"):
@@ -88,13 +95,13 @@ HOOK = {
 }
 
 
-def docker_host(version="26.1.5", packages=("docker.io", "docker-cli"), files=None, **state):
+def docker_host(version="26.1.5", packages=("docker.io", "docker-cli"), daemon_json=None, **state):
     given = {"root": "/var/lib/docker", "cgroup_driver": "systemd", "runtimes": ["runc"], **state}
     return HostState(
         engines={"docker": EngineState("docker", "/usr/bin/docker", version=version, **given)},
         packages=dict.fromkeys(packages, version),
         held=list(packages),
-        files=files or {},
+        daemon_json=daemon_json or {},
         active=["docker.service"],
     )
 

@@ -46,10 +46,12 @@ def post(path: str, body: dict, url: str = URL) -> dict:
 class Stream:
     """A completion that is being made: its first token is there.
 
-    A thousand tokens are some seconds on the fastest machine, and within the lab's drain timeout on a slow one.
+    The tokens are some seconds on the fastest machine, and within the lab's drain timeout on a slow one.
     """
 
-    def __init__(self, url: str = URL, tokens: int = 1000):
+    LENGTH = 400
+
+    def __init__(self, url: str = URL, tokens: int = LENGTH):
         body = {"model": MODEL, "prompt": "hi", "max_tokens": tokens, "ignore_eos": True}
         self.answer = ask("/v1/completions", {**body, "stream": True, "stream_options": {"include_usage": True}}, url)
         self.answer.readline()

@@ -23,6 +23,8 @@ SPECIFICATION = {
     "kind": "nvidia.com/gpu",
     "devices": [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": DEVICE}]}}],
 }
+# In the file of docker that prepare.yml writes.
+PASSWORD = "opensesame"
 VERSIONS = {
     ("cpu-12", "docker"): "20.10",
     ("cpu-13", "docker"): "26.1",
@@ -55,7 +57,7 @@ def test_docker_has_read_its_file_and_the_site_keeps_its_settings(engines):
         assert registries["Mirrors"] == ["http://mirror:5000/"]
         assert registries["IndexConfigs"]["mirror:5000"]["Secure"] is False
         assert json.loads(engine.host.file("/etc/docker/daemon.json").content_string) == {
-            "log-opts": {"max-size": "9m"},
+            "log-opts": {"max-size": "9m", "tag": f"http://reader:{PASSWORD}@logs.example"},
             "features": {"buildkit": True},
             "registry-mirrors": ["http://mirror:5000"],
             "insecure-registries": ["mirror:5000"],
@@ -119,7 +121,10 @@ def test_a_changed_mirror_reaches_the_engine_under_running_containers(engine, pl
     assert engine.host.check_output("systemctl show -P MainPID docker.service") == daemon
     again = playbook(engine, **MIRRORS)
     assert (again.rc, again.changed) == (0, 0), again.output
-    assert playbook(engine).rc == 0
+    back = playbook(engine, "-vvv", "--diff")
+    assert back.rc == 0, back.output
+    assert "mirror:5000" in back.output
+    assert PASSWORD not in back.output
 
 
 def test_running_containers_prevent_another_storage_directory(engine, playbook):

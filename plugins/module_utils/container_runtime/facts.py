@@ -23,8 +23,8 @@ class EngineState(Found):
 
     ``daemon`` is false where only docker's command is installed, for daemons on other hosts. The rest comes from the
     running engine, not from its files: names of running ``containers``, ``root`` of its storage, ``mirrors`` of
-    docker.io, ``insecure`` registries and names of its ``runtimes``. ``flags`` are the options on dockerd's command
-    line.
+    docker.io, ``insecure`` registries and names of its ``runtimes``. ``flags`` are the names of the options on
+    dockerd's command line; their values may be credentials.
     """
 
     daemon: bool = True
@@ -39,12 +39,14 @@ class EngineState(Found):
 
 @dataclass(frozen=True)
 class HostState:
-    """The state of a host. ``files`` holds the text of existing files by path; ``sources`` the package sources.
+    """The state of a host, without credentials.
 
-    ``keys`` holds fingerprints of keyring files by path. ``unfinished`` maps packages whose installation was
-    interrupted to their dpkg status, ``unlinked`` are device nodes that systemd cannot name, ``active`` the units that
-    run, ``drivers`` the stacks whose driver is loaded, ``ascend`` the version of the Ascend Docker Runtime, empty where
-    it is missing or incomplete.
+    ``files`` holds the text of existing files by path, empty where only its existence matters; ``sources`` the package
+    sources. ``daemon_json`` holds the keys of docker's daemon.json that the role sets, ``daemon_json_error`` why docker
+    cannot read that file. ``keys`` holds fingerprints of keyring files by path. ``unfinished`` maps packages whose
+    installation was interrupted to their dpkg status, ``unlinked`` are device nodes that systemd cannot name,
+    ``active`` the units that run, ``drivers`` the stacks whose driver is loaded, ``ascend`` the version of the Ascend
+    Docker Runtime, empty where it is missing or incomplete.
     """
 
     architecture: str = "x86_64"
@@ -53,6 +55,8 @@ class HostState:
     unfinished: Mapping[str, str] = field(default_factory=dict)
     held: Sequence[str] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    daemon_json: Mapping[str, Any] = field(default_factory=dict)
+    daemon_json_error: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     active: Sequence[str] = ()

@@ -9,25 +9,37 @@ import glob
 import os
 import platform
 import re
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import (
     INFO,
     PROGRAM,
     installed_version,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import EngineState, HostState
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_file import (
+    read_settings,
+    redact_settings,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_host import read_text
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
+    EngineState,
+    HostState,
+    RuntimePlanError,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.keys import (
     KeyFileError,
     fingerprints,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
+    DAEMON_JSON,
     DEB_KEYRINGS,
     DOCKER_UNIT,
-    FILES,
+    MARKER_FILES,
     REPOSITORY_HOSTS,
     RPM_KEYRINGS,
+    TEXT_FILES,
     UNITS,
     relevant_packages,
 )
@@ -62,13 +74,16 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
     """Return the state of the host. Changes nothing."""
     packages, unfinished, held = _PACKAGERS[packager](relevant_packages(packager), run)
     keyrings = sorted(glob.glob(f"{DEB_KEYRINGS}/*.asc") + glob.glob(f"{RPM_KEYRINGS}/RPM-GPG-KEY-*"))
+    daemon_json, daemon_json_error = _daemon_json(DAEMON_JSON)
     return HostState(
         architecture=platform.machine(),
         engines={state.name: state for state in (*_docker(run, find), *_podman(run, find))},
         packages=packages,
         unfinished=unfinished,
         held=held,
-        files={path: text_of(path) for path in FILES if os.path.isfile(path)},
+        files=_files(),
+        daemon_json=daemon_json,
+        daemon_json_error=daemon_json_error,
         sources=_sources(SOURCES[packager]),
         keys={path: _fingerprints(path) for path in keyrings},
         active=[unit for unit in UNITS if _runs_now_and_at_boot(unit, run)],
@@ -80,10 +95,25 @@ def read_host(packager: str, run: Run, find: Find) -> HostState:
     )
 
 
+def _files() -> dict[str, str]:
+    texts = {path: text_of(path) for path in TEXT_FILES if os.path.isfile(path)}
+    return {**texts, **{path: "" for path in MARKER_FILES if os.path.isfile(path)}}
+
+
+def _daemon_json(path: str) -> tuple[dict[str, Any], str]:
+    """Return the keys of daemon.json that the role sets, without credentials, and why docker cannot read the file."""
+    try:
+        return redact_settings(read_settings(read_text(path), path)), ""
+    except RuntimePlanError as exc:
+        return {}, str(exc)
+
+
 def _sources(patterns: Sequence[str]) -> dict[str, str]:
-    """Return the package sources that name a vendor's host, by path. Others may hold passwords and stay on the host."""
+    """Return the package sources that name a vendor's host, by path and without credentials; others stay here."""
     texts = {path: text_of(path) for pattern in patterns for path in sorted(glob.glob(pattern))}
-    return {path: text for path, text in texts.items() if any(host in text for host in REPOSITORY_HOSTS)}
+    return {
+        path: redact_credentials(text) for path, text in texts.items() if any(host in text for host in REPOSITORY_HOSTS)
+    }
 
 
 def _docker(run: Run, find: Find) -> list[EngineState]:
@@ -99,7 +129,7 @@ def _docker(run: Run, find: Find) -> list[EngineState]:
             daemon=find("dockerd") is not None or bool(found.version),
             containers=_names(run, found.command),
             root=info.get("DockerRootDir") or "",
-            mirrors=registries.get("Mirrors") or [],
+            mirrors=[redact_credentials(mirror) for mirror in registries.get("Mirrors") or []],
             insecure=sorted(name for name, entry in index.items() if entry.get("Secure") is False),
             cgroup_driver=info.get("CgroupDriver") or "",
             runtimes=sorted(info.get("Runtimes") or {}),
@@ -123,10 +153,11 @@ def _names(run: Run, command: str) -> list[str]:
 
 
 def _flags(run: Run) -> list[str]:
-    """Return the options with which systemd starts docker."""
+    """Return the names of the options with which systemd starts docker."""
     _rc, out, _err = run(["systemctl", "show", "-P", "ExecStart", DOCKER_UNIT])
     words = re.search(r"argv\[\]=(.*?) ;", out)
-    return [word for word in words.group(1).split() if word.startswith("-")] if words else []
+    options = [word for word in words.group(1).split() if word.startswith("-")] if words else []
+    return [option.partition("=")[0] for option in options]
 
 
 def _runs_now_and_at_boot(unit: str, run: Run) -> bool:

@@ -10,6 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
@@ -51,7 +52,7 @@ def _problems(name: str, entry: Any) -> list[str]:
     if not NAME.match(name):
         return [f"{where}: expected a name of at most 64 letters, digits, dots, dashes and underscores"]
     if not isinstance(entry, Mapping):
-        return [f"{where}: found {type(entry).__name__}, expected a mapping with key_file"]
+        return [f"{where}: found {name_kind(entry)}, expected a mapping with key_file"]
     found = [f"{where}: unknown key {key!r}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS]
     for key in ("rate", "concurrent"):
         value = entry.get(key)

@@ -13,6 +13,8 @@ import json
 import re
 from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+
 NAME = "bundle.json"
 VERSION = 1
 KINDS = ("weights", "encodings", "wheels", "images")
@@ -43,7 +45,7 @@ Holds = Dict[str, Dict[str, Files]]
 def parse_holds(data: Any, where: str) -> Holds:
     """Return ``holds`` out of plain data. Raises BundleError naming the key that is wrong."""
     if not isinstance(data, Mapping):
-        raise BundleError(f"{where}: found {type(data).__name__}, expected a mapping of {', '.join(KINDS)}")
+        raise BundleError(f"{where}: found {name_kind(data)}, expected a mapping of {', '.join(KINDS)}")
     unknown = sorted(set(map(str, data)) - set(KINDS))
     if unknown:
         raise BundleError(f"{where}: unknown kind {unknown[0]!r}; expected {', '.join(KINDS)}")

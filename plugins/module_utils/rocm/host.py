@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
+from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import (
@@ -180,7 +181,7 @@ def _blacklists(root: str, command_line: str) -> tuple[tuple[Blacklist, ...], di
 
 
 def _sources(root: str) -> dict[str, str]:
-    """Return the lines of apt's files that name AMD's repositories, without those of the role's own files."""
+    """Return apt's lines in files that name AMD's repositories, without credentials and without the role's files."""
     apt = os.path.join(root, "etc", "apt")
     found = {}
     for pattern in ("sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"):
@@ -188,7 +189,7 @@ def _sources(root: str) -> dict[str, str]:
             lines = [line for line in text_of(path).splitlines() if not line.lstrip().startswith("#")]
             ours = os.path.basename(path).startswith("baremetal-")
             if not ours and any(_AMDS_SOURCES.search(line) for line in lines):
-                found["/" + os.path.relpath(path, root)] = "\n".join(lines)
+                found["/" + os.path.relpath(path, root)] = redact_credentials("\n".join(lines))
     return found
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 HUB = "https://huggingface.co"
@@ -174,7 +175,7 @@ def modelscope_files(data: Mapping[str, Any], where: str) -> list[Listed]:
     """Return the files of a listing, each with its sha256 where ModelScope says it. Raises WeightsError."""
     entries = data.get("Files") or []
     if not isinstance(entries, list):
-        raise WeightsError(f"{where}: the listing of files is a {type(entries).__name__}, expected a list")
+        raise WeightsError(f"{where}: the listing of files is {name_kind(entries)}, expected a list")
     if len(entries) >= MODELSCOPE_MOST_FILES:
         raise WeightsError(
             f"{where}: ModelScope lists no more than {MODELSCOPE_MOST_FILES} files and this model has as many or more; "

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign
     escape_controls,
     quote_foreign,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -76,9 +77,7 @@ class Manifest:
 def parse_manifest(data: Any) -> Manifest:
     """Return the manifest that ``data`` describes. Raises WeightsError naming the repository and the key."""
     if not isinstance(data, Mapping):
-        raise WeightsError(
-            f"manifest: found {type(data).__name__}, expected a mapping with repository, revision, files"
-        )
+        raise WeightsError(f"manifest: found {name_kind(data)}, expected a mapping with repository, revision, files")
     for key in ("repository", "revision", "files"):
         if key not in data:
             raise WeightsError(

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
@@ -112,7 +113,7 @@ def read(path: Path) -> Mapping[str, Any]:
     except UnreadableError as exc:
         raise PlanError(str(exc)) from exc
     if not isinstance(data, dict):
-        raise PlanError(f"{path}: found {type(data).__name__}, expected a mapping")
+        raise PlanError(f"{path}: found {name_kind(data)}, expected a mapping")
     return data
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Texts of the engines' configuration: docker's daemon.json, podman's registries and storage."""
+"""The engines' configuration: what docker's daemon.json says, texts of podman's registries and storage."""
 
 from __future__ import annotations
 
@@ -45,55 +45,9 @@ def check_registries(variable: str, names: Sequence[str]) -> None:
             )
 
 
-def read_daemon(text: str) -> dict[str, Any]:
-    """Return the keys of daemon.json, none for an empty file. Raises RuntimePlanError where docker cannot read it."""
-    if not text.strip():
-        return {}
-    try:
-        found = json.loads(text)
-    except ValueError as exc:
-        raise RuntimePlanError(
-            f"{DAEMON_JSON} is not valid JSON: {exc}; repair or remove it, docker cannot start with it"
-        ) from exc
-    if not isinstance(found, dict):
-        raise RuntimePlanError(f"{DAEMON_JSON}: found {type(found).__name__}, expected an object of settings")
-    return found
-
-
-# The kinds of docker's values. A value of an inventory is of a class of Ansible's that is derived from one of them.
-_KINDS: tuple[tuple[type[Any], str], ...] = ((dict, "an object"), (list, "a list"), (str, "a text"))
-
-
-def daemon_text(before: str, settings: Mapping[str, Any]) -> str:
-    """Return daemon.json with the settings, and everything else unchanged; the same text where nothing changes.
-
-    ``features`` and ``runtimes`` are merged by their keys, ``exec-opts`` by the part before ``=``. Raises
-    RuntimePlanError for a file that cannot be read, or a value of another kind than docker's.
-    """
-    found = read_daemon(before)
-    merged = dict(found)
-    for key, value in settings.items():
-        there: Any = found.get(key)
-        kind, name = next(row for row in _KINDS if isinstance(value, row[0]))
-        if there is not None and not isinstance(there, kind):
-            raise RuntimePlanError(f"{DAEMON_JSON}: {key}: found {there!r}, expected {name}")
-        if key in ("features", "runtimes"):
-            merged[key] = {**(there or {}), **value}
-        elif key == "exec-opts":
-            merged[key] = _with_options(there or [], value)
-        else:
-            merged[key] = value
-    return before if merged == found and before else json.dumps(merged, indent=2) + "\n"
-
-
-def _with_options(there: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    names = {option.partition("=")[0] for option in wanted}
-    return [*(option for option in there if option.partition("=")[0] not in names), *wanted]
-
-
-def cgroup_driver_of(text: str) -> str:
-    """Return the driver of cgroups that daemon.json names; empty where it names none."""
-    options = read_daemon(text).get("exec-opts")
+def cgroup_driver_of(found: Mapping[str, Any]) -> str:
+    """Return the driver of cgroups that the keys of daemon.json name; empty where they name none."""
+    options = found.get("exec-opts")
     pairs = [str(option).partition("=") for option in options] if isinstance(options, list) else []
     return next((value for name, _equals, value in pairs if name == CGROUP_DRIVER), "")
 

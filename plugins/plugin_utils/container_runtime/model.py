@@ -46,8 +46,9 @@ class PlanPart:
     Each of ``repositories`` has ``name``, ``path``, ``content`` and ``key`` (``path``, ``url``, ``fingerprints``);
     ``enable`` are repositories that stay disabled between runs. ``installers`` are a vendor's files to run. ``toolkit``
     and ``packages`` are to be installed; ``remove`` conflicts with them (``release``: those of it that are held);
-    ``hold`` is kept from upgrades. Each of ``files`` has ``path``, ``content``, ``mode`` and ``validate`` (a command
-    that checks it, or empty). ``restart`` and ``reload`` are reasons; ``notes`` are for a person.
+    ``hold`` is kept from upgrades. Each of ``files`` has ``path``, ``content`` and ``mode``. Each of ``settings_files``
+    is a file of docker's that may hold credentials and is merged on the host: ``path``, ``settings`` and ``validate``
+    (a command that checks the file, or empty). ``restart`` and ``reload`` are reasons; ``notes`` are for a person.
     """
 
     repositories: tuple[Mapping[str, Any], ...] = ()
@@ -59,6 +60,7 @@ class PlanPart:
     packages: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     files: tuple[Mapping[str, str], ...] = ()
+    settings_files: tuple[Mapping[str, Any], ...] = ()
     absent: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
@@ -96,7 +98,8 @@ class EnginePlan(PlanPart):
     @property
     def changes(self) -> bool:
         """Return whether anything would be done."""
-        parts = (self.repositories, self.installers, self.hold, self.files, self.absent, self.units, self.commands)
+        files = self.files or self.settings_files or self.absent
+        parts = (self.repositories, self.installers, self.hold, files, self.units, self.commands)
         return self.installs or any(parts) or bool(self.restart or self.reload)
 
     def as_dict(self) -> dict[str, Any]:

@@ -220,6 +220,8 @@ def use_repository(repository: Mapping[str, Any], host: HostState) -> PlanPart:
     if other:
         return PlanPart(notes=(f"packages of {repository['host']} come from {other}, which is left as it is",))
     key = repository["key"]
+    # An entry with a password cannot be compared, because the host's comes without it. The role writes it again, which
+    # changes nothing where it is the same.
     has_both = (
         host.sources.get(repository["path"]) == repository["content"]
         and list(host.keys.get(key["path"], ())) == key["fingerprints"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.daemon_file import merge_settings
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     EngineState,
     HostState,
@@ -33,7 +34,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runt
     cgroup_driver_of,
     check_flags,
     check_registries,
-    daemon_text,
     mirror_urls,
     registries_text,
     storage_text,
@@ -84,8 +84,8 @@ def plan_engine(request: Request, system: Mapping[str, Any], host: HostState) ->
     )
 
 
-def docker_settings(request: Request, version: Sequence[int], before: str) -> dict[str, Any]:
-    """Return the keys of daemon.json that this role sets, with their values. ``before`` is the file's text."""
+def docker_settings(request: Request, version: Sequence[int], host: HostState) -> dict[str, Any]:
+    """Return the keys of daemon.json that this role sets, with their values."""
     settings: dict[str, Any] = {}
     if request.storage:
         settings["data-root"] = request.storage
@@ -99,7 +99,7 @@ def docker_settings(request: Request, version: Sequence[int], before: str) -> di
     if way == "hook":
         settings["runtimes"] = {"nvidia": {"path": "nvidia-container-runtime", "runtimeArgs": []}}
         # NVIDIA's hook adds devices behind systemd's back, which removes them at its next daemon-reload.
-        driver = cgroup_driver_of(before)
+        driver = cgroup_driver_of(_daemon_settings(host))
         if driver not in ("", "cgroupfs"):
             raise RuntimePlanError(
                 f"{DAEMON_JSON}: exec-opts: found {CGROUP_DRIVER}={driver}, with which docker "
@@ -116,20 +116,32 @@ def docker_settings(request: Request, version: Sequence[int], before: str) -> di
 
 def _plan_docker(request: Request, host: HostState, version: Sequence[int]) -> PlanPart:
     state = host.engines.get("docker") or EngineState("docker")
-    before = host.files.get(DAEMON_JSON, "")
-    settings = docker_settings(request, version, before)
+    settings = docker_settings(request, version, host)
     check_flags(settings, state.flags)
-    after = daemon_text(before, settings) if settings else before
     validate = VALIDATE if version_of(state.version) >= VALIDATES else ""
+    entry = {"path": DAEMON_JSON, "settings": settings, "validate": validate}
     configuration = PlanPart(
-        files=(_file(DAEMON_JSON, after, validate),) if after != before else (),
+        settings_files=(entry,) if settings and _changes_daemon(host, settings) else (),
         units=() if DOCKER_UNIT in host.active else (DOCKER_UNIT,),
     )
     return configuration + (_plan_reread(state, settings) if state.version else PlanPart())
 
 
-def _file(path: str, content: str, validate: str = "") -> dict[str, str]:
-    return {"path": path, "content": content, "mode": "0644", "validate": validate}
+def _daemon_settings(host: HostState) -> Mapping[str, Any]:
+    """Return the host's keys of daemon.json. Raises RuntimePlanError where docker cannot read the file."""
+    if host.daemon_json_error:
+        raise RuntimePlanError(host.daemon_json_error)
+    return host.daemon_json
+
+
+def _changes_daemon(host: HostState, settings: Mapping[str, Any]) -> bool:
+    """Return whether the settings change daemon.json. Raises RuntimePlanError where they cannot be merged."""
+    found = _daemon_settings(host)
+    return merge_settings(found, settings) != found
+
+
+def _file(path: str, content: str) -> dict[str, str]:
+    return {"path": path, "content": content, "mode": "0644"}
 
 
 def _plan_reread(state: EngineState, settings: Mapping[str, Any]) -> PlanPart:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     HostState,
     RuntimePlanError,
@@ -195,7 +196,8 @@ def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
 
     apt fails on two entries with different keys. Raises RuntimePlanError for an entry that checks no signatures.
     """
-    where = re.search(r"^(?:URIs: |baseurl=)https?://(?P<url>\S+)", repository["content"], re.MULTILINE)
+    content = redact_credentials(repository["content"])
+    where = re.search(r"^(?:URIs: |baseurl=)https?://(?P<url>\S+)", content, re.MULTILINE)
     # Without the processor and the release, for which other entries may use variables.
     place = re.split(r"/(?:amd64|arm64|\d+/\$basearch|\$basearch)", where.group("url") if where else "")[0]
     for path, text in sorted(host.sources.items()):

@@ -10,6 +10,7 @@ import ipaddress
 import re
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -185,7 +186,7 @@ def _no_word(value: Any) -> str | None:
     if isinstance(value, Mapping):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            return f"found a mapping with the key {odd[0]!r} ({type(odd[0]).__name__}), not a text"
+            return f"found a mapping with the key {odd[0]!r} ({name_kind(odd[0])}), not a text"
         return next(filter(None, map(_no_word, value.values())), None)
     if isinstance(value, list):
         return next(filter(None, map(_no_word, value)), None)
@@ -193,7 +194,7 @@ def _no_word(value: Any) -> str | None:
         return f"found a text of several lines ({value.splitlines()[0]!r}...)"
     if value is None or isinstance(value, (str, int, float, bool)):
         return None
-    return f"found {value!r} ({type(value).__name__})"
+    return f"found {value!r} ({name_kind(value)})"
 
 
 def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
@@ -212,7 +213,7 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             # YAML's true would become True, which vLLM cannot read as a number, and other libraries not as a boolean.
             raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')
         if value is not None and not isinstance(value, (str, int, float)):
-            raise PlanError(f"{where}.env.{key}: found {value!r} ({type(value).__name__}), expected a text in quotes")
+            raise PlanError(f"{where}.env.{key}: found {value!r} ({name_kind(value)}), expected a text in quotes")
 
 
 def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[str]:

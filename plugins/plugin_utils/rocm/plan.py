@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
@@ -303,7 +304,9 @@ def _conflicting_packages(host: Host, shown: RocmHostState, repositories: Sequen
 
     apt refuses a repository that two files name with different keys.
     """
-    ours = [repository.url.rstrip("/") for repository in repositories] if host.manager == APT else []
+    # The host's texts come without credentials.
+    urls = [redact_credentials(repository.url.rstrip("/")) for repository in repositories]
+    ours = urls if host.manager == APT else []
     if not repositories:
         return ()
     remove = tuple(name for name in INSTALLERS if name in host.packages)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.fakes.actions import play_by_ansible, run_play
@@ -71,8 +69,14 @@ def test_a_host_that_matches_the_request_needs_nothing(fleet):
 def test_a_plan_is_plain_data(fleet):
     plan = fleet["mirror"]["planned"]["plan"]
     assert plan["reload"] == ["registry-mirrors"]
-    assert json.loads(plan["files"][0]["content"])["registry-mirrors"] == ["https://mirror:5000"]
-    assert plan["files"][0]["validate"] == "dockerd --validate --config-file=%s"
+    assert plan["files"] == []
+    assert plan["settings_files"] == [
+        {
+            "path": "/etc/docker/daemon.json",
+            "settings": {"registry-mirrors": ["https://mirror:5000"]},
+            "validate": "dockerd --validate --config-file=%s",
+        }
+    ]
 
 
 def test_containers_that_a_restart_would_stop_are_named_with_the_host(fleet):

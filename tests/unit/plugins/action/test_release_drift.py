@@ -73,3 +73,9 @@ def test_without_anything_to_look_for_the_tables_are_compared():
 def test_bad_input_is_one_sentence(options, error, message):
     with pytest.raises(error, match=message):
         report({**OPTIONS, **options})
+
+
+def test_a_config_that_is_no_mapping_is_named_in_plain_words(tmp_path):
+    (tmp_path / "config.yaml").write_text("- model\n")
+    with pytest.raises(DriftError, match="found a list, expected a mapping of flags to values"):
+        report({**OPTIONS, "config": str(tmp_path / "config.yaml")})

@@ -87,8 +87,8 @@ def manifest(**changes):
         (GOOD.replace("{a:", f"{{{'x' * 248}:"), "expected a relative path without '..'"),
         (GOOD.replace("{a:", "{'a/ b':"), "files: found 'a/ b', expected a relative path"),
         (GOOD.replace("{a:", '{"a\\u202Eb":'), r"files: found 'a\u202eb', expected a relative path"),
-        ("- a\n", "found list, expected a mapping"),
-        ("", "found NoneType, expected a mapping"),
+        ("- a\n", "found a list, expected a mapping"),
+        ("", "found nothing, expected a mapping"),
         (GOOD.replace("files:", "\tfiles:"), "found a tab, YAML is indented with spaces (line 3, column 1)"),
     ],
 )
@@ -162,7 +162,7 @@ def published(root):
         ({"sources": [""]}, "weights_sources"),
         ({"models": [manifest(files={"../a": {"size": 1, "sha256": "0" * 64}})]}, "found '../a', expected a relative"),
         ({"models": [manifest(schema_version=7)]}, "schema_version: found 7, expected 1"),
-        ({"models": ["example/tiny"]}, "found str, expected a mapping"),
+        ({"models": ["example/tiny"]}, "found a text, expected a mapping"),
         ({"models": [manifest(), manifest(files={"a": {"size": 1, "sha256": "0" * 64}})]}, "two manifests of revision"),
         # A file and a directory of one name.
         (

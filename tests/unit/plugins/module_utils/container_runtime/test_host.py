@@ -76,7 +76,7 @@ def test_a_host_of_debian():
         insecure=["mirror:5000"],
         cgroup_driver="systemd",
         runtimes=["io.containerd.runc.v2", "runc"],
-        flags=["-H", "--data-root=/x"],
+        flags=["-H", "--data-root"],
         cdi_dirs=[],
     )
     assert (host.engines["podman"].version, host.engines["podman"].root) == ("5.4.2", "/var/lib/containers/storage")
@@ -95,6 +95,42 @@ def test_only_package_sources_of_the_vendors_leave_the_host(tmp_path, monkeypatc
     (tmp_path / "site.sources").write_text("URIs: https://reader:password@packages.example/debian\n")
     monkeypatch.setitem(host_module.SOURCES, "deb", (f"{tmp_path}/*.sources",))
     assert read_host("deb", *answers()).sources == {f"{tmp_path}/docker.sources": docker}
+
+
+def test_credentials_stay_on_the_host(tmp_path, monkeypatch):
+    secret = "hunter2"
+    daemon = {
+        "proxies": {"http-proxy": f"http://reader:{secret}@proxy:3128"},
+        "log-opts": {"splunk-token": secret},
+        "registry-mirrors": [f"https://reader:{secret}@old:5000"],
+        "features": {"cdi": True},
+    }
+    (tmp_path / "daemon.json").write_text(json.dumps(daemon))
+    (tmp_path / "cdi.yaml").write_text(f"containerEdits: {{env: [TOKEN={secret}]}}")
+    source = f"URIs: https://reader:{secret}@mirror/download.docker.com/linux/debian?key={secret}\n"
+    (tmp_path / "docker.sources").write_text(source)
+    monkeypatch.setattr(host_module, "DAEMON_JSON", f"{tmp_path}/daemon.json")
+    monkeypatch.setattr(host_module, "TEXT_FILES", ())
+    monkeypatch.setattr(host_module, "MARKER_FILES", (f"{tmp_path}/cdi.yaml", f"{tmp_path}/none"))
+    monkeypatch.setitem(host_module.SOURCES, "deb", (f"{tmp_path}/*.sources",))
+    info = {**DOCKER_INFO, "RegistryConfig": {"Mirrors": [f"https://reader:{secret}@old:5000/"]}}
+    command = f"{{ argv[]=/usr/sbin/dockerd --http-proxy=http://u:{secret}@p --log-opt splunk-token={secret} ; }}"
+    host = read_host("deb", *answers({"docker info": json.dumps(info), "systemctl show": command}))
+    assert secret not in json.dumps(host.as_dict())
+    assert host.daemon_json == {"registry-mirrors": ["https://********@old:5000"], "features": {"cdi": True}}
+    assert host.files == {f"{tmp_path}/cdi.yaml": ""}
+    assert list(host.sources.values()) == ["URIs: https://********@mirror/download.docker.com/linux/debian?********\n"]
+    assert host.engines["docker"].flags == ["--http-proxy", "--log-opt"]
+
+
+def test_a_file_that_docker_cannot_read_is_described_without_its_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(host_module, "DAEMON_JSON", f"{tmp_path}/daemon.json")
+    (tmp_path / "daemon.json").write_text('{"proxies": "hunter2" tru}')
+    host = read_host("deb", *answers())
+    assert host.daemon_json_error.startswith(
+        f"{tmp_path}/daemon.json is not valid JSON: Expecting ',' delimiter: line 1"
+    )
+    assert (host.daemon_json, "hunter2" in host.daemon_json_error) == ({}, False)
 
 
 def test_podman_under_dockers_name_is_no_docker():

@@ -43,7 +43,7 @@ def test_a_file_of_two_items_counts_once():
 @pytest.mark.parametrize(
     ("data", "part"),
     [
-        ([], "found list"),
+        ([], "found a list"),
         ({"wights": {}}, "unknown kind 'wights'"),
         ({"weights": {"a": {}}}, "expected a mapping of at least one file"),
         ({"weights": {"a": {"../x": FILE}}}, r"found the path '../x'"),

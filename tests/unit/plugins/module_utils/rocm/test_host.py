@@ -171,6 +171,10 @@ def test_sources_that_name_amds_repositories(host):
     write(host / "etc/apt/sources.list.d/old.list", f"# {amds}")
     write(host / "etc/apt/sources.list", "deb http://deb.debian.org/debian trixie main\n")
     assert state(host)["shown"]["sources"] == {"/etc/apt/sources.list.d/amdgpu.list": amds.rstrip("\n")}
+    write(host / "etc/apt/sources.list.d/amdgpu.list", amds.replace("https://", "https://reader:hunter2@mirror/"))
+    assert state(host)["shown"]["sources"] == {
+        "/etc/apt/sources.list.d/amdgpu.list": amds.rstrip("\n").replace("https://", "https://********@mirror/")
+    }
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,11 @@ def test_modelscope_branches_and_tags_lead_to_commits():
         _hubs.modelscope_commit(data, "o/n", "main")
 
 
+def test_a_listing_of_modelscope_is_a_list():
+    with pytest.raises(WeightsError, match="there: the listing of files is a mapping, expected a list"):
+        _hubs.modelscope_files({"Files": {"Path": "x"}}, "there")
+
+
 def test_a_listing_that_modelscope_cut_off():
     entry = {"Path": "x", "Type": "blob", "Size": 1, "Sha256": "0" * 64}
     with pytest.raises(WeightsError, match="lists no more than 3000 files"):

@@ -75,7 +75,7 @@ def test_missing_key_is_named(key):
 
 
 def test_something_else_is_no_manifest():
-    with pytest.raises(WeightsError, match="found list, expected a mapping"):
+    with pytest.raises(WeightsError, match="found a list, expected a mapping"):
         parse_manifest([GOOD])
 
 

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
-from tests.fakes.container_runtimes import DISTRO_DOCKER, FRESH, decide, docker_host, podman_host
+from tests.fakes.container_runtimes import DISTRO_DOCKER, FRESH, decide, docker_file, docker_host, podman_host
 
 SHA256 = "0123456789abcdef" * 4
 NAME = "Ascend-docker-runtime_26.0.0_linux-aarch64.run"
@@ -53,9 +51,7 @@ def test_plain_devices_unless_the_runtime_is_asked_for():
 def test_a_fresh_host_runs_the_installer_and_the_role_alone_writes_dockers_file():
     found = decide(REQUEST, "Ubuntu_24", ARM)
     assert found.installers == [INSTALLER]
-    assert [(entry["path"], json.loads(entry["content"])) for entry in found.files] == [
-        (DAEMON_JSON, {"runtimes": RUNTIMES})
-    ]
+    assert (found.files, docker_file(found)) == ([], {"runtimes": RUNTIMES})
     assert (found.packages, found.toolkit, found.restart) == (["docker.io"], [], [])
 
 
@@ -66,8 +62,8 @@ def test_a_docker_that_runs_takes_the_runtime_up_by_reading_its_file_again():
 
 
 def test_a_finished_host_needs_nothing_and_keeps_what_the_site_has_beside_it():
-    text = json.dumps({"default-runtime": "ascend", "runtimes": {**RUNTIMES, "other": {"path": "other"}}})
-    host = arm_host(ascend="26.0.0", runtimes=["ascend", "runc"], files={DAEMON_JSON: text})
+    settings = {"runtimes": {**RUNTIMES, "other": {"path": "other"}}}
+    host = arm_host(ascend="26.0.0", runtimes=["ascend", "runc"], daemon_json=settings)
     assert not decide(REQUEST, "Debian_13", host).changes
     # The file of the installer may be gone by then, and so may the acceptance.
     assert not decide(replace(REQUEST, ascend_file={}, ascend_licence_accepted=False), "Debian_13", host).changes
@@ -75,15 +71,13 @@ def test_a_finished_host_needs_nothing_and_keeps_what_the_site_has_beside_it():
 
 
 def test_an_entry_of_the_installers_own_is_brought_to_ours():
-    text = json.dumps({"runtimes": {"ascend": {"path": "/opt/old/ascend-docker-runtime", "runtimeArgs": []}}})
-    found = decide(REQUEST, "Debian_13", arm_host(ascend="26.0.0", files={DAEMON_JSON: text}))
-    assert json.loads(found.files[0]["content"]) == {"runtimes": RUNTIMES}
+    settings = {"runtimes": {"ascend": {"path": "/opt/old/ascend-docker-runtime", "runtimeArgs": []}}}
+    found = decide(REQUEST, "Debian_13", arm_host(ascend="26.0.0", daemon_json=settings))
+    assert docker_file(found) == {"runtimes": RUNTIMES}
 
 
 def test_another_version_goes_by_the_policy():
-    host = arm_host(
-        ascend="6.0.0", runtimes=["ascend", "runc"], files={DAEMON_JSON: json.dumps({"runtimes": RUNTIMES})}
-    )
+    host = arm_host(ascend="6.0.0", runtimes=["ascend", "runc"], daemon_json={"runtimes": RUNTIMES})
     kept = decide(REQUEST, "Debian_13", host)
     assert not kept.changes
     assert kept.notes == [

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
     RuntimePlanError,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import (
-    DAEMON_JSON,
     REGISTRIES,
     STORAGE_CONF,
     STORAGE_SHIPPED,
@@ -28,6 +26,7 @@ from tests.fakes.container_runtimes import (
     FRESH,
     HOOK,
     decide,
+    docker_file,
     docker_host,
     podman_host,
 )
@@ -162,9 +161,9 @@ def test_docker_is_restarted_only_for_what_it_cannot_read_again(requested, state
 
 
 def test_a_file_that_docker_has_not_read_yet_is_taken_up_by_the_next_run():
-    file = '{"data-root": "/data/docker"}'
-    found = decide(replace(DISTRO_DOCKER, storage="/data/docker"), "Debian_13", docker_host(files={DAEMON_JSON: file}))
-    assert (found.files, found.restart) == ([], ["data-root /var/lib/docker -> /data/docker"])
+    host = docker_host(daemon_json={"data-root": "/data/docker"})
+    found = decide(replace(DISTRO_DOCKER, storage="/data/docker"), "Debian_13", host)
+    assert (found.settings_files, found.restart) == ([], ["data-root /var/lib/docker -> /data/docker"])
 
 
 def test_a_docker_that_runs_and_would_not_at_boot_is_told_everything():
@@ -173,11 +172,25 @@ def test_a_docker_that_runs_and_would_not_at_boot_is_told_everything():
     assert (found.units, found.reload) == (["docker.service"], ["registry-mirrors"])
 
 
+def test_a_file_that_docker_cannot_read_is_an_error_where_it_would_change():
+    host = replace(docker_host(), daemon_json_error="/etc/docker/daemon.json is not valid JSON: line 1")
+    with pytest.raises(RuntimePlanError, match=r"daemon\.json is not valid JSON: line 1"):
+        decide(replace(DISTRO_DOCKER, registry_mirrors=["m:5000"]), "Debian_13", host)
+    with pytest.raises(RuntimePlanError, match=r"daemon\.json is not valid JSON: line 1"):
+        decide(replace(DISTRO_DOCKER, stack="cuda", version="20.10"), host=host)
+    assert not decide(DISTRO_DOCKER, "Debian_13", host).changes
+
+
+def test_a_value_of_another_kind_in_dockers_file_is_an_error_before_anything_changes():
+    host = docker_host(daemon_json={"registry-mirrors": "https://********@m"})
+    with pytest.raises(RuntimePlanError, match="registry-mirrors: found a text, expected a list"):
+        decide(replace(DISTRO_DOCKER, registry_mirrors=["m:5000"]), "Debian_13", host)
+
+
 def test_dockers_file_is_judged_by_docker_where_it_can():
     requested = replace(DISTRO_DOCKER, registry_mirrors=["m:5000"])
-    words = {
-        version: decide(requested, host=docker_host(version)).files[0]["validate"] for version in ("20.10.24", "26.1.5")
-    }
+    plans = {version: decide(requested, host=docker_host(version)) for version in ("20.10.24", "26.1.5")}
+    words = {version: found.settings_files[0]["validate"] for version, found in plans.items()}
     assert words == {"20.10.24": "", "26.1.5": "dockerd --validate --config-file=%s"}
 
 
@@ -194,7 +207,7 @@ def test_docker_that_does_not_answer_is_started():
     host = replace(host, packages={"docker.io": "20.10.24+dfsg1"})
     found = decide(replace(DISTRO_DOCKER, stack="cuda"), host=host)
     assert found.units == ["docker.service"]
-    assert json.loads(found.files[0]["content"]) == HOOK
+    assert docker_file(found) == HOOK
 
 
 def test_a_flag_that_says_the_same_is_named():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
@@ -188,3 +189,24 @@ def test_a_repository_is_written_again_only_where_it_or_its_key_differs():
     assert decide(Request(), host=host).repositories == []
     assert decide(Request(), host=replace(host, keys={own["key"]["path"]: ["0" * 40]})).repositories == [own]
     assert decide(Request(), host=replace(host, sources={own["path"]: "old"})).repositories == [own]
+
+
+MIRROR = Request(source="mirror", mirror_url="https://reader:hunter2@mirror/vendors")
+
+
+def test_an_entry_with_a_password_is_written_by_each_installation_because_it_cannot_be_compared():
+    own = decide(MIRROR).repositories[0]
+    text = redact_credentials(own["content"])
+    assert text != own["content"]
+    host = replace(FRESH, sources={own["path"]: text}, keys={own["key"]["path"]: own["key"]["fingerprints"]})
+    assert decide(MIRROR, host=host).repositories == [own]
+
+
+def test_somebody_elses_entry_is_found_whatever_its_password():
+    path = "/etc/apt/sources.list.d/site.list"
+    text = redact_credentials(
+        "deb https://other:secret@mirror/vendors/download.docker.com/linux/debian bookworm stable"
+    )
+    found = decide(MIRROR, host=replace(FRESH, sources={path: text}))
+    assert found.repositories == []
+    assert path in found.notes[0]

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
-from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON, UDEV_RULES
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import UDEV_RULES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.config_files import UDEV_TEXT
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import Request
 
@@ -22,6 +21,7 @@ from tests.fakes.container_runtimes import (
     HOOK,
     VENDOR,
     decide,
+    docker_file,
     docker_host,
     system,
 )
@@ -64,7 +64,7 @@ def test_nvidias_toolkit(name, engine, source, version, toolkit, settings):
     assert repository["key"]["fingerprints"] == ["C95B321B61E88C1809C4F759DDCAE044F796ECB0"]
     assert found.toolkit == toolkit
     files = {entry["path"]: entry["content"] for entry in found.files}
-    assert (json.loads(files[DAEMON_JSON]) if DAEMON_JSON in files else None) == settings
+    assert docker_file(found) == settings
     cdi = settings != HOOK
     assert files.get(UDEV_RULES) == (UDEV_TEXT if cdi else None)
     assert ("nvidia-cdi-refresh.path" in found.units) is cdi
@@ -85,7 +85,7 @@ def test_nvidias_toolkit_can_be_left_to_the_site():
     found = decide(Request(stack="cuda", toolkit="none", source="distro"), "Debian_13")
     assert (found.toolkit, found.repositories) == ([], [])
     # The engine still has to know what a CDI device is.
-    assert [entry["path"] for entry in found.files] == [DAEMON_JSON]
+    assert (found.files, docker_file(found)) == ([], FEATURE)
 
 
 AMD = [
@@ -102,14 +102,11 @@ def test_amds_toolkit_where_it_is_asked_for(name, part):
     assert found.repositories[-1]["key"]["fingerprints"] == ["CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"]
     assert found.toolkit == ["amd-container-toolkit"]
     assert found.commands == [["/usr/bin/amd-ctk", "cdi", "generate"]]
-    assert json.loads(found.files[0]["content"]) == {
-        "runtimes": {"amd": {"path": "amd-container-runtime", "runtimeArgs": []}}
-    }
+    assert docker_file(found) == {"runtimes": {"amd": {"path": "amd-container-runtime", "runtimeArgs": []}}}
 
 
 def test_a_cgroup_driver_that_loses_gpus_is_not_overwritten():
-    files = {DAEMON_JSON: '{"exec-opts": ["native.cgroupdriver=systemd"]}'}
-    host = docker_host("20.10.24", ("docker.io",), files)
+    host = docker_host("20.10.24", ("docker.io",), {"exec-opts": ["native.cgroupdriver=systemd"]})
     with pytest.raises(
         RuntimePlanError, match=r"native.cgroupdriver=systemd, with which docker 20.10.24 loses its GPUs"
     ):

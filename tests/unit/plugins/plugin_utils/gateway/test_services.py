@@ -211,7 +211,7 @@ class TestClients:
         ("wanted", "words"),
         [
             ({"a b": {"key_file": "/k"}}, "expected a name"),
-            ({"a": "/k"}, "expected a mapping with key_file"),
+            ({"a": "/k"}, "found a text, expected a mapping with key_file"),
             ({"a": {}}, "gateway_clients.a.key_file"),
             ({"a": {"key_file": "/k", "rates": 1}}, "unknown key 'rates'; nearest: 'rate'"),
             ({"a": {"key_file": "/k", "rate": 0}}, "gateway_clients.a.rate: found 0"),

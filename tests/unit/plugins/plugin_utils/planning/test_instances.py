@@ -167,22 +167,22 @@ DATE = datetime.date(2026, 1, 2)
         ),
         (
             {"args": {"x": DATE}},
-            ".args.x: found datetime.date(2026, 1, 2) (date), which a command line cannot pass; expected "
+            ".args.x: found datetime.date(2026, 1, 2) (a date), which a command line cannot pass; expected "
             "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
             {"args": {"x": b"y"}},
-            ".args.x: found b'y' (bytes), which a command line cannot pass; expected text of one line, a "
+            ".args.x: found b'y' (binary data), which a command line cannot pass; expected text of one line, a "
             "number, true or false, or a list or mapping of these",
         ),
         (
             {"args": {"x": {"y"}}},
-            ".args.x: found {'y'} (set), which a command line cannot pass; expected text of one line, a "
+            ".args.x: found {'y'} (a set), which a command line cannot pass; expected text of one line, a "
             "number, true or false, or a list or mapping of these",
         ),
         (
             {"args": {"x": {"y": [1, DATE]}}},
-            ".args.x: found datetime.date(2026, 1, 2) (date), which a command line cannot pass; expected "
+            ".args.x: found datetime.date(2026, 1, 2) (a date), which a command line cannot pass; expected "
             "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
@@ -197,11 +197,11 @@ DATE = datetime.date(2026, 1, 2)
         ),
         ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
         ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
-        ({"env": {"A": DATE}}, ".env.A: found datetime.date(2026, 1, 2) (date), expected a text in quotes"),
+        ({"env": {"A": DATE}}, ".env.A: found datetime.date(2026, 1, 2) (a date), expected a text in quotes"),
         ({"env": {"A": True}}, '.env.A: found True, expected a text in quotes, such as "1" or "true"'),
         (
             {"args": {"x": {"y": {2: 32}}}},
-            ".args.x: found a mapping with the key 2 (int), not a text, which a command line cannot pass; "
+            ".args.x: found a mapping with the key 2 (a number), not a text, which a command line cannot pass; "
             "expected text of one line, a number, true or false, or a list or mapping of these",
         ),
         (

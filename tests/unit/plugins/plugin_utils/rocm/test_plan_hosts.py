@@ -147,6 +147,14 @@ def test_the_vendors_own_files_for_apt():
     assert plan_driver(fresh, MI300X, older, REQUEST).halt is None
 
 
+def test_a_password_of_the_mirror_is_not_shown_with_the_file_that_names_it_too():
+    fresh, path = SYSTEMS["ubuntu2404"][0], "/etc/apt/sources.list.d/amdgpu.list"
+    requested = replace(REQUEST, source="mirror", mirror="http://reader:hunter2@mirror/repo.radeon.com")
+    url = "http://********@mirror/repo.radeon.com/amdgpu/31.50/ubuntu"
+    found = plan_driver(fresh, MI300X, RocmHostState(sources={path: f"deb {url} noble main"}), requested)
+    assert str(found.halt).startswith(f"{path} names {url} with a key of its own")
+
+
 def test_a_kernel_that_came_up_with_its_own_driver():
     following = "6.12.57+deb13-amd64"
     host = working(kernel=following, next_kernel=following, modules=OWN)

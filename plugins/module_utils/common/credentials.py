@@ -1,0 +1,23 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Remove credentials from texts of a host before they leave it: configuration files and output of programs."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "********"
+
+# The user of an address. A slash in a password should be escaped and is not always, so what follows a colon and is no
+# port counts as a password up to the last @.
+_USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*://)(?:[^/\s]*|[^/\s:@]*:(?!\d+(?:/|\s|\Z))\S*)@")
+_QUERY = re.compile(r"(?P<address>[A-Za-z][\w+.-]*://[^\s?#]*\?)[^\s\"']+")
+# Keys of dnf's repositories.
+_LOGIN = re.compile(r"^(?P<key>\s*(?:proxy_)?(?:username|password)\s*[=:]).*$", re.IGNORECASE | re.MULTILINE)
+
+
+def redact_credentials(text: str) -> str:
+    """Return a text without users, passwords and queries of its addresses, and without user and password of dnf."""
+    text = _USER.sub(rf"\g<scheme>{MASK}@", text)
+    return _LOGIN.sub(rf"\g<key>{MASK}", _QUERY.sub(rf"\g<address>{MASK}", text))

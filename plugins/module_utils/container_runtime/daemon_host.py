@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read and write docker's daemon.json."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
+
+
+def read_text(path: str) -> str:
+    """Return the text of the file, empty where there is none. Raises RuntimePlanError where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as exc:
+        raise RuntimePlanError(
+            f"{path} is not valid JSON: byte {exc.start} is not UTF-8; repair or remove it, docker cannot start with it"
+        ) from None
+    except OSError as exc:
+        raise RuntimePlanError(f"{path} cannot be read: {exc.strerror}; repair or remove it") from exc
+
+
+def write_text(path: str, text: str) -> None:
+    """Replace the file in one durable step; its mode stays, because a site may protect a password with it.
+
+    Raises OSError.
+    """
+    mode = 0o644
+    with contextlib.suppress(FileNotFoundError):
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    publish(path, text, mode)
