@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.fil
     read_answers,
     read_result,
     result_path,
+    update_evidence,
     write,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.report import report
@@ -33,6 +34,7 @@ class ActionModule(ControllerAction):
         "settings": {"type": "dict", "default": {}},
         "directory": {"type": "path", "default": ""},
         "compare": {"type": "path", "default": ""},
+        "evidence": {"type": "path", "default": ""},
         "instances": {"type": "list", "elements": "str", "default": []},
         "tasks": {"type": "list", "elements": "str", "default": []},
     }
@@ -52,6 +54,7 @@ class ActionModule(ControllerAction):
                 f"{host}: {', '.join(worse)} is worse than in {options['compare']} (p < 0.05), see the table"
             )
         return {
+            "changed": bool(options["evidence"]) and update_evidence(options["evidence"], found),
             "results": [{key: value for key, value in result.items() if key != "items"} for result in found],
             "comparisons": [
                 {"instance": instance, "task": task, **each.as_dict()} for (instance, task), each in compared.items()

@@ -38,6 +38,11 @@ options:
     description: Directory of an earlier run to compare with.
     type: path
     default: ""
+  evidence:
+    description:
+      - An evidence file on the controller that gets the scores. It must be of the same model and version of vLLM.
+    type: path
+    default: ""
   instances:
     description: Instances to report.
     type: list

@@ -13,6 +13,7 @@ description:
   - Internal to the playbook C(baremetal.inference.evaluate).
   - Runs lm-eval on the host against an instance of the role P(baremetal.inference.vllm#role), at the address and with
     the key from the files of the instance, and writes the judged answers into a file in O(work).
+  - One evaluation of an instance runs at a time on a host. What interrupted ones left beside O(work) is removed.
   - lm-eval runs as the user C(nobody), gets the key in its environment and asks no hub. Its log may quote the key and
     is never kept; what of it gets into a message is masked.
 author:
@@ -38,7 +39,8 @@ options:
     type: path
     required: true
   work:
-    description: A directory of this run alone. It is given to the user C(nobody).
+    description:
+      - A directory of this run alone, C(evaluate-X.INSTANCE). It is given to the user C(nobody).
     type: path
     required: true
   task:
@@ -123,11 +125,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_
     task_document,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
+    BusyError,
     Ended,
+    lock_instance,
     missing_bytes,
     prepare,
     read_data,
     read_items,
+    remove_abandoned,
     run,
     write_result,
 )
@@ -257,12 +262,14 @@ def main() -> None:
     where = f"instance {module.params['instance']}, task {module.params['task']}"
     try:
         evaluation = Evaluation(module)
-        items = evaluation.ask()
         path = f"{module.params['work']}/result.json.gz"
-        write_result(path, evaluation.document(items))
+        with lock_instance(f"{module.params['config_dir']}/{evaluation.name}.yaml"):
+            remove_abandoned(module.params["work"], evaluation.name)
+            items = evaluation.ask()
+            write_result(path, evaluation.document(items))
     except OSError as exc:
         module.fail_json(msg=f"{where}: {exc.filename or module.params['work']}: {exc.strerror}")
-    except (EvaluationError, InstalledError, OutputError, SlotError, UnitError, ValueError) as exc:
+    except (BusyError, EvaluationError, InstalledError, OutputError, SlotError, UnitError, ValueError) as exc:
         module.fail_json(msg=f"{where}: {exc}")
     module.exit_json(changed=False, path=path, correct=sum(item["correct"] for item in items), samples=len(items))
 

@@ -62,6 +62,6 @@ def answers(task: str, correct: list[bool], **changes: Any) -> dict[str, Any]:
         {"id": str(n), "expected": "ready", "answer": "ready" if right else "no", "correct": right, "response": "So."}
         for n, right in enumerate(correct)
     ]
-    plan = {"model": "openai/gpt-oss-20b", "release": "0.32.0"}
+    plan = {"model": "openai/gpt-oss-20b", "vllm_version": "0.32.0"}
     host = {"instance": "chat", "model": "openai/gpt-oss-20b", "state": "a" * 16, "plan": plan}
     return {**host, "tool": "lm-eval 0.4.13", "task": task, "unreadable": 0, "items": items, **changes}

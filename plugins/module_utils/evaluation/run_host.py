@@ -11,14 +11,16 @@ import gzip
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import OutputError, read_output
 
 # It reads questions and answers of models, and holds the key of one instance.
@@ -37,6 +39,34 @@ class Ended:
     status: int | None
     log: str
     seconds: float
+
+
+class BusyError(Exception):
+    """Another evaluation of the instance is running; the message is the whole sentence without the instance."""
+
+
+@contextlib.contextmanager
+def lock_instance(path: str) -> Iterator[None]:
+    """Hold the lock of an instance's own file, which leaves nothing behind. Raises BusyError, OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if not try_lock(descriptor):
+            raise BusyError(
+                "another evaluation of this instance is running, perhaps that of an interrupted playbook; wait for its "
+                f"end, or end it on the host: pkill -u {USER} -f bin/lm_eval"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_abandoned(work: str, instance: str) -> None:
+    """Remove the directories of interrupted runs beside that of this run. The lock of the instance must be held."""
+    parent, own = os.path.split(work.rstrip("/"))
+    abandoned = re.compile(rf"evaluate-[a-z0-9_]+\.{re.escape(instance)}\Z")
+    for name in os.listdir(parent):
+        if name != own and abandoned.match(name):
+            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
 
 
 def read_data(path: str) -> tuple[dict[str, str], int]:

@@ -91,9 +91,13 @@ def power(samples: int, loss: float, gain: float) -> float:
     """Return the probability that compare calls a run worse.
 
     ``loss`` and ``gain`` are the shares of questions that become wrong and right; a loss of 5 points is a difference of
-    0.05 between them. Answers differ between two runs of one model too, so gain is rarely 0.
+    0.05 between them. Answers differ between two runs of one model too, so gain is rarely 0. Raises ValueError where
+    both shares are more than 1 together.
     """
     share = loss + gain
+    if share > 1 + 1e-9:
+        raise ValueError(f"loss {loss} and gain {gain} are more than all questions")
+    share = min(share, 1.0)
     if share <= 0:
         return 0.0
     found = 0.0

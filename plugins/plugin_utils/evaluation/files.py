@@ -11,15 +11,18 @@ import hashlib
 import json
 import os
 import shutil
+from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
+import yaml
 from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import VERSION
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import check_result
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import add_scores, check_result
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
     DIGEST,
     NAME,
@@ -69,8 +72,12 @@ def locate_data(path: Path, definition: TaskDefinition, given: Mapping[str, Any]
                 "sha256, see docs/operate/evaluate.md"
             )
         return str(path.parent / definition.file), definition.sha256
-    if not isinstance(given, Mapping) or not {"file", "url"} & given.keys() or given.keys() - {"file", "url", "sha256"}:
+    if not isinstance(given, Mapping):
         raise EvaluationError(f"{where}: found {given!r}, expected a mapping with sha256 and either file or url")
+    if len({"file", "url"} & given.keys()) != 1 or given.keys() - {"file", "url", "sha256"}:
+        raise EvaluationError(
+            f"{where}: found the keys {', '.join(sorted(map(str, given)))}, expected sha256 and either file or url"
+        )
     digest = str(given.get("sha256") or "")
     if digest and not DIGEST.match(digest):
         raise EvaluationError(f"{where}: sha256: found {digest!r}, expected 64 hexadecimal digits")
@@ -82,18 +89,21 @@ def download(task: str, url: str, path: str, digest: str) -> None:
 
     Raises EvaluationError.
     """
+    shown = redact_url(url)
     if not digest:
-        raise EvaluationError(f"evaluate_data: {task}: sha256 is missing, expected that of the file at {url}")
+        raise EvaluationError(f"evaluate_data: {task}: sha256 is missing, expected that of the file at {shown}")
     if os.path.exists(path):
         return
     try:
         with open_url(url, timeout=_TIMEOUT) as answer:
             data = answer.read()
-    except (OSError, ValueError) as exc:
-        raise EvaluationError(f"evaluate_data: {task}: {url} cannot be downloaded: {exc}") from exc
+    except (OSError, ValueError, HTTPException) as exc:
+        # Some of these errors quote the address, with its password.
+        why = str(exc).replace(url, shown)
+        raise EvaluationError(f"evaluate_data: {task}: {shown} cannot be downloaded: {why}") from exc
     found = hashlib.sha256(data).hexdigest()
     if found != digest:
-        raise EvaluationError(f"evaluate_data: {task}: {url} has the sha256 {found}, expected {digest}")
+        raise EvaluationError(f"evaluate_data: {task}: {shown} has the sha256 {found}, expected {digest}")
     _publish(path, data)
 
 
@@ -160,6 +170,22 @@ def find_result(directory: str, host: str, instance: str, task: str) -> dict[str
     result = read_result(str(others[0]))
     assert result is not None  # noqa: S101  glob has just found it
     return result
+
+
+def update_evidence(path: str, results: Iterable[Mapping[str, Any]]) -> bool:
+    """Add the scores of results to an evidence file; return whether it changed. Raises EvaluationError."""
+    where = f"evaluate_evidence: {path}"
+    try:
+        evidence = read_yaml(Path(path))
+    except UnreadableError as exc:
+        raise EvaluationError(f"evaluate_evidence: {exc}") from exc
+    if not isinstance(evidence, Mapping):
+        raise EvaluationError(f"{where}: found {type(evidence).__name__}, expected the evidence of a benchmark")
+    scored = add_scores(evidence, results)
+    if scored == dict(evidence):
+        return False
+    write(path, yaml.safe_dump(scored, sort_keys=False, width=120, allow_unicode=True))
+    return True
 
 
 def read_answers(path: str) -> dict[str, Any]:

@@ -54,8 +54,10 @@ def _note(result: Mapping[str, Any], compared: Comparison | None) -> str:
         )
     if compared is None or compared.verdict != "no difference found" or compared.samples > _ENOUGH:
         return ""
-    # As many answers as changed for the better here change by chance in the next run too.
-    chance = power(compared.samples, compared.gained / compared.samples + LOSS, compared.gained / compared.samples)
+    # As many answers as changed for the better here change by chance in the next run too. Where nearly every answer
+    # changed, both shares have to stay below 1 together.
+    gain = min(compared.gained / compared.samples, (1 - LOSS) / 2)
+    chance = power(compared.samples, gain + LOSS, gain)
     size = compared.samples
     return f"{result['task']}: with these {size} questions a loss of 5 points is found in {100 * chance:.0f} % of runs"
 

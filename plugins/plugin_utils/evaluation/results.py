@@ -51,7 +51,12 @@ def check_result(data: Any, where: str) -> dict[str, Any]:
     missing = [key for key in _KEYS if key not in data]
     if missing:
         raise EvaluationError(f"{where}: {missing[0]} is missing; remove the file to evaluate again")
-    correct = sum(bool(item["correct"]) for item in data["items"])
+    try:
+        correct = sum(bool(item["correct"]) and bool(item["id"]) for item in data["items"])
+    except (KeyError, TypeError) as exc:
+        raise EvaluationError(
+            f"{where}: items: an answer has no id or correct; remove the file to evaluate again"
+        ) from exc
     if (
         len(data["items"]) != data["samples"]
         or not data["samples"]
@@ -88,7 +93,7 @@ def add_scores(evidence: Mapping[str, Any], results: Iterable[Mapping[str, Any]]
     scores = dict(evidence.get("scores") or {})
     for result in results:
         plan = result["plan"]
-        for key, found in (("model", plan.get("model") or result["model"]), ("release", plan.get("release"))):
+        for key, found in (("model", plan.get("model") or result["model"]), ("release", plan.get("vllm_version"))):
             if found != evidence.get(key):
                 raise EvaluationError(
                     f"{result['task']}: {key}: the evaluated instance has {found!r}, the evidence {evidence.get(key)!r}"

@@ -8,11 +8,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import lock_instance
 
 from tests.fakes.evaluations import install_lm_eval
 from tests.fakes.systemd import FakeInstances, FakeSystemd
@@ -73,7 +75,7 @@ def evaluate(fake, place, tmp_path, systemd):
     ]
 
     def run(before="", after="", **options):
-        work = place / "work"
+        work = place / "evaluate-own.chat"
         work.mkdir()
         data = work / "samples.jsonl"
         data.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -109,7 +111,7 @@ def test_every_question_is_asked_and_judged(evaluate, fake, place):
     ]  # fmt: skip
     assert len(document["state"]) == 16 and document["unreadable"] == 0
     assert KEY not in json.dumps(result) and KEY not in json.dumps(document)
-    assert sorted(os.listdir(place)) == ["environment", "work"]
+    assert sorted(os.listdir(place)) == ["environment", "evaluate-own.chat"]
 
 
 def test_the_key_is_in_no_argument_and_no_file(evaluate, place):
@@ -118,7 +120,7 @@ def test_the_key_is_in_no_argument_and_no_file(evaluate, place):
         "pathlib.Path('who').write_text(str(os.geteuid()))"
     )
     assert evaluate(before)["rc"] == 0
-    work = place / "work"
+    work = place / "evaluate-own.chat"
     assert "run.yaml" in (work / "argv").read_text()
     if os.geteuid() == 0:
         assert (work / "who").read_text() != "0"
@@ -161,7 +163,9 @@ def test_what_the_instance_refuses_is_in_the_message_and_the_key_is_not(evaluate
     text = f"max_tokens is too large, {KEY}"
     fake.behaviour["/v1/chat/completions"] = lambda handler: handler.send_json({"error": text}, 400)
     result = evaluate()
-    assert "instance chat, task t: lm-eval failed after 0 s with status 1: the instance answered 400: " in result["msg"]
+    assert re.match(
+        r"instance chat, task t: lm-eval failed after \d+ s with status 1: the instance answered 400: ", result["msg"]
+    )
     assert "max_tokens is too large, ********" in result["msg"] and KEY not in json.dumps(result)
 
 
@@ -173,6 +177,19 @@ def test_results_that_could_not_be_written(evaluate):
 def test_a_run_that_takes_too_long(evaluate):
     result = evaluate("time.sleep(60)", timeout=1)
     assert "not every question was answered after 1 s; raise evaluate_timeout, or ask fewer" in result["msg"]
+
+
+def test_a_second_evaluation_of_the_instance_is_refused(evaluate, fake, tmp_path):
+    with lock_instance(str(tmp_path / "root" / "etc" / "vllm" / "chat.yaml")):
+        result = evaluate()
+    assert result["msg"].startswith("instance chat, task t: another evaluation of this instance is running")
+    assert not chats(fake)
+
+
+def test_the_directory_of_an_interrupted_evaluation_is_removed(evaluate, place):
+    (place / "evaluate-old.chat").mkdir()
+    assert evaluate()["rc"] == 0
+    assert not (place / "evaluate-old.chat").exists()
 
 
 def test_an_environment_that_is_not_there(evaluate):

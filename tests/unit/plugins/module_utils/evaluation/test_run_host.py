@@ -16,10 +16,13 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import OutputError
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
     USER,
+    BusyError,
+    lock_instance,
     missing_bytes,
     prepare,
     read_data,
     read_items,
+    remove_abandoned,
     run,
     write_result,
 )
@@ -75,6 +78,29 @@ def test_the_room_that_answers_need(tmp_path):
     needed, free = missing_bytes(str(tmp_path), 1000, 1 << 20)
     assert needed == (64 << 20) + (4 << 20) + 1000 * 8192 and free > 0
     assert missing_bytes(str(tmp_path), 2000, 1 << 20)[0] > needed
+
+
+def test_two_runs_of_one_instance_exclude_each_other_and_leave_no_file(tmp_path):
+    (tmp_path / "chat.yaml").write_text("port: 8000")
+    path = str(tmp_path / "chat.yaml")
+    refused = pytest.raises(BusyError, match=r"another evaluation of this instance is running")
+    with lock_instance(path), refused, lock_instance(path):
+        pass
+    with lock_instance(path):
+        pass
+    assert os.listdir(tmp_path) == ["chat.yaml"] and (tmp_path / "chat.yaml").read_text() == "port: 8000"
+
+
+def test_what_an_interrupted_run_left_is_removed_and_nothing_else(tmp_path):
+    abandoned = ("evaluate-a1_b.chat",)
+    kept = ("evaluate-own.chat", "evaluate-x.chat-b", "evaluate-x.b.chat", "other.chat", "evaluate-link.chat")
+    for name in (*abandoned, *kept[:-1]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("")
+    (tmp_path / kept[-1]).symlink_to(tmp_path / "other.chat")
+    remove_abandoned(f"{tmp_path}/evaluate-own.chat/", "chat")
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
+    assert os.listdir(tmp_path / "other.chat") == ["file"]
 
 
 def test_samples_that_lm_eval_could_not_write(tmp_path):

@@ -81,6 +81,12 @@ def test_nothing_that_changes_is_nothing_to_find():
     assert power(100, 1, 0) == pytest.approx(1)
 
 
+def test_shares_of_more_than_all_questions_are_refused():
+    assert power(100, 0.55, 0.45) > 0
+    with pytest.raises(ValueError, match=r"loss 0.6 and gain 0.5 are more than all questions"):
+        power(100, 0.6, 0.5)
+
+
 def test_the_verdict_needs_a_significant_difference():
     assert Comparison(100, 0.5, 0.45, 5, 0, mcnemar(5, 0)).verdict == "no difference found"
     assert Comparison(100, 0.5, 0.44, 6, 0, mcnemar(6, 0)).verdict == "worse"

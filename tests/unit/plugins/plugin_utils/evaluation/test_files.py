@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import os
 import types
+from http.client import IncompleteRead
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import parse_lock
@@ -50,9 +51,13 @@ def test_a_definition_that_is_no_yaml(tmp_path):
     ("given", "expected"),
     [
         ({}, "evaluate_data: mmlu is missing: the collection brings no data for MMLU; set file (or url) and sha256"),
-        ({"sha256": DIGEST}, "evaluate_data: mmlu: found {'sha256': '"),
+        ({"sha256": DIGEST}, "evaluate_data: mmlu: found the keys sha256, expected sha256 and either file or url"),
+        (
+            {"file": "x", "url": "http://u:pw@m/x"},
+            "mmlu: found the keys file, url, expected sha256 and either file or url",
+        ),
         ("mmlu.csv", "evaluate_data: mmlu: found 'mmlu.csv', expected a mapping with sha256 and either file or url"),
-        ({"file": "x", "sha": DIGEST}, "expected a mapping with sha256 and either file or url"),
+        ({"file": "x", "sha": DIGEST}, "found the keys file, sha, expected sha256 and either file or url"),
         ({"file": "x", "sha256": "abc"}, "evaluate_data: mmlu: sha256: found 'abc', expected 64 hexadecimal digits"),
     ],
 )
@@ -106,6 +111,27 @@ def test_data_from_a_mirror_is_downloaded_once_and_only_if_it_is_the_pinned_file
     assert files.read_data("t", path, digest) == ("data", digest)
 
 
+def test_a_download_that_breaks_off(tmp_path, monkeypatch):
+    def cut(*_args, **_options):
+        raise IncompleteRead(b"1,2", 400)
+
+    monkeypatch.setattr(files, "open_url", cut)
+    with pytest.raises(EvaluationError, match=r"t: http://m/x.csv cannot be downloaded: IncompleteRead\(3 bytes read"):
+        files.download("t", "http://m/x.csv", str(tmp_path / "x"), DIGEST)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_password_of_the_mirror_is_in_no_message(tmp_path, monkeypatch):
+    def fail(url, **_options):
+        raise ValueError(f"no host at {url}")
+
+    monkeypatch.setattr(files, "open_url", fail)
+    for digest in (DIGEST, ""):
+        with pytest.raises(EvaluationError, match=r"http://m/x.csv") as caught:
+            files.download("t", "http://user:planted@m/x.csv", str(tmp_path / "x"), digest)
+        assert "planted" not in str(caught.value)
+
+
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def test_a_lock_for_each_python_and_machine(version, machine):
@@ -142,6 +168,25 @@ def test_the_result_to_compare_with_is_the_hosts_or_the_only_one(tmp_path):
         files.find_result(str(tmp_path), "gpu-1", "chat", "gpqa")
     with pytest.raises(EvaluationError, match=r"none; expected exactly one"):
         files.find_result(str(tmp_path / "nowhere"), "gpu-1", "chat", "mmlu")
+
+
+def test_scores_get_into_an_evidence_file_once(tmp_path):
+    put(tmp_path, "gpu-1")
+    results = [files.read_result(files.result_path(str(tmp_path), "gpu-1", "chat", "mmlu"))]
+    path = tmp_path / "evidence.yml"
+    path.write_text('status: measured\nmodel: openai/gpt-oss-20b\nrelease: "0.32.0"\nscores: {}\n')
+    assert files.update_evidence(str(path), results) is True
+    head = "status: measured\nmodel: openai/gpt-oss-20b\nrelease: 0.32.0\n"
+    assert path.read_text() == f"{head}scores:\n  mmlu:\n    score: 1.0\n    samples: 1\n"
+    assert files.update_evidence(str(path), results) is False
+
+
+def test_a_file_that_is_no_evidence(tmp_path):
+    with pytest.raises(EvaluationError, match=r"evaluate_evidence: .*x.yml: cannot be read"):
+        files.update_evidence(str(tmp_path / "x.yml"), [])
+    (tmp_path / "x.yml").write_text("- 1")
+    with pytest.raises(EvaluationError, match=r"evaluate_evidence: .*x.yml: found list, expected the evidence"):
+        files.update_evidence(str(tmp_path / "x.yml"), [])
 
 
 def test_answers_that_were_cut_off(tmp_path):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import Comparison, mcnemar
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.report import report
 
@@ -29,6 +30,13 @@ def test_where_no_difference_is_found_it_says_what_could_have_been_found():
     text = report([RESULT], {("chat", "mmlu"): none})
     assert "no difference found" in text
     assert text.splitlines()[-1] == "mmlu: with these 1000 questions a loss of 5 points is found in 98 % of runs"
+
+
+@pytest.mark.parametrize(("samples", "lost", "gained"), [(4, 1, 2), (100, 50, 50)])
+def test_nearly_every_answer_can_change(samples, lost, gained):
+    compared = Comparison(samples, 0.5, 0.5, lost, gained, mcnemar(lost, gained))
+    last = report([{**RESULT, "samples": samples}], {("chat", "mmlu"): compared}).splitlines()[-1]
+    assert last.startswith(f"mmlu: with these {samples} questions a loss of 5 points is found in ")
 
 
 def test_the_made_questions_say_that_they_prove_nothing_about_a_model():

@@ -67,6 +67,18 @@ def test_a_changed_file_is_no_result(change, expected):
 def test_a_file_of_something_else_is_no_result():
     with pytest.raises(EvaluationError, match=r"f: is not a result"):
         check_result([], "f")
+    for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
+        with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
+            check_result({**made(), "items": items}, "f")
+    for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
+        with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
+            check_result({**made(), "items": items}, "f")
+    for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
+        with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
+            check_result({**made(), "items": items}, "f")
+    for items in ([{"id": "1"}], [{"correct": True}], ["1"], 1):
+        with pytest.raises(EvaluationError, match=r"f: items: an answer has no id or correct"):
+            check_result({**made(), "items": items}, "f")
     with pytest.raises(EvaluationError, match=r"f: state is missing"):
         check_result({key: value for key, value in made().items() if key != "state"}, "f")
 
@@ -89,8 +101,8 @@ def test_scores_are_added_to_those_of_other_tasks():
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
-        (made(plan={"model": "other", "release": "0.32.0"}), "mmlu: model: the evaluated instance has 'other'"),
-        (made(plan={"model": "openai/gpt-oss-20b", "release": "0.33.0"}), "release: the evaluated instance has '0.33"),
+        (made(plan={"model": "other", "vllm_version": "0.32.0"}), "mmlu: model: the evaluated instance has 'other'"),
+        (made(plan={"model": "openai/gpt-oss-20b", "vllm_version": "0.33.0"}), "release: the evaluated instance has "),
         (made(plan={}), "mmlu: release: the evaluated instance has None, the evidence '0.32.0'"),
         (made(limit=4), "mmlu: only 4 chosen questions were asked"),
     ],
