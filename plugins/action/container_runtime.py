@@ -15,6 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.addresses import AddressError, refuse_login
 from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runtime.model import (
     POLICIES,
     SOURCES,
@@ -52,7 +53,11 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        system = options["system"]
+        host, system = variables.get("inventory_hostname", ""), options["system"]
+        try:
+            refuse_login("container_runtime_mirror_url", options["mirror_url"])
+        except AddressError as exc:
+            raise AnsibleActionFail(f"{host}: {exc}") from exc
         found: dict[str, Any] = self._execute_module(
             module_name="baremetal.inference.container_runtime_state",
             module_args={"packager": system["packager"]},
@@ -64,5 +69,5 @@ class ActionModule(ControllerAction):
         try:
             plan = plan_engine(request, system, HostState.from_dict(found["host"]))
         except RuntimePlanError as exc:
-            raise AnsibleActionFail(f"{variables.get('inventory_hostname', '')}: {exc}") from exc
+            raise AnsibleActionFail(f"{host}: {exc}") from exc
         return {"changes": plan.changes, "installs": plan.installs, "plan": plan.as_dict()}

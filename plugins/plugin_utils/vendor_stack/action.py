@@ -33,6 +33,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.u
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_release
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.addresses import AddressError, refuse_login
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 PATHS = {"type": "list", "elements": "path", "default": []}
@@ -104,10 +105,12 @@ class StackAction(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         try:
             return self._planned(options, variables)
-        except (AcceleratorError, PlanError, StackError) as exc:
+        except (AcceleratorError, AddressError, PlanError, StackError) as exc:
             raise AnsibleActionFail(f"{variables.get('inventory_hostname', '')}: {exc}") from exc
 
     def _planned(self, options: Mapping[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        for option in ("mirror", "epel_mirror"):
+            refuse_login(f"{self.stack}_{option}", options.get(option, ""))
         release = load_release(options["release"], options["release_path"])["stacks"].get(self.stack, {})
         if options["keep"]:
             options, release = {**options, "version": "", "policy": RETAIN}, {**release, "minimum_driver": "0"}

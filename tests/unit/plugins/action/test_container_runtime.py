@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import pytest
+from ansible.errors import AnsibleActionFail
 
-from tests.fakes.actions import play_by_ansible, run_play
+from tests.fakes.actions import play_by_ansible, run_action, run_play
 from tests.fakes.container_runtimes import system, write_engine
 
 PLAY = """
@@ -85,3 +86,12 @@ def test_containers_that_a_restart_would_stop_are_named_with_the_host(fleet):
         "containers: registry, vllm-chat; stop them first, or set container_runtime_restart_allowed: true"
     )
     assert fleet["allowed"]["planned"]["plan"]["restart"] == ["data-root /var/lib/docker -> /data/docker"]
+
+
+def test_a_mirror_with_a_password_is_refused_before_the_host_is_asked():
+    options = {"system": system("Debian_13"), "source": "mirror", "mirror_url": "https://site:geheim@mirror/vendors"}
+    with pytest.raises(
+        AnsibleActionFail, match=r"^gpu-1: container_runtime_mirror_url: found an address with"
+    ) as caught:
+        run_action("container_runtime", options, {"inventory_hostname": "gpu-1"})
+    assert "geheim" not in str(caught.value)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import pytest
+from ansible.errors import AnsibleActionFail
 
-from tests.fakes.actions import play_by_ansible, run_play
+from tests.fakes.actions import play_by_ansible, run_action, run_play
 from tests.fakes.nvidia import add_process, tool, write
 from tests.fakes.rocm_tree import (
     CHIPS,
@@ -274,3 +275,11 @@ def test_kernel_parameters_wait_for_their_reboot(fleet):
 
 def test_no_host_is_rebooted_twice_for_the_same_reason(fleet):
     assert planned(fleet, "rebooted")["no_reboot"].startswith("the host was rebooted for it already, and still: ")
+
+
+@pytest.mark.parametrize("option", ["mirror", "epel_mirror"])
+def test_a_mirror_with_a_password_is_refused_before_the_host_is_asked(option):
+    options = {"detected": {}, "release": "0.33.0", option: "https://site:geheim@mirror/rocm"}
+    with pytest.raises(AnsibleActionFail, match=rf"^gpu-1: rocm_{option}: found an address with") as caught:
+        run_action("rocm_plan", options, {"inventory_hostname": "gpu-1"})
+    assert "geheim" not in str(caught.value)

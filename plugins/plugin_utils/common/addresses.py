@@ -1,0 +1,24 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Addresses of package repositories, which stand in files that everybody on the host reads, and in diffs."""
+
+from __future__ import annotations
+
+import re
+
+_LOGIN = re.compile(r"\A\s*[A-Za-z][\w+.-]*://[^/?#]*@")
+
+
+class AddressError(ValueError):
+    """An address cannot be used; the message names the variable and shows no password."""
+
+
+def refuse_login(variable: str, address: str) -> None:
+    """Raise AddressError for an address with a user or a password."""
+    if _LOGIN.match(address):
+        raise AddressError(
+            f"{variable}: found an address with a user or a password, expected one without: the address is readable "
+            "for everybody on the host. apt reads logins from files in /etc/apt/auth.conf.d on the host; for dnf, let "
+            "the mirror admit the host's address or its certificate"
+        )
