@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans im
 from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
     Needs,
     NeedsError,
+    add_evaluation,
     add_fleet,
     add_models,
     add_release,
@@ -34,6 +35,7 @@ class ActionModule(ControllerAction):
         "releases": LIST,
         "stacks": LIST,
         "models": LIST,
+        "evaluation": {"type": "bool", "default": False},
         "release_path": PATHS,
         "weights_manifest_path": PATHS,
     }
@@ -45,6 +47,8 @@ class ActionModule(ControllerAction):
         for release in options["releases"]:
             add_release(needs, release, options["stacks"], options["release_path"])
         add_models(needs, options["models"], options["weights_manifest_path"])
+        if options["evaluation"]:
+            add_evaluation(needs)
         found = needs.as_dict()
         if not (found["models"] or found["locks"] or found["images"]):
             raise AnsibleActionFail(

@@ -53,6 +53,12 @@ options:
     type: list
     elements: str
     default: []
+  evaluation:
+    description:
+      - Whether the wheels of lm-eval are needed, which the playbook C(baremetal.inference.evaluate) installs.
+    type: bool
+    default: false
+    version_added: 0.8.0
   release_path:
     description:
       - Directories that are searched for releases before the collection's own.

@@ -115,6 +115,12 @@ HOST = (
     ),
     Place("/srv/mirror/", "the carried disk and its index of wheels (`mirror_root`)", "mirror, you", NOTHING),
     Place("/var/lib/docker-registry/", "the images of the registry (`mirror_registry_storage`)", "mirror", NOTHING),
+    Place(
+        "/var/tmp/evaluate-X.NAME/",  # noqa: S108 (a name for people; the playbook makes it with mkdtemp)
+        "a running evaluation, which removes it at its end",
+        "evaluate.yml",
+        NOTHING,
+    ),
     Place("/var/lib/baremetal-STACK/", "the mark of a reboot, the vendor's installers", "cuda, rocm, cann", DRIVER),
     Place("/etc/modprobe.d/baremetal-nouveau.conf", "keeps nouveau unloaded", "cuda", DRIVER),
     Place("/etc/modules-load.d/baremetal-nvlink5.conf", "modules for NVLink 5", "cuda", DRIVER),
@@ -146,6 +152,7 @@ HOST = (
 )
 
 CONTROLLER = (
+    Place("EVALUATE_DIR/", "results of evaluations, prepared questions (`evaluate_dir`)", "evaluate.yml", NOTHING),
     Place(
         "~/.local/state/baremetal-inference/rollouts/ID/",
         "journal and report of a rollout (`rollout_state_dir`)",

@@ -23,6 +23,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files 
     lookup,
     read,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Fleet
@@ -30,6 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardw
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 MANIFESTS = (".yml", ".yaml")
+_EVALUATION_BYTES = 1 << 30
 
 
 class NeedsError(ValueError):
@@ -149,6 +151,12 @@ def add_models(needs: Needs, names: Sequence[str], directories: Sequence[str]) -
         needs.add_manifest(read(find("weights", name, MANIFESTS, directories)))
 
 
+def add_evaluation(needs: Needs) -> None:
+    """Add the locks of lm-eval for every Python and machine, which playbooks/evaluate.yml installs on hosts."""
+    for lock in sorted((CATALOG / "evaluation" / "requirements").glob("*.txt")):
+        needs.locks[str(lock)] = _EVALUATION_BYTES
+
+
 def missing_wheel_bytes(locks: Mapping[str, int], root: str) -> int:
     """Return the bytes that wheels may still take: none for a lock that is complete, else what it takes installed."""
     return sum(
@@ -156,4 +164,13 @@ def missing_wheel_bytes(locks: Mapping[str, int], root: str) -> int:
     )
 
 
-__all__ = ["Needs", "NeedsError", "PlanError", "add_fleet", "add_models", "add_release", "plan_from_origin"]
+__all__ = [
+    "Needs",
+    "NeedsError",
+    "PlanError",
+    "add_evaluation",
+    "add_fleet",
+    "add_models",
+    "add_release",
+    "plan_from_origin",
+]

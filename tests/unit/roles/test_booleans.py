@@ -29,6 +29,7 @@ PLAYBOOKS = {
     "bench_fresh": "false",
     "bench_shared": "false",
     "bench_shorten": "false",
+    "bundle_evaluation": "false",
     "bundle_verify": "false",
     "drain_force": "false",
     "drift_fail": "false",

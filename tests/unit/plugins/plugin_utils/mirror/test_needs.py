@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans im
 from ansible_collections.baremetal.inference.plugins.plugin_utils.mirror.needs import (
     Needs,
     NeedsError,
+    add_evaluation,
     add_fleet,
     add_models,
     add_release,
@@ -108,6 +109,13 @@ def test_releases_and_models_by_name():
     assert "quay.io/ascend/vllm-ascend:v0.23.0-a3" in found["images"]
     assert {"vllm/vllm-openai:v0.33.0", "vllm/vllm-openai-rocm:v0.33.0"} < set(found["images"])
     assert found["encodings"] and found["models"][0]["repository"] == "openai/gpt-oss-120b"
+
+
+def test_an_evaluation_needs_the_locks_of_lm_eval():
+    needs = Needs()
+    add_evaluation(needs)
+    names = [lock.rsplit("/", 1)[-1] for lock in needs.as_dict()["locks"]]
+    assert len(names) == 8 and all(name.startswith("lm-eval-") and name.endswith(".txt") for name in names)
 
 
 def test_an_unknown_stack_is_told_the_nearest():

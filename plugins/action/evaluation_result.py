@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import datetime, timezone
+from typing import Any, ClassVar, Mapping
+
+from ansible.errors import AnsibleActionFail
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import Comparison, compare
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.files import (
+    find_result,
+    read_answers,
+    read_result,
+    result_path,
+    update_evidence,
+    write,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.report import report
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import make_result, render
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
+
+
+class ActionModule(ControllerAction):
+    """Keep the result of one task, or report all results of a host."""
+
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "answers": {"type": "path", "default": ""},
+        "settings": {"type": "dict", "default": {}},
+        "directory": {"type": "path", "default": ""},
+        "compare": {"type": "path", "default": ""},
+        "evidence": {"type": "path", "default": ""},
+        "instances": {"type": "list", "elements": "str", "default": []},
+        "tasks": {"type": "list", "elements": "str", "default": []},
+    }
+    ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host = variables["inventory_hostname"]
+        if options["answers"]:
+            return keep(options["answers"], options["settings"], host)
+        found, compared = read_all(options, host)
+        Display().display(f"{host}\n{report(found, compared)}")
+        worse = sorted(
+            f"{task} of {instance}" for (instance, task), each in compared.items() if each.verdict == "worse"
+        )
+        if worse:
+            raise AnsibleActionFail(
+                f"{host}: {', '.join(worse)} is worse than in {options['compare']} (p < 0.05), see the table"
+            )
+        return {
+            "changed": bool(options["evidence"]) and update_evidence(options["evidence"], found),
+            "results": [{key: value for key, value in result.items() if key != "items"} for result in found],
+            "comparisons": [
+                {"instance": instance, "task": task, **each.as_dict()} for (instance, task), each in compared.items()
+            ],
+        }
+
+
+def keep(answers: str, settings: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Publish the result of a host's answers, and remove the fetched file."""
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    result = make_result(read_answers(answers), settings, host, date)
+    write(settings["path"], render(result))
+    with contextlib.suppress(OSError):
+        os.unlink(answers)
+    return {"changed": True, "score": result["score"], "samples": result["samples"], "path": settings["path"]}
+
+
+def read_all(options: Mapping[str, Any], host: str) -> tuple[list[dict[str, Any]], dict[tuple[str, str], Comparison]]:
+    """Return the results of a host, and the comparisons by instance and task."""
+    found: list[dict[str, Any]] = []
+    compared: dict[tuple[str, str], Comparison] = {}
+    for instance in options["instances"]:
+        for task in options["tasks"]:
+            result = read_result(result_path(options["directory"], host, instance, task))
+            if result is None:
+                continue
+            found.append(result)
+            if options["compare"]:
+                before = find_result(options["compare"], host, instance, task)
+                compared[instance, task] = compare(before, result)
+    return found, compared

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run lm-eval on the host, as a user without rights, and read what it wrote. Runs on the host."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import try_lock
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import OutputError, read_output
+
+# It reads questions and answers of models, and holds the key of one instance.
+USER = "nobody"
+# What lm-eval and its libraries write besides the samples.
+_BASE_BYTES = 64 << 20
+# lm-eval writes the prompt three times beside the response, and this module the response once more.
+_PROMPTS, _RESPONSE_BYTES = 4, 8192
+_LOG_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How lm-eval ended: its exit status (None where the time was over), the end of its log, its seconds."""
+
+    status: int | None
+    log: str
+    seconds: float
+
+
+class BusyError(Exception):
+    """Another evaluation of the instance is running; the message is the whole sentence without the instance."""
+
+
+@contextlib.contextmanager
+def lock_instance(path: str) -> Iterator[None]:
+    """Hold the lock of an instance's own file, which leaves nothing behind. Raises BusyError, OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if not try_lock(descriptor):
+            raise BusyError(
+                "another evaluation of this instance is running, perhaps that of an interrupted playbook; wait for its "
+                f"end, or end it on the host: pkill -u {USER} -f bin/lm_eval"
+            )
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_abandoned(work: str, instance: str) -> None:
+    """Remove the directories of interrupted runs beside that of this run. The lock of the instance must be held."""
+    parent, own = os.path.split(work.rstrip("/"))
+    abandoned = re.compile(rf"evaluate-[a-z0-9_]+\.{re.escape(instance)}\Z")
+    for name in os.listdir(parent):
+        if name != own and abandoned.match(name):
+            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
+
+
+def read_data(path: str) -> tuple[dict[str, str], int]:
+    """Return the expected answers of the samples in a file by id, and the file's bytes. Raises OSError, ValueError."""
+    with open(path, encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    return {row["id"]: row["expected"] for row in rows}, os.path.getsize(path)
+
+
+def missing_bytes(work: str, samples: int, data_bytes: int) -> tuple[int, int]:
+    """Return how many bytes the run needs in the directory, and how many are free there."""
+    return _BASE_BYTES + _PROMPTS * data_bytes + samples * _RESPONSE_BYTES, shutil.disk_usage(work).free
+
+
+def prepare(work: str, files: Mapping[str, str]) -> None:
+    """Write files below the directory, by their relative paths, and give all of it to the user of lm-eval."""
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(f"{work}/{path}"), exist_ok=True)
+        with open(f"{work}/{path}", "w", encoding="utf-8") as file:
+            file.write(text)
+    if os.geteuid() == 0:
+        account = pwd.getpwnam(USER)
+        for directory, _directories, names in os.walk(work):
+            for path in (directory, *(os.path.join(directory, name) for name in names)):
+                os.lchown(path, account.pw_uid, account.pw_gid)
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], work: str, timeout: float) -> Ended:
+    """Run a command with its output in a log without a name, and end all of its processes."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile(dir=os.path.dirname(work)) as output:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_become() if os.geteuid() == 0 else None,
+        )
+        status: int | None = None
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        size = output.seek(0, os.SEEK_END)
+        output.seek(max(0, size - _LOG_BYTES))
+        text = output.read().decode(errors="replace")
+    return Ended(status, text, time.monotonic() - began)
+
+
+def _become() -> Callable[[], None]:
+    """Return what a child calls to become the user of lm-eval."""
+    account = pwd.getpwnam(USER)
+
+    def become() -> None:
+        os.setgroups([])
+        os.setgid(account.pw_gid)
+        os.setuid(account.pw_uid)
+
+    return become
+
+
+def read_items(work: str, task: str, expected: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the samples that lm-eval wrote. Raises OutputError, also where it could not write them."""
+    # lm-eval ends with status 0 where it could not save its results, for example on a full disk.
+    found = glob.glob(f"{glob.escape(work)}/out/*/samples_{task}_*.jsonl")
+    if len(found) != 1:
+        raise OutputError(f"lm-eval left {len(found)} files of samples, expected 1; is the disk full?")
+    with open(found[0], encoding="utf-8") as file:
+        return read_output(file, expected)
+
+
+def write_result(path: str, document: Mapping[str, Any]) -> None:
+    """Write a document as compressed JSON that only root can read. Raises OSError."""
+    data = gzip.compress(json.dumps(document, ensure_ascii=False).encode(), mtime=0)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)

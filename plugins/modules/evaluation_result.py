@@ -1,0 +1,92 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: evaluation_result
+short_description: Keep the result of an evaluated task, or report and compare all results of a host
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.evaluate).
+  - With O(answers) it makes a result file of what a host has sent. Without, it shows the results of the host as a
+    table, and fails where a task is worse than in O(compare).
+  - Runs on the controller and contacts no host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: none
+  diff_mode:
+    support: none
+options:
+  answers:
+    description: The fetched file with the answers of one task. It is removed when the result is kept.
+    type: path
+    default: ""
+  settings:
+    description: The entry of RV(baremetal.inference.evaluation_plan#module:pending) that was asked.
+    type: dict
+    default: {}
+  directory:
+    description: Directory of the results.
+    type: path
+    default: ""
+  compare:
+    description: Directory of an earlier run to compare with.
+    type: path
+    default: ""
+  evidence:
+    description:
+      - An evidence file on the controller that gets the scores. It must be of the same model and version of vLLM.
+    type: path
+    default: ""
+  instances:
+    description: Instances to report.
+    type: list
+    elements: str
+    default: []
+  tasks:
+    description: Tasks to report.
+    type: list
+    elements: str
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Report the results
+  baremetal.inference.evaluation_result:
+    directory: after
+    compare: before
+    instances: [chat]
+    tasks: [mmlu]
+"""
+
+RETURN = r"""
+results:
+  description: The results without their answers.
+  type: list
+  elements: dict
+  returned: without O(answers)
+comparisons:
+  description: The comparisons with O(compare).
+  type: list
+  elements: dict
+  returned: without O(answers)
+score:
+  description: Share of right answers.
+  type: float
+  returned: with O(answers)
+samples:
+  description: Number of answers.
+  type: int
+  returned: with O(answers)
+path:
+  description: The result file.
+  type: str
+  returned: with O(answers)
+"""

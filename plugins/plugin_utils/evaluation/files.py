@@ -1,0 +1,229 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read and write the files of an evaluation on the controller: definitions, data, locks of lm-eval, results."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Sequence
+
+import yaml
+from ansible.module_utils.urls import open_url
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import VERSION
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import add_scores, check_result
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
+    DIGEST,
+    NAME,
+    EvaluationError,
+    TaskDefinition,
+    parse_task,
+)
+
+BUNDLED = CATALOG / "evaluation"
+LOCKS = BUNDLED / "requirements"
+# What an answer takes in the file of results: a response with its reasoning is longer, a letter far shorter.
+_ANSWER_BYTES = 8192
+_TIMEOUT = 60  # seconds without a byte
+
+
+def find_tasks(directories: Sequence[str]) -> dict[str, Path]:
+    """Return the definitions by task, the site's directories before the collection's. Raises EvaluationError."""
+    found: dict[str, Path] = {}
+    for directory in (*map(Path, directories), BUNDLED):
+        if not directory.is_dir():
+            raise EvaluationError(f"evaluate_task_path: {directory} is not a directory on the controller")
+        for path in sorted(directory.glob("*.yml")):
+            if not NAME.match(path.stem):
+                raise EvaluationError(f"{path}: expected a name of lower-case letters, digits and underscores")
+            found.setdefault(path.stem, path)
+    return found
+
+
+def load_task(path: Path) -> TaskDefinition:
+    """Return the definition in a file. Raises EvaluationError."""
+    try:
+        return parse_task(path.stem, read_yaml(path), str(path))
+    except UnreadableError as exc:
+        raise EvaluationError(str(exc)) from exc
+
+
+def locate_data(path: Path, definition: TaskDefinition, given: Mapping[str, Any], downloads: str) -> tuple[str, str]:
+    """Return path and expected sha256 of the data of a task: the site's evaluate_data, else what lies beside it.
+
+    A file with a url was downloaded into the directory ``downloads``, under its sha256. Raises EvaluationError.
+    """
+    where = f"evaluate_data: {definition.name}"
+    if not given:
+        if not definition.file:
+            raise EvaluationError(
+                f"{where} is missing: the collection brings no data for {definition.title}; set file (or url) and "
+                "sha256, see docs/operate/evaluate.md"
+            )
+        return str(path.parent / definition.file), definition.sha256
+    if not isinstance(given, Mapping):
+        raise EvaluationError(f"{where}: found {given!r}, expected a mapping with sha256 and either file or url")
+    if len({"file", "url"} & given.keys()) != 1 or given.keys() - {"file", "url", "sha256"}:
+        raise EvaluationError(
+            f"{where}: found the keys {', '.join(sorted(map(str, given)))}, expected sha256 and either file or url"
+        )
+    digest = str(given.get("sha256") or "")
+    if digest and not DIGEST.match(digest):
+        raise EvaluationError(f"{where}: sha256: found {digest!r}, expected 64 hexadecimal digits")
+    return str(given["file"] if "file" in given else os.path.join(downloads, digest)), digest
+
+
+def download(task: str, url: str, path: str, digest: str) -> None:
+    """Download the data of a task unless it is there; a file of another sha256 is never published under this path.
+
+    Raises EvaluationError.
+    """
+    shown = redact_url(url)
+    if not digest:
+        raise EvaluationError(f"evaluate_data: {task}: sha256 is missing, expected that of the file at {shown}")
+    if os.path.exists(path):
+        return
+    try:
+        with open_url(url, timeout=_TIMEOUT) as answer:
+            data = answer.read()
+    except (OSError, ValueError, HTTPException) as exc:
+        # Some of these errors quote the address, with its password.
+        why = str(exc).replace(url, shown)
+        raise EvaluationError(f"evaluate_data: {task}: {shown} cannot be downloaded: {why}") from exc
+    found = hashlib.sha256(data).hexdigest()
+    if found != digest:
+        raise EvaluationError(f"evaluate_data: {task}: {shown} has the sha256 {found}, expected {digest}")
+    _publish(path, data)
+
+
+def read_data(task: str, path: str, digest: str) -> tuple[str, str]:
+    """Return text and sha256 of a data file; raises EvaluationError where it is not the file that was meant."""
+    where = f"evaluate_data: {task}"
+    try:
+        found = sha256_of(path)
+        if found != digest:
+            expected = (
+                f"expected {digest}" if digest else "expected it in evaluate_data, so that no other file is taken"
+            )
+            raise EvaluationError(f"{where}: {path} has the sha256 {found}, {expected}")
+        return Path(path).read_text(encoding="utf-8-sig"), found
+    except OSError as exc:
+        raise EvaluationError(f"{where}: {path}: {exc.strerror}; expected the data of the task there") from exc
+    except UnicodeDecodeError as exc:
+        raise EvaluationError(f"{where}: {path}: is not UTF-8: {exc}") from exc
+
+
+def choose_lock(version: str, machine: str) -> Path:
+    """Return the lock of lm-eval for a host's Python, such as 3.12, and its machine. Raises EvaluationError."""
+    known = sorted(path.stem.removeprefix(f"lm-eval-{VERSION}-") for path in LOCKS.glob(f"lm-eval-{VERSION}-*.txt"))
+    target = f"cp{version.replace('.', '')}-{machine}"
+    if target not in known:
+        raise EvaluationError(
+            f"evaluate_python: found {target}, but lm-eval {VERSION} has locks of wheels for {', '.join(known)}; set "
+            "evaluate_python to another Python of the host, such as /usr/bin/python3.12"
+        )
+    return LOCKS / f"lm-eval-{VERSION}-{target}.txt"
+
+
+def result_path(directory: str, host: str, instance: str, task: str) -> str:
+    """Return where the result of a task is kept."""
+    return os.path.join(directory, host, instance, f"{task}.json")
+
+
+def read_result(path: str) -> dict[str, Any] | None:
+    """Return a result, None where there is none. Raises EvaluationError for a file that is no result."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as exc:
+        raise EvaluationError(f"{path}: cannot be read as a result: {exc}; remove it to evaluate again") from exc
+    return check_result(data, path)
+
+
+def find_result(directory: str, host: str, instance: str, task: str) -> dict[str, Any]:
+    """Return the result to compare with: that of the host, else the only one of the instance's name.
+
+    Raises EvaluationError.
+    """
+    own = read_result(result_path(directory, host, instance, task))
+    if own is not None:
+        return own
+    others = sorted(Path(directory).glob(f"*/{instance}/{task}.json")) if os.path.isdir(directory) else []
+    if len(others) != 1:
+        found = ", ".join(path.parts[-3] for path in others) or "none"
+        raise EvaluationError(
+            f"evaluate_compare: {result_path(directory, host, instance, task)} is not there, and the hosts with such a "
+            f"result are: {found}; expected exactly one to compare with"
+        )
+    result = read_result(str(others[0]))
+    assert result is not None  # noqa: S101  glob has just found it
+    return result
+
+
+def update_evidence(path: str, results: Iterable[Mapping[str, Any]]) -> bool:
+    """Add the scores of results to an evidence file; return whether it changed. Raises EvaluationError."""
+    where = f"evaluate_evidence: {path}"
+    try:
+        evidence = read_yaml(Path(path))
+    except UnreadableError as exc:
+        raise EvaluationError(f"evaluate_evidence: {exc}") from exc
+    if not isinstance(evidence, Mapping):
+        raise EvaluationError(f"{where}: found {type(evidence).__name__}, expected the evidence of a benchmark")
+    scored = add_scores(evidence, results)
+    if scored == dict(evidence):
+        return False
+    write(path, yaml.safe_dump(scored, sort_keys=False, width=120, allow_unicode=True))
+    return True
+
+
+def read_answers(path: str) -> dict[str, Any]:
+    """Return what a host sent: the answers of a task. Raises EvaluationError."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            data = json.load(file)
+    except (OSError, EOFError, ValueError) as exc:
+        raise EvaluationError(f"{path}: the answers cannot be read: {exc}") from exc
+    return dict(data)
+
+
+def check_room(directory: str, samples: int) -> None:
+    """Raise EvaluationError where the directory of the results cannot take that many answers."""
+    needed, free = (16 << 20) + samples * _ANSWER_BYTES, 0
+    try:
+        os.makedirs(directory, exist_ok=True)
+        free = shutil.disk_usage(directory).free
+    except OSError as exc:
+        raise EvaluationError(
+            f"evaluate_dir: {directory}: {exc.strerror}; expected a directory for the results"
+        ) from exc
+    if free < needed:
+        raise EvaluationError(
+            f"evaluate_dir: {directory}: found {free >> 20} MiB free, expected {needed >> 20} MiB for {samples} answers"
+            "; make room there, or name another directory"
+        )
+
+
+def write(path: str, text: str) -> None:
+    """Publish a file, with its directory. Raises EvaluationError."""
+    _publish(path, text.encode())
+
+
+def _publish(path: str, data: bytes) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        publish(path, data)
+    except OSError as exc:
+        full = "; make room there and run the playbook again" if exc.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        raise EvaluationError(f"evaluate_dir: {path}: {exc.strerror}{full}") from exc

@@ -1,0 +1,136 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which tasks are asked of which instances of a host, and which of them have been asked before."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation import files
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import SETTINGS, check_comparable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.data import choose, read_samples
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
+    EvaluationError,
+    request_of,
+    select,
+)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for: the variables of playbooks/evaluate.yml."""
+
+    tasks: Any
+    task_path: Sequence[str]
+    data: Mapping[str, Any]
+    request: Mapping[str, Any]
+    limit: int
+    directory: str
+    compare: str
+
+
+def plan_tasks(request: Request) -> list[dict[str, Any]]:
+    """Return task, kind, samples, the settings that make runs comparable, and the path of the prepared questions.
+
+    Every data file is read and checked; the questions are written below the directory of the results. Raises
+    EvaluationError.
+    """
+    if request.limit < 0:
+        raise EvaluationError(f"evaluate_samples: found {request.limit}, expected 0 (all questions) or more")
+    known = files.find_tasks(request.task_path)
+    names = select(request.tasks, known)
+    for name in request.data:
+        if name not in known:
+            raise EvaluationError(f"evaluate_data: no task {name!r}; {nearest(name, known)}")
+    return [_plan_task(name, known[name], request) for name in names]
+
+
+def _plan_task(name: str, path: Any, request: Request) -> dict[str, Any]:
+    definition = files.load_task(path)
+    given = request.data.get(name) or {}
+    where, expected = files.locate_data(path, definition, given, downloads(request.directory))
+    if "url" in given:
+        files.download(name, str(given["url"]), where, expected)
+    text, digest = files.read_data(name, where, expected)
+    everything = read_samples(definition, text, where)
+    samples = choose(everything, name, request.limit)
+    lines = "".join(f"{sample.line()}\n" for sample in samples)
+    prepared = os.path.join(
+        downloads(request.directory), f"{name}-{hashlib.sha256(lines.encode()).hexdigest()[:16]}.jsonl"
+    )
+    files.check_room(request.directory, len(samples))
+    files.write(prepared, lines)
+    return {
+        "task": name,
+        "title": definition.title,
+        "kind": definition.kind,
+        "samples": len(samples),
+        "definition_sha256": definition.digest,
+        "data_sha256": digest,
+        "limit": request.limit if len(samples) < len(everything) else 0,
+        "request": request_of(definition, request.request),
+        "prepared": prepared,
+    }
+
+
+def downloads(directory: str) -> str:
+    """Return the directory of downloaded data and prepared questions."""
+    return os.path.join(directory, ".data")
+
+
+def pending(
+    tasks: Sequence[Mapping[str, Any]], states: Mapping[str, str], host: str, request: Request
+) -> list[dict[str, Any]]:
+    """Return what has to be asked: each task of each instance without a result of the same state and settings.
+
+    ``states`` has the digest of what each instance of the host serves. Raises EvaluationError where a result is of
+    another state, and where there is nothing to compare with.
+    """
+    found = []
+    for instance, state in states.items():
+        for task in tasks:
+            if request.compare:
+                before = files.find_result(request.compare, host, instance, task["task"])
+                check_comparable(before, task)
+            path = files.result_path(request.directory, host, instance, task["task"])
+            result = files.read_result(path)
+            if result is None:
+                found.append({**task, "instance": instance, "path": path})
+                continue
+            _check_same(result, task, state, path)
+    return found
+
+
+def _check_same(result: Mapping[str, Any], task: Mapping[str, Any], state: str, path: str) -> None:
+    """Raise EvaluationError where a kept result is of another state of the instance, or of other settings."""
+    for key, value in (("state", state), *((key, task[key]) for key in SETTINGS)):
+        if result[key] != value:
+            raise EvaluationError(
+                f"{path} holds another run: {key}: found {result[key]!r}, this run has {value!r}; set evaluate_dir to "
+                "another directory, or remove the file"
+            )
+
+
+def instances_of(requested: Sequence[str], statuses: Mapping[str, Mapping[str, Any]], host: str) -> dict[str, str]:
+    """Return the digest of what each requested instance serves (all of the host where none is named).
+
+    ``statuses`` are those of the module instance_slot. Raises EvaluationError for an instance that is not there or does
+    not run.
+    """
+    installed = {name: status for name, status in statuses.items() if status["installed"]}
+    if not installed:
+        raise EvaluationError(f"{host}: no instance is installed; run site.yml first, or limit the run with -l")
+    for name in requested:
+        if name not in installed:
+            raise EvaluationError(f"evaluate_instances: {host} has no instance {name!r}; {nearest(name, installed)}")
+    names = [name for name in installed if name in requested] if requested else list(installed)
+    for name in names:
+        if not installed[name]["up"] or installed[name]["stale"]:
+            what = "does not run" if not installed[name]["up"] else "runs with other files than those installed"
+            raise EvaluationError(f"{host}: instance {name} {what}; run site.yml first")
+    return {name: installed[name]["digest"] for name in names}

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import OutputError
+from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.run_host import (
+    USER,
+    BusyError,
+    lock_instance,
+    missing_bytes,
+    prepare,
+    read_data,
+    read_items,
+    remove_abandoned,
+    run,
+    write_result,
+)
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "PLANTED": "yes"}
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def work():
+    """A directory that another user can reach."""
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
+    (place / "work").mkdir()
+    yield place / "work"
+    shutil.rmtree(place)
+
+
+def test_status_output_and_environment_of_a_command(work):
+    ended = run(["sh", "-c", "echo out; env; echo err >&2; exit 3"], ENVIRONMENT, str(work), 20)
+    assert ended.status == 3 and "out\n" in ended.log and "err\n" in ended.log
+    assert "PLANTED=yes" in ended.log and "HOME=/" not in ended.log
+    assert os.listdir(work.parent) == ["work"]
+
+
+@AS_ROOT
+def test_it_runs_without_rights_in_a_directory_of_its_own(work):
+    prepare(str(work), {"tasks/a.yaml": "text"})
+    ended = run(["sh", "-c", "id -un; id -G; cat tasks/a.yaml; touch there"], ENVIRONMENT, str(work), 20)
+    account = pwd.getpwnam(USER)
+    assert ended.log.split("\n")[:2] == [USER, str(account.pw_gid)] and "text" in ended.log and ended.status == 0
+    assert (work / "there").stat().st_uid == account.pw_uid
+
+
+def test_a_command_that_takes_too_long_ends_with_its_children(work):
+    began = time.monotonic()
+    ended = run(["sh", "-c", "sleep 61 & echo $!; sleep 62"], ENVIRONMENT, str(work), 0.5)
+    assert ended.status is None and time.monotonic() - began < 20
+    child = int(ended.log.split()[0])
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split()[2]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_expected_answers_of_the_questions(tmp_path):
+    (tmp_path / "s").write_text('{"id": "1", "prompt": "?", "expected": "A"}\n')
+    expected, size = read_data(str(tmp_path / "s"))
+    assert expected == {"1": "A"} and size == 44
+
+
+def test_the_room_that_answers_need(tmp_path):
+    needed, free = missing_bytes(str(tmp_path), 1000, 1 << 20)
+    assert needed == (64 << 20) + (4 << 20) + 1000 * 8192 and free > 0
+    assert missing_bytes(str(tmp_path), 2000, 1 << 20)[0] > needed
+
+
+def test_two_runs_of_one_instance_exclude_each_other_and_leave_no_file(tmp_path):
+    (tmp_path / "chat.yaml").write_text("port: 8000")
+    path = str(tmp_path / "chat.yaml")
+    refused = pytest.raises(BusyError, match=r"another evaluation of this instance is running")
+    with lock_instance(path), refused, lock_instance(path):
+        pass
+    with lock_instance(path):
+        pass
+    assert os.listdir(tmp_path) == ["chat.yaml"] and (tmp_path / "chat.yaml").read_text() == "port: 8000"
+
+
+def test_what_an_interrupted_run_left_is_removed_and_nothing_else(tmp_path):
+    abandoned = ("evaluate-a1_b.chat",)
+    kept = ("evaluate-own.chat", "evaluate-x.chat-b", "evaluate-x.b.chat", "other.chat", "evaluate-link.chat")
+    for name in (*abandoned, *kept[:-1]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("")
+    (tmp_path / kept[-1]).symlink_to(tmp_path / "other.chat")
+    remove_abandoned(f"{tmp_path}/evaluate-own.chat/", "chat")
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
+    assert os.listdir(tmp_path / "other.chat") == ["file"]
+
+
+def test_samples_that_lm_eval_could_not_write(tmp_path):
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    with pytest.raises(OutputError, match=r"lm-eval left 0 files of samples, expected 1; is the disk full\?"):
+        read_items(str(tmp_path), "t", {})
+    (tmp_path / "out" / "model" / "samples_t_2026.jsonl").write_text("")
+    assert read_items(str(tmp_path), "t", {}) == []
+
+
+def test_a_result_is_for_its_owner_and_never_written_through_a_link(tmp_path):
+    write_result(str(tmp_path / "r"), {"a": 1})
+    assert stat.S_IMODE((tmp_path / "r").stat().st_mode) == 0o600
+    (tmp_path / "l").symlink_to(tmp_path / "target")
+    with pytest.raises(FileExistsError):
+        write_result(str(tmp_path / "l"), {"a": 1})
+    assert not (tmp_path / "target").exists()
