@@ -10,7 +10,7 @@ export ANSIBLE_FORCE_COLOR=0 PY_COLORS=0
 lanes=${MOLECULE_LANES:-2}
 # Tests that take minutes, and that CI has no time for: MOLECULE_LONG=1, which `make long` sets.
 [[ -n ${MOLECULE_LONG:-} ]] || export PYTEST_ADDOPTS='-m "not long"'
-# Three hosts with a vLLM each take twenty minutes; the scenario airgap rolls out over one.
+# Three hosts with a vLLM each take twenty minutes; the scenario default rolls out over one.
 long=(rollout)
 subnet=${LAB_SUBNET_PREFIX:-10.87.201}
 logs=$LAB_HOME/molecule
@@ -66,7 +66,7 @@ if [[ ${1:-} == --one ]]; then
   exit
 fi
 # The longest first, so that none of them is left alone at the end.
-first=(rollout container default fleet airgap role_container_runtime role_cuda)
+first=(rollout default container fleet role_container_runtime role_cuda role_gateway)
 if (($#)); then
   scenarios=("$@")
 else

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from serving_host import chat, playbook
 
 STATE = "/var/lib/baremetal-inference/encodings-check.json"
@@ -27,6 +28,7 @@ def test_the_library_of_the_environment_has_accepted_the_encodings(serving):
     assert good[key]["user"] == "vllm"
 
 
+@pytest.mark.long
 def test_a_truncated_file_ends_the_run_and_what_serves_goes_on(serving, tmp_path):
     alone = tmp_path / "alone.yml"
     alone.write_text(VLLM_ALONE)

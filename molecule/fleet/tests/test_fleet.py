@@ -71,6 +71,7 @@ def test_a_run_with_nothing_to_do_costs_little(again):
     assert sum(tasks.values()) <= BUDGET
 
 
+@pytest.mark.long
 def test_a_host_that_is_not_whole_is_named_and_holds_up_no_other():
     connect("cuda-12").check_output("touch /var/lib/standin/mismatch")
     try:

@@ -88,6 +88,7 @@ def test_the_runtime_is_installed_under_a_running_container(ascend, playbook):
         assert (again.rc, again.changed) == (0, 0), again.output
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ascend", ["cpu-13"], indirect=True)
 def test_an_installer_without_licence_or_checksum_is_not_run(ascend, playbook):
     refused = playbook(ascend, **request_runtime(ascend, cann_licence_accepted=False))

@@ -154,6 +154,7 @@ def test_a_file_that_docker_cannot_read_stays_unchanged(engines, playbook):
     assert playbook(engine).changed == 0
 
 
+@pytest.mark.long
 def test_an_interrupted_installation_is_completed(engines, playbook):
     engine = engines["cpu-12", "docker"]
     engine.host.check_output("cd /tmp && apt-get -qq download busybox-static && dpkg --unpack busybox-static_*.deb >&2")
@@ -210,6 +211,7 @@ def test_a_docker_without_cdi_manages_cgroups_and_the_error_names_the_missing_pa
     assert "nvidia" in info["Runtimes"]
 
 
+@pytest.mark.long
 def test_podman_before_quadlet_supports_cdi(engines, playbook):
     engine = engines["cpu-12", "podman"]
     engine.host.check_output("mkdir -p /etc/cdi && echo %s > /etc/cdi/lab.json", json.dumps(SPECIFICATION))
@@ -296,11 +298,8 @@ def test_an_engine_of_another_source_is_replaced_in_one_step(engines, playbook, 
 # Last, because the images are not moved.
 
 
-# Half a minute for each engine; CI tries the newer one of each kind.
-OLD_AND_NEW = [pytest.param("cpu-12", marks=pytest.mark.long), "cpu-13"]
-
-
-@pytest.mark.parametrize("where", OLD_AND_NEW)
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["cpu-12", "cpu-13"])
 def test_with_permission_docker_moves_its_storage_under_running_containers(engines, playbook, where):
     engine = engines[where, "docker"]
     engine.run("victim")

@@ -58,6 +58,7 @@ def test_a_chip_that_does_not_answer_and_one_that_the_driver_has_not_taken_are_f
     assert fleet.play().fails_everywhere("a chip does not answer any more")
 
 
+@pytest.mark.long
 def test_a_package_that_is_no_longer_held_is_held_again(fleet):
     fleet.run("apt-mark unhold nvidia-open")
     done = fleet.play()
@@ -74,6 +75,7 @@ def test_a_driver_that_is_too_old_for_the_release_is_left_alone_and_named(fleet,
     assert fleet.run("dpkg-query -W 'nvidia*'; cat /var/lib/standin/log") == before
 
 
+@pytest.mark.long
 def test_a_module_that_is_not_the_one_on_disk_is_loaded_anew(fleet):
     fleet.run("echo 535.261.03 >/standin/sys/module/nvidia/version; : >/var/lib/standin/log")
     done = fleet.play()

@@ -84,6 +84,7 @@ def test_a_kernel_without_headers_is_named(fleet, cleaned):
     assert fleet.play().fails_everywhere("linux-headers-6.1.0-99-amd64")
 
 
+@pytest.mark.long
 def test_a_package_that_is_no_longer_held_is_held_again(fleet):
     fleet.run("apt-mark unhold amdgpu-dkms-firmware")
     done = fleet.play()

@@ -95,6 +95,7 @@ def test_a_host_is_accepted_and_two_files_say_why(tmp_path, host):
     assert document["driver"] == {}
 
 
+@pytest.mark.long
 def test_two_hosts_and_a_figure_that_falls_short_is_named(tmp_path, host):
     network = {"accept_peer": "cpu-2", "accept_peer_address": "127.0.0.1", "accept_network_gbit_per_s": 1e9}
     jobs = tmp_path / "async"
@@ -158,6 +159,7 @@ def test_check_mode_runs_and_writes_nothing(tmp_path, host):
     assert not Path(host["accept_dir"]).exists()
 
 
+@pytest.mark.long
 def test_no_torch_is_a_finding_and_a_new_host_without_a_directory_for_weights_is_none(tmp_path, host):
     variables = {**host, "accept_python": "/nowhere/python", "weights_root": str(tmp_path / "weights")}
     del variables["accept_storage_dir"]

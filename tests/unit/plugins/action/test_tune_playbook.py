@@ -29,6 +29,7 @@ def events(site):
     return [" ".join(line.split()[:2]) for line in site.log if not line.startswith("info") and " 2 " not in line]
 
 
+@pytest.mark.long
 def test_a_whole_tune(site):
     done = site.tune(tune_matrix=MATRIX)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -68,6 +69,7 @@ def test_a_whole_tune(site):
     assert site.log[before + 1 :] == []
 
 
+@pytest.mark.long
 def test_a_measurement_that_fails_ends_the_tune_and_the_next_run_goes_on(site):
     site.settings["breaks_at"] = 5
     done = site.tune(tune_variants={"more": {"args": {"max-num-seqs": 64}}})
