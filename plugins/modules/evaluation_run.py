@@ -85,10 +85,10 @@ EXAMPLES = r"""
   baremetal.inference.evaluation_run:
     instance: chat
     environment: /opt/vllm/lm-eval-0.4.13-0123456789ab
-    work: /var/tmp/evaluate-x
+    work: /var/tmp/evaluate-X.NAME
     task: made
     kind: word
-    data: /var/tmp/evaluate-x/samples.jsonl
+    data: /var/tmp/evaluate-X.NAME/samples.jsonl
     request: {max_tokens: 64, temperature: 0}
   become: true
 """

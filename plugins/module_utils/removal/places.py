@@ -177,6 +177,12 @@ CONTROLLER = (
     Place("BUNDLE_DIR/", "the disk for a mirror (`bundle_dir`)", "mirror.yml", NOTHING),
     Place("FLEET_PAGE", "the page of the fleet (`fleet_page`)", "fleet.yml", NOTHING),
     Place("PIN_DEST/ORG/MODEL.yml", "the manifest of a model (`pin_dest`)", "pin_weights.yml", NOTHING),
+    Place(
+        "BENCH_DIR/HOST/INSTANCE/PLAN/",
+        "raw results, summary, evidence and page of a benchmark (`bench_dir`)",
+        "bench.yml",
+        NOTHING,
+    ),
     Place("TUNE_DIR/", "results of a tune, from which it goes on (`tune_dir`)", "tune.yml", NOTHING),
     Place("LOCK_DEST/requirements/", "locks of wheels of a release (`lock_dest`)", "lock_release.yml", NOTHING),
 )

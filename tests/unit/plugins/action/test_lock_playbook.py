@@ -38,6 +38,7 @@ def lock(dest, *arguments, **options):
 
 
 @pytest.mark.skipif(UV is None, reason="needs uv on PATH")
+@pytest.mark.long
 def test_the_vendors_builds_go_before_those_of_the_ordinary_index(tmp_path):
     ordinary, vendor, dest = tmp_path / "ordinary", tmp_path / "vendor", tmp_path / "releases"
     make_wheel(ordinary / "wheels", "vllm", "0.33.0", tag=TAG)

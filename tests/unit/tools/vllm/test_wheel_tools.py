@@ -131,6 +131,7 @@ def test_lock_requirements_wants_the_target_in_the_name(tmp_path, source):
 
 
 @pytest.mark.skipif(UV is None, reason="needs uv on PATH")
+@pytest.mark.long
 def test_lock_requirements_makes_a_lock_for_each_target_of_a_line(tmp_path, source):
     digests = {
         python: make_wheel(source, "foo", "1.0", tag=f"{python}-{python}-manylinux_2_28_x86_64")

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What bench.yml, tune.yml and accept.yml find on a host that serves, and that they leave it as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from serving_host import SECRETS, chat, playbook
+
+pytestmark = pytest.mark.long
+SHORT = {"short": {"title": "Short chats", "dataset": "random", "input_tokens": 32, "output_tokens": 16}}
+CHANGED = "find /etc /var/lib /opt /usr/local -newer /run/before -type f ! -path '/var/lib/systemd/*'"
+
+
+@pytest.fixture
+def settled(serving):
+    """The host; afterwards it still serves, with the same files."""
+    serving.check_output("touch /run/before")
+    yield serving
+    assert chat() == "The fleet is ready."
+    left = [path for path in serving.check_output(CHANGED).split() if not path.startswith("/var/lib/vllm/chat/")]
+    assert left == []
+
+
+def run(name, directory, **variables):
+    """Run a playbook on the host; return the process and its output without the planted secrets."""
+    done = playbook(f"playbooks/{name}.yml", "-l", "cpu-12", "-e", json.dumps(variables))
+    output = done.stdout + done.stderr
+    texts = [path.read_text() for path in directory.rglob("*") if path.is_file()]
+    assert [secret for secret in SECRETS if any(secret in text for text in [output, *texts])] == []
+    return done, output
+
+
+def test_it_is_measured_and_a_second_run_has_nothing_to_do(settled, tmp_path):
+    wanted = {
+        "bench_workloads": "short",
+        "bench_workload_definitions": SHORT,
+        "bench_concurrency": "1,2",
+        "bench_repeats": 2,
+        "bench_dir": str(tmp_path),
+    }
+    done, output = run("bench", tmp_path, **wanted)
+    assert done.returncode == 0, output
+    (evidence,) = tmp_path.rglob("evidence.yml")
+    found = yaml.safe_load(evidence.read_text())
+    assert (found["model"], found["accelerator"], found["status"]) == ("baremetal/gpt-oss-smoke", "cpu", "measured")
+    assert [point["concurrency"] for point in found["results"]] == [1, 2]
+    for point in found["results"]:
+        speed = point["output_tokens_per_second"]
+        assert 0 < speed["lowest"] <= speed["median"] <= speed["highest"]
+    (page,) = tmp_path.rglob("report.html")
+    assert "Short chats" in page.read_text()
+    raw = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("raw/*.json")}
+    assert len(raw) == 4
+    done, output = run("bench", tmp_path, **wanted)
+    assert done.returncode == 0, output
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("raw/*.json")} == raw
+
+
+def test_two_variants_are_compared_and_the_instance_goes_back(settled, tmp_path):
+    before = settled.file("/etc/vllm/chat.yaml").content_string
+    done, output = run(
+        "tune",
+        tmp_path,
+        tune_instance="chat",
+        tune_variants={"one-at-a-time": {"args": {"max-num-seqs": 1}}},
+        tune_goal={"metric": "output_tokens_per_second", "concurrency": 4, "workload": "short"},
+        tune_workload_definitions=SHORT,
+        tune_rounds=2,
+        tune_dir=str(tmp_path),
+    )
+    assert done.returncode == 0, output
+    (result,) = tmp_path.rglob("result.json")
+    assert "one-at-a-time" in result.read_text()
+    assert settled.file("/etc/vllm/chat.yaml").content_string == before
+    assert not settled.file("/var/lib/vllm/tune.json").exists
+
+
+def test_the_machine_is_accepted(settled, tmp_path):
+    done, output = run("accept", tmp_path, accept_minutes=0.2, accept_dir=str(tmp_path), accept_storage_bytes=64 << 20)
+    assert done.returncode == 0, output
+    (result,) = tmp_path.rglob("*.json")
+    assert json.loads(result.read_text())["accepted"] is True
+    assert [path.suffix for path in tmp_path.iterdir() if path != result] == [".html"]
