@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import IO, Any, Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, Callable, Iterator, Mapping, Sequence, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.answers import (
     STARTED,
@@ -152,9 +152,9 @@ def _follow(process: subprocess.Popen[bytes], chips: Chips, deadline: float) -> 
     lines: collections.deque[str] = collections.deque(maxlen=LINES)
     samples: list[tuple[float, float]] = []
     started: float | None = None
-    assert process.stdout is not None  # noqa: S101
+    output = cast("IO[bytes]", process.stdout)
     measured = bool(power_command(chips.stack, chips.numbers))
-    for line in _lines(process.stdout):
+    for line in _lines(output):
         if line is not None:
             lines.append(line)
             started = time.monotonic() if started is None and line.startswith(STARTED) else started
