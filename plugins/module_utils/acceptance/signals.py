@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from typing import Any
 
 
@@ -17,4 +16,4 @@ def exit_on_signals() -> None:
 
 
 def _exit(number: int, _frame: Any) -> None:
-    sys.exit(128 + number)
+    raise SystemExit(128 + number)

@@ -27,8 +27,8 @@ class Checker(HTMLParser):
         super().__init__()
         self.open, self.tags = [], []
 
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
         if tag not in ("meta", "path", "circle", "polyline"):
             self.open.append(tag)
 

@@ -30,8 +30,9 @@ def taken(failures=(), **runs):
     return Taken(rounds, dict(failures))
 
 
-def run_all(speeds, goal=GOAL, rules=RULES, names=NAMES, fails=()):
+def run_all(speeds, goal=GOAL, rules=RULES, names=(), fails=()):
     """Return the steps of a whole tune of variants that always have the same figures."""
+    names = names or NAMES
     rounds, failures, steps = {name: {} for name in names}, {}, []
     while True:
         step = next_step(names, Taken(rounds, failures), goal, rules)
