@@ -166,7 +166,7 @@ def test_of_two_runs_at_a_time_one_gets_the_last_pair(tmp_path):
         with lock.open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             runs = [pool.submit(drain, found, name, owner=f"rollout:{name}") for name in (ONE, TWO)]
-            until(lambda: children_with(lock) == 2)
+            until(lambda: others_with(lock) == 2)
             assert run(found)["backends"]["chat"]["ready"] == 2
         results = [each.result() for each in runs]
         assert sorted(result["rc"] for result in results) == [0, 1], results
@@ -178,17 +178,14 @@ def test_of_two_runs_at_a_time_one_gets_the_last_pair(tmp_path):
         assert run(found)["backends"]["chat"]["ready"] == 1
 
 
-def children_with(path):
-    """Return how many processes that the tests have started have a file open."""
-    pids = []
-    for task in Path("/proc/self/task").iterdir():
-        # Threads and processes come and go.
-        with contextlib.suppress(OSError):
-            pids += (task / "children").read_text().split()
+def others_with(path):
+    """Return how many other processes have a file open; the modules are no children of this one."""
     count = 0
-    for pid in pids:
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes come and go.
         with contextlib.suppress(OSError):
-            count += str(path) in {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+            opened = {os.readlink(each) for each in (process / "fd").iterdir()}
+            count += int(process.name) != os.getpid() and str(path) in opened
     return count
 
 
