@@ -24,11 +24,14 @@ READ = f"""
 import json, sys
 import vllm.benchmarks.serve
 found = []
-vllm.benchmarks.serve.main = lambda arguments: found.append(vars(arguments))
+def keep(arguments):
+    # Some of the others are no JSON: a dictionary whose keys are tuples.
+    found.append({{key: value for key, value in vars(arguments).items() if isinstance(value, (str, int, float))}})
+vllm.benchmarks.serve.main = keep
 for words in json.loads(sys.argv[1]):
     sys.argv[1:] = words
     {BY_MODULE}
-print(json.dumps(found, default=str))
+print(json.dumps(found))
 """
 WORKLOADS = load_workloads({})
 OPTIONS = ("--tokenizer-mode", "slow", "--trust-remote-code", "--insecure")
