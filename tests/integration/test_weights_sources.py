@@ -244,7 +244,8 @@ def read_until_they_meet(process, met):
     text = ""
     for line in process.stdout:
         text += line
-        if "waits for process" in line:
+        # Ansible may break the line between any two words.
+        if "waits for process" in " ".join(text.split()):
             met.set()
     return process.wait(), re.sub(r"\s+", " ", text)
 
