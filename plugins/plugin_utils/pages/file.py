@@ -11,14 +11,19 @@ from pathlib import Path
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 
+FRAME = Path(__file__).with_name("frame.html")
+
 
 class PageError(ValueError):
     """The page cannot be written as requested; the message is the whole sentence for the user."""
 
 
 def read_parts(directory: Path) -> dict[str, str]:
-    """Return the texts that a page is put together from: html, css and, where the page has a script, js."""
-    files = {name: directory / f"page.{name}" for name in ("html", "css", "js")}
+    """Return the texts that a page is put together from: frame, html, css and, where the page has a script, js.
+
+    ``html`` is what stands between the tags of the body; the frame around it is the same for all pages.
+    """
+    files = {"frame": FRAME, **{name: directory / f"page.{name}" for name in ("html", "css", "js")}}
     return {name: file.read_text(encoding="utf-8") for name, file in files.items() if name != "js" or file.exists()}
 
 

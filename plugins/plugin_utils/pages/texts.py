@@ -12,10 +12,13 @@ from typing import Any, Mapping
 
 # Signs that could end a script element, spelled as JSON escapes.
 _ESCAPES = {sign: f"\\u{ord(sign):04x}" for sign in "<>&"}
+# What the frame has more for a page with a script.
+_SCRIPT_POLICY = "script-src '@SCRIPT_HASH@'; "
+_SCRIPTS = '<script id="data" type="application/json">@DATA@</script>\n<script>@SCRIPT@</script>\n'
 
 
 def fill_page(parts: Mapping[str, str], title: str, data: str) -> str:
-    """Return the page. ``parts`` are its ``html``, ``css`` and perhaps ``js``; its policy allows these and no other.
+    """Return the page. ``parts`` are as read_parts() returns them; the page's policy allows these and no other.
 
     ``data`` is JSON as escape_json() returns it, or HTML for a page without a script.
     """
@@ -29,7 +32,8 @@ def fill_page(parts: Mapping[str, str], title: str, data: str) -> str:
         "@DATA@": data,
     }
     # Split at the marks once, so that a mark inside an inserted text stays text.
-    text = parts["html"]
+    frame = parts["frame"].replace("@SCRIPT_POLICY@", _SCRIPT_POLICY if script else "")
+    text = frame.replace("@BODY@", parts["html"]).replace("@SCRIPTS@", _SCRIPTS if script else "")
     for mark in marks:
         text = text.replace(mark, f"\0{mark}\0")
     return "".join(marks.get(piece, piece) for piece in text.split("\0"))

@@ -13,12 +13,25 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts im
     fill_page,
 )
 
-PARTS = {"html": "<title>@TITLE@</title>@STYLE_HASH@ @SCRIPT_HASH@ @STYLE@ @SCRIPT@ @DATA@", "css": "a{}", "js": "f()"}
+PARTS = {
+    "frame": "@TITLE@|@SCRIPT_POLICY@@STYLE_HASH@|@STYLE@|@BODY@@SCRIPTS@",
+    "html": "<h1>@TITLE@</h1>\n",
+    "css": "a{}",
+    "js": "f()",
+}
 
 
 def test_a_mark_inside_an_inserted_text_stays_text():
     page = fill_page(PARTS, "<@DATA@>", "1")
-    assert page.startswith("<title>&lt;@DATA@&gt;</title>sha256-") and page.endswith(" a{} f() 1")
+    assert page.startswith("&lt;@DATA@&gt;|script-src 'sha256-")
+    assert page.endswith(
+        '|a{}|<h1>&lt;@DATA@&gt;</h1>\n<script id="data" type="application/json">1</script>\n<script>f()</script>\n'
+    )
+
+
+def test_a_page_without_a_script_allows_none():
+    page = fill_page({name: text for name, text in PARTS.items() if name != "js"} | {"html": "@DATA@"}, "t", "<p>1</p>")
+    assert "script" not in page and page.endswith("|a{}|<p>1</p>")
 
 
 def test_json_holds_nothing_of_html():
