@@ -5,6 +5,8 @@ SHELL := /bin/bash
 	vm-short bench
 
 BIN := .venv/bin
+# Half of the time of the unit tests is waiting.
+TWICE = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
 help:  ## Say what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
@@ -15,14 +17,8 @@ demo:  ## From nothing to a chat answer of a real vLLM on a lab host
 demo-down:  ## Take the demo's lab down without a trace
 	@python3 tools/demo.py down
 
-# The first three keep one processor busy each. Integration is last: pytest's closing line is the end of the output. Before it
-# one line says how long each part took.
 test: ready  ## Everything that CI runs
-	@set -e; took=; part() { local begin=$$SECONDS; "$${@:2}"; took+=" $$1 $$((SECONDS - begin)) s,"; }; \
-	run() { $(MAKE) --no-print-directory "$$@"; }; \
-	part checks run --jobs 2 --output-sync=target lint types sanity; \
-	for name in molecule unit parity; do echo "=== $$(date +%T) $$name"; part $$name run $$name; done; \
-	echo "=== $$(date +%T) integration, after$${took%,}"; run integration
+	@tests/all.sh
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh
@@ -52,7 +48,7 @@ molecule: ready  ## Every scenario, each on fresh lab hosts
 	tests/molecule.sh
 
 unit: python  ## Unit tests; T=compose runs those with "compose" in their file or name
-	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n auto --dist loadfile --no-loadscope-reorder)
+	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n $(TWICE) --dist loadfile --no-loadscope-reorder)
 
 parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile

@@ -10,8 +10,9 @@ export ANSIBLE_FORCE_COLOR=0 PY_COLORS=0
 lanes=${MOLECULE_LANES:-2}
 # Tests that take minutes, and that CI has no time for: MOLECULE_LONG=1, which `make long` sets.
 [[ -n ${MOLECULE_LONG:-} ]] || export PYTEST_ADDOPTS='-m "not long"'
-# Three hosts with a vLLM each take twenty minutes; the scenario default rolls out over one.
-long=(rollout)
+# Three hosts with a vLLM each take twenty minutes; the scenario default rolls out over one. In fleet a host of each vendor meets
+# site.yml in one run; each of them meets it alone in a scenario of its role.
+long=(rollout fleet)
 subnet=${LAB_SUBNET_PREFIX:-10.87.201}
 logs=$LAB_HOME/molecule
 

@@ -15,4 +15,5 @@ fi
 if ((${#changed[@]})); then python tools/check_language.py "${changed[@]}"; fi
 PYTHONPATH=.collections lint-imports --no-logo | tail -n 1
 mypy
-pytest -q tests/unit -m "not slow and not long" -n auto --dist loadfile
+# Half of the time of these tests is waiting: two for each processor.
+pytest -q tests/unit -m "not slow and not long" -n "$((2 * $(getconf _NPROCESSORS_ONLN)))" --dist loadfile

@@ -82,6 +82,7 @@ class TestFaults:
     def test_all_have_a_reason_written_down(self):
         assert set(REASONS) == set(FAULTS)
 
+    @pytest.mark.slow
     def test_each_is_one_reason_and_spoils_nobody_else(self, serve):
         bomb()
         machines = {f"127.11.0.{number}": Machine(plain(6), fault) for number, fault in enumerate(FAULTS, 1)}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Everything that CI runs (make test). Checks and scenarios keep two processors busy. Integration waits most of its time, so unit
+# and parity tests run beside it and out of its way; its output is kept back, so that pytest's closing line is the last of all.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+log=$(mktemp)
+trap 'rm -f "$log"; kill $(jobs -p) 2>/dev/null || true' EXIT
+took='' status=0
+
+run() { "${MAKE:-make}" --no-print-directory "$@"; }
+
+# Run a part and note how long it took.
+part() {
+  local begin=$SECONDS
+  printf '=== %(%T)T %s\n' -1 "$1"
+  "${@:2}" || status=$?
+  took+=" $1 $((SECONDS - begin)) s,"
+}
+
+part checks run --jobs 2 --output-sync=target lint types sanity
+((status == 0)) || exit "$status"
+part molecule run molecule
+((status == 0)) || exit "$status"
+
+begin=$SECONDS
+run integration >"$log" 2>&1 &
+part unit nice -n 15 "${MAKE:-make}" --no-print-directory unit
+part parity nice -n 15 "${MAKE:-make}" --no-print-directory parity
+wait "$!" || status=$?
+echo "=== $(date +%T)$took integration beside the last two: $((SECONDS - begin)) s"
+cat "$log"
+exit "$status"
