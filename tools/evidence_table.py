@@ -2,7 +2,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the tables of what was measured, from catalog/evidence, into README.md and docs/reference/hardware.md.
+"""Write the tables of what was measured, from catalog/evidence, into the pages that show them.
 
 PYTHONPATH=.collections .venv/bin/python tools/evidence_table.py
 """
@@ -10,6 +10,7 @@ PYTHONPATH=.collections .venv/bin/python tools/evidence_table.py
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -28,6 +29,32 @@ LONG_HEAD = (
     "\n"
     "|---|---|---|---|---|---|---|\n"
 )
+
+MACHINES_HEAD = (
+    "| machine | date | accepted | found, and its share of what is expected | driver |\n|---|---|---|---|---|\n"
+)
+
+
+def machines_table() -> str:
+    """Return a row for each result of accept.yml that was sent in."""
+    rows = []
+    for path in sorted((ROOT / "catalog/evidence/machines").glob("*/*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        accelerator = result["accelerator"]
+        figures = ", ".join(_lowest_chip(result["figures"]))
+        link = f"[{result['date'][:10]}](../../catalog/evidence/machines/{path.parent.name}/{path.name})"
+        hardware = f"{accelerator['count']} x {_title(accelerator['model'])}"
+        accepted = "yes" if result["accepted"] else "no"
+        rows.append(f"| {hardware} | {link} | {accepted} | {figures} | {result['driver']['driver']['version']} |\n")
+    return MACHINES_HEAD + "".join(rows)
+
+
+def _lowest_chip(figures: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return each figure once: of several chips the slowest."""
+    lowest: dict[str, Mapping[str, Any]] = {}
+    for figure in sorted(figures, key=lambda figure: -figure["found"]):
+        lowest[figure["figure"]] = figure
+    return [f"{figure['found']:,g} {figure['unit']} ({figure['fraction']:.2f})" for figure in lowest.values()]
 
 
 def short_table(evidence: Sequence[Evidence]) -> str:
@@ -66,9 +93,12 @@ def _worth(entry: Evidence) -> tuple[Any, ...]:
 
 
 def _hardware(entry: Evidence) -> str:
+    return f"{entry.count} x {_title(entry.accelerator)}"
+
+
+def _title(accelerator: str) -> str:
     models = load_catalogue().models
-    title = models[entry.accelerator].title if entry.accelerator in models else entry.accelerator
-    return f"{entry.count} x {title}"
+    return models[accelerator].title if accelerator in models else accelerator
 
 
 def _weights(entry: Evidence) -> str:
@@ -111,7 +141,11 @@ def replaced(text: str, table: str) -> str:
 def pages() -> dict[Path, str]:
     """Return the pages as they should be."""
     evidence = load_evidence()
-    tables = {"README.md": short_table(evidence), "docs/reference/hardware.md": long_table(evidence)}
+    tables = {
+        "README.md": short_table(evidence),
+        "docs/reference/hardware.md": long_table(evidence),
+        "docs/operate/accept.md": machines_table(),
+    }
     return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), text) for name, text in tables.items()}
 
 

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, read_document
 
 from tests.fakes.evidence import document
-from tools.evidence_table import BEGIN, END, long_table, pages, replaced, short_table
+from tools.evidence_table import BEGIN, END, long_table, machines_table, pages, replaced, short_table
 
 
 def evidence(name="", **change):
@@ -47,3 +49,26 @@ def test_a_page_without_the_marks_is_refused():
     assert replaced(f"a\n{BEGIN}old\n{END}\nb", "new\n") == f"a\n{BEGIN}new\n{END}\nb"
     with pytest.raises(ValueError, match="once each"):
         replaced("a", "new")
+
+
+def test_a_machine_shows_its_slowest_chip(tmp_path, monkeypatch):
+    figures = [
+        {"figure": "copy_tb_per_s", "unit": "TB/s", "found": found, "fraction": found / 4.3}
+        for found in (4.2, 3.9, 4.1)
+    ]
+    result = {
+        "date": "2026-11-24T08:24:42Z",
+        "accepted": False,
+        "accelerator": {"model": "h200", "count": 3},
+        "figures": figures,
+        "driver": {"driver": {"version": "580.1"}},
+    }
+    place = tmp_path / "catalog/evidence/machines/h200x3"
+    place.mkdir(parents=True)
+    (place / "2026-11-24.json").write_text(json.dumps(result))
+    monkeypatch.setattr("tools.evidence_table.ROOT", tmp_path)
+    row = machines_table().splitlines()[2]
+    assert row == (
+        "| 3 x NVIDIA H200 | [2026-11-24](../../catalog/evidence/machines/h200x3/2026-11-24.json) | no |"
+        " 3.9 TB/s (0.91) | 580.1 |"
+    )
