@@ -140,7 +140,7 @@ def restart(lab: Lab, host: Host) -> None:
         say(f"{host.name}: stopping")
         podman("stop", "--time", str(STOP_SECONDS), lab.container(host))
         say(f"{host.name}: starting")
-        podman("start", lab.container(host))
+        start_container(lab.container(host))
         ensure_address(lab)
         report_up(lab, host, "restart")
 
