@@ -59,6 +59,7 @@ from tools.lab.podman import (  # noqa: E402
     require_controller,
     run,
     say,
+    start_container,
     write,
 )
 

@@ -18,7 +18,9 @@ def calls(monkeypatch):
     """Return what podman was asked; the errors in .failing answer the next starts."""
 
     class Calls(list):
-        failing: list[str] = []
+        def __init__(self):
+            super().__init__()
+            self.failing = []
 
     made = Calls()
 
