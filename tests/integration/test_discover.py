@@ -21,6 +21,7 @@ from tests.fakes.sysfs import ASPEED, lines, write_sysfs
 
 TOP = Path(__file__).resolve().parents[2]
 NAME, PREFIX = "disc", "10.87.241"
+HOME = Path(os.environ.get("LAB_HOME", TOP / ".lab")).resolve()
 ENVIRONMENT = {**os.environ, "LAB_NAME": NAME, "LAB_SUBNET_PREFIX": PREFIX, "ANSIBLE_NOCOLOR": "1"}
 NVSWITCHES = lines("10de:22a3", 4, first=0x80, pci_class="0680")
 
@@ -40,6 +41,13 @@ def lab(*words, data=None):
     )
     assert done.returncode == 0, (done.stdout + done.stderr).decode()
     return done.stdout.decode().strip()
+
+
+def cut_power(host):
+    """Stop a host, with the configuration of the lab: with another, podman may never release the address."""
+    podman = {**ENVIRONMENT, "CONTAINERS_CONF": str(HOME / "containers.conf")}
+    command = ["podman", "stop", "--time", "60", f"bminf-{NAME}-{host}"]
+    subprocess.run(command, env=podman, check=True, capture_output=True)
 
 
 def plug(host, functions, root):
@@ -103,7 +111,7 @@ def test_a_fleet_is_discovered_again_and_again(hosts, tmp_path):
 
     plug("cpu-12", [*lines("10de:2335", 7), *NVSWITCHES, ASPEED], tmp_path / "second")
     lab("ssh", "cpu-12", "mkdir -p /root/tree/module/nvidia && echo 580.159.04 > /root/tree/module/nvidia/version")
-    subprocess.run(["podman", "stop", "--time", "60", f"bminf-{NAME}-mirror"], check=True, capture_output=True)
+    cut_power("mirror")
     output, changed = discover()
     assert "1 of 2 hosts answered" in output, output
     assert "cpu-12: h200 x 8 -> h200 x 7, driver none -> 580.159.04" in output

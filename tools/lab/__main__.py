@@ -59,7 +59,6 @@ from tools.lab.podman import (  # noqa: E402
     require_controller,
     run,
     say,
-    start_container,
     write,
 )
 
@@ -141,7 +140,7 @@ def restart(lab: Lab, host: Host) -> None:
         say(f"{host.name}: stopping")
         podman("stop", "--time", str(STOP_SECONDS), lab.container(host))
         say(f"{host.name}: starting")
-        start_container(lab.container(host))
+        podman("start", lab.container(host))
         ensure_address(lab)
         report_up(lab, host, "restart")
 

@@ -27,7 +27,7 @@ from tools.lab.plan import (
     routed,
     ssh_command,
 )
-from tools.lab.podman import podman, run, say, start_container, write
+from tools.lab.podman import podman, run, say, write
 
 # A boot ends once every instance of vLLM on the host serves, and several start on the same processors.
 BOOT_SECONDS = 900
@@ -170,7 +170,7 @@ def ensure_container(lab: Lab, host: Host, command: list[str], public_key: str, 
         podman("stop", "--time", str(STOP_SECONDS), name)
     if step != "keep":
         say(f"{host.name}: starting at {lab.address(host)}")
-        start_container(name)
+        podman("start", name)
     return step
 
 

@@ -62,20 +62,6 @@ def podman(*arguments: str, data: bytes | None = None) -> str:
     return run(["podman", *arguments], data, hold=arguments[0] != "start")
 
 
-def start_container(name: str) -> None:
-    """Start a container. One that was just stopped may still own its address: podman releases it a moment later."""
-    for _attempt in range(20):
-        try:
-            podman("start", name)
-            return
-        except LabError as error:
-            if "is already allocated to container ID" not in str(error):
-                raise
-        podman("container", "cleanup", name)
-        time.sleep(0.5)
-    podman("start", name)
-
-
 def write(path: Path, text: str, mode: int = 0o644) -> None:
     """Write a file by rename, so that no reader sees an incomplete file."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
