@@ -94,6 +94,12 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def sync_tree(top: str) -> None:
+    """Make the names in a directory and in all directories below it durable."""
+    for directory, _directories, _names in os.walk(top):
+        sync_directory(directory)
+
+
 def text_of(path: str) -> str:
     """Return the text of a file, empty where it cannot be read."""
     try:

@@ -22,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     publish,
     publish_link,
     sync_directory,
+    sync_tree,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
     DIGEST,
@@ -291,7 +292,7 @@ class Slots:
             create(f"{partial}/slot.json", document(slot), 0o600)
             for parent, _directories, _names in os.walk(partial):
                 os.chmod(parent, 0o700)
-                sync_directory(parent)
+            sync_tree(partial)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import stat
-import sys
 import threading
 import time
 
@@ -24,28 +22,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     text_of,
 )
 
+from tests.fakes.kills import killed_at
+
 OLD, NEW = b"old" * 1000, b"new" * 5000
-
-
-def killed_at(call, work):
-    """Run ``work`` in a child that is killed as it enters the named C call; return whether it came that far."""
-    child = os.fork()
-    if child == 0:
-        left = call
-
-        def profile(_frame, event, _function):
-            nonlocal left
-            if event in ("c_call", "c_return"):
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.setprofile(profile)
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize("before", [OLD, None], ids=["replaced", "first"])
