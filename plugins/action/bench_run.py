@@ -12,6 +12,7 @@ from typing import Any, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import (
     ChoiceError,
     check_installed,
@@ -169,9 +170,7 @@ class ActionModule(ControllerAction):
             Display().display(f"{host} {name}: {line}")
 
 
-def evidence_of(
-    plan: Mapping[str, Any], info: Mapping[str, Any], driver: str, found: Sequence[Record]
-) -> dict[str, Any]:
+def evidence_of(plan: PlanDocument, info: Mapping[str, Any], driver: str, found: Sequence[Record]) -> dict[str, Any]:
     """Return the evidence with today's date."""
     return evidence(plan, info, driver, found, datetime.now(timezone.utc).strftime("%Y-%m-%d"))
 

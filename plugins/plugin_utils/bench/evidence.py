@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
     Record,
     raw_digest,
@@ -29,7 +30,7 @@ NAME = "baremetal.inference"
 
 
 def evidence(
-    plan: Mapping[str, Any], info: Mapping[str, Any], driver: str, records: Sequence[Record], date: str
+    plan: PlanDocument, info: Mapping[str, Any], driver: str, records: Sequence[Record], date: str
 ) -> dict[str, Any]:
     """Return the evidence of the records.
 

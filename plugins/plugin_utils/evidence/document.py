@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 
 MEASURED, ESTIMATED, REPORTED = STATUSES = ("measured", "estimated", "reported")
@@ -181,7 +182,7 @@ def _check(value: Any, known: Mapping[str, Check], required: Sequence[str], wher
             raise EvidenceError(f"{file}: {f'{where}.' if where else ''}{key}: is missing; expected {known[key][1]}")
 
 
-def plan_digest(plan: Mapping[str, Any]) -> str:
+def plan_digest(plan: PlanDocument) -> str:
     """Return the sha256 that names a plan in evidence: its argv and env as JSON with sorted keys."""
     return digest_of({"argv": plan["argv"], "env": plan["env"]})
 
