@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import yaml
@@ -16,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary 
     raw_digest,
     results_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
     MEASURED,
@@ -76,14 +75,6 @@ def evidence_text(document: Mapping[str, Any]) -> str:
     """Return the document as YAML, in the order of its keys."""
     text: str = yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, width=120, allow_unicode=True)
     return text
-
-
-def collection_version(root: Path = COLLECTION) -> str:
-    """Return the version of this collection: of its MANIFEST.json where it is installed, else of galaxy.yml."""
-    manifest = root / "MANIFEST.json"
-    if manifest.is_file():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
-    return str(yaml.safe_load((root / "galaxy.yml").read_text(encoding="utf-8"))["version"])
 
 
 def _whole(value: Any) -> Any:
