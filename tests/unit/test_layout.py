@@ -117,6 +117,8 @@ BY_HAND = {"os.rename", "os.replace", "os.renames", "shutil.move", "fcntl.flock"
 
 def by_hand(source: str) -> set[str]:
     """Return the calls with which a module renames or locks by itself."""
+    if not any(call.partition(".")[2] in source for call in BY_HAND):
+        return set()
     calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return {ast.unparse(call) for call in calls} & BY_HAND
 

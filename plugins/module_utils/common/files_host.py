@@ -109,6 +109,23 @@ def text_of(path: str) -> str:
         return ""
 
 
+def bytes_of(path: str) -> bytes:
+    """Return the bytes of a file, empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def listed(directory: str) -> list[str]:
+    """Return the names in a directory, sorted; empty where it cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
 def sha256_of(path: str) -> str:
     """Return the SHA-256 of a file in hexadecimal digits. Raises OSError."""
     digest = hashlib.sha256()

@@ -18,6 +18,7 @@ from typing import Any, Callable, Iterator, Mapping
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
     LockedError,
     create,
+    listed,
     locked,
     publish,
     publish_link,
@@ -325,14 +326,6 @@ def readlink(path: str) -> str:
         return os.readlink(path)
     except OSError:
         return ""
-
-
-def listed(directory: str) -> list[str]:
-    """Return the names in a directory, empty without such a directory."""
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
 
 
 def turn_of(host: Host) -> dict[str, Any] | None:

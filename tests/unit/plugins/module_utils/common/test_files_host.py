@@ -15,10 +15,13 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common import files_host
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
     LockedError,
+    bytes_of,
+    listed,
     locked,
     publish,
     publish_link,
     sha256_of,
+    sync_tree,
     text_of,
 )
 
@@ -183,3 +186,21 @@ def test_a_file_that_cannot_be_read_has_an_empty_text(tmp_path):
     (tmp_path / "a").write_bytes(b"one\xff\n")
     assert text_of(str(tmp_path / "a")) == "one\ufffd\n"
     assert text_of(str(tmp_path / "b")) == text_of(str(tmp_path)) == ""
+
+
+def test_what_cannot_be_read_is_empty(tmp_path):
+    (tmp_path / "b").write_bytes(b"\xff\0")
+    (tmp_path / "a").mkdir()
+    assert bytes_of(str(tmp_path / "b")) == b"\xff\0"
+    assert bytes_of(str(tmp_path / "a")) == bytes_of(str(tmp_path / "no")) == b""
+    assert listed(str(tmp_path)) == ["a", "b"]
+    assert listed(str(tmp_path / "b")) == listed(str(tmp_path / "no")) == []
+
+
+def test_a_tree_is_synced_with_every_directory_below_it(tmp_path, monkeypatch):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/file").touch()
+    synced = []
+    monkeypatch.setattr(files_host, "sync_directory", synced.append)
+    sync_tree(str(tmp_path))
+    assert sorted(synced) == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a/b")]
