@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_prefix
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import ChoiceError, check_installed
@@ -66,7 +66,7 @@ def check_drained(host: str, names: Sequence[str], gateways: Sequence[Mapping[st
 
     ``gateways`` are results of gateway_server in a loop over the gateways.
     """
-    servers = {f"{server_prefix(host)}{name}" for name in names}
+    servers = {server_name(host, name) for name in names}
     for result in gateways:
         sending = [name for name, server in result["servers"].items() if name in servers and server["state"] == "ready"]
         if sending:
