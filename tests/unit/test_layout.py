@@ -206,6 +206,9 @@ def test_import_linter_finds_a_planted_violation_of_each_contract(tmp_path):
     for number, (folder, imported) in enumerate(PLANTED.values()):
         planted = tree / "plugins" / folder / f"planted_{number}.py"
         planted.write_text(f"from {COLLECTION.rpartition('.')[0]}.{imported} import __doc__\n")
+    room = tree / "plugins/plugin_utils/planted_room"
+    room.mkdir()
+    (room / "file.py").touch()
     done = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", tree / "pyproject.toml"],
         cwd=tmp_path,
@@ -216,3 +219,4 @@ def test_import_linter_finds_a_planted_violation_of_each_contract(tmp_path):
     )
     assert done.returncode == 1, done.stdout
     assert {contract for contract in PLANTED if f"{contract} BROKEN" in done.stdout} == set(PLANTED)
+    assert "planted_room" in done.stdout, "a room that stands on no floor is found too"
