@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import datetime, timezone
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import (
     ChoiceError,
     check_installed,
@@ -30,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records 
     Records,
     read_summary,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds, run_steps
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Measure, Seeds, run_steps
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
     Amount,
@@ -112,23 +113,23 @@ class ActionModule(ControllerAction):
         with records.opened():
             if options["fresh"]:
                 records.forget()
-            seeds = Seeds(int(options["seed"]) if options["seed"] else None)
-            try:
-                found = run_steps(
-                    fitted.steps,
-                    options["repeats"],
-                    records,
-                    measure,
-                    lambda line: self._say(host, name, [line]),
-                    seeds,
-                )
-            except AnsibleActionFail as exc:
-                kept = f"The measurements so far are kept in {records.directory}; the next run takes only the rest."
-                # The end of an instance is reported with lines of its journal.
-                between = "\n" if "\n" in str(exc) else " "
-                raise AnsibleActionFail(f"{exc}{between}{kept}") from None
+            found = self._measure(fitted, options, records, measure, lambda line: self._say(host, name, [line]))
             summary = {"host": host, "instance": name, **evidence_of(plan, info, options["driver"], found)}
             return self._write(records, fitted, summary, other)
+
+    @staticmethod
+    def _measure(
+        fitted: Fitted, options: Mapping[str, Any], records: Records, measure: Measure, say: Callable[[str], None]
+    ) -> list[Record]:
+        """Take the measurements that are not there yet. Raises AnsibleActionFail, which says where the others are."""
+        seeds = Seeds(int(options["seed"]) if options["seed"] else None)
+        try:
+            return run_steps(fitted.steps, options["repeats"], records, measure, say, seeds)
+        except AnsibleActionFail as exc:
+            kept = f"The measurements so far are kept in {records.directory}; the next run takes only the rest."
+            # The end of an instance is reported with lines of its journal.
+            between = "\n" if "\n" in str(exc) else " "
+            raise AnsibleActionFail(f"{exc}{between}{kept}") from None
 
     def _write(
         self, records: Records, fitted: Fitted, summary: dict[str, Any], other: Mapping[str, Any] | None
@@ -169,9 +170,7 @@ class ActionModule(ControllerAction):
             Display().display(f"{host} {name}: {line}")
 
 
-def evidence_of(
-    plan: Mapping[str, Any], info: Mapping[str, Any], driver: str, found: Sequence[Record]
-) -> dict[str, Any]:
+def evidence_of(plan: PlanDocument, info: Mapping[str, Any], driver: str, found: Sequence[Record]) -> dict[str, Any]:
     """Return the evidence with today's date."""
     return evidence(plan, info, driver, found, datetime.now(timezone.utc).strftime("%Y-%m-%d"))
 

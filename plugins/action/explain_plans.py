@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import cite
@@ -45,7 +46,7 @@ class ActionModule(ControllerAction):
         fleet.check("nothing is explained")
         groups = group(fleet.plans())
         groups = select_instance(groups, options["instance"]) if options["instance"] else groups
-        groups = [{**entry, "evidence": cite(entry, evidence)} for entry in groups]
+        groups = [{**entry, "evidence": cite(cast(PlanDocument, entry), evidence)} for entry in groups]
         # The text is shown here as it is: a callback would put it into quotes.
         document = as_documents(groups)
         as_json = options["format"] == "json"

@@ -8,6 +8,7 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import list_uses
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     load_catalogue,
 )
@@ -80,11 +81,11 @@ class ActionModule(ControllerAction):
         }
 
 
-def compilers_of(plans: Mapping[str, Any]) -> dict[str, list[str]]:
+def compilers_of(plans: Mapping[str, PlanDocument]) -> dict[str, list[str]]:
     """Return what the instances' first starts compile with, by the Python whose headers they need."""
     found: dict[str, set[str]] = {}
     for entry in plans.values():
-        if entry["compilers"]:
+        if entry["compilers"] and entry["venv"]:
             found.setdefault(entry["venv"]["python"], set()).update(entry["compilers"])
     return {python: sorted(tools) for python, tools in sorted(found.items())}
 

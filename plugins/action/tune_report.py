@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.evidence import (
     evidence,
     evidence_path,
@@ -111,7 +112,7 @@ def _display_path(recipe: Path) -> str:
     return "/".join(parts[parts.index("catalog") :]) if "catalog" in parts else str(recipe)
 
 
-def _evidence(plan: Mapping[str, Any], records: Mapping[int, Record], driver: str, date: str) -> dict[str, Any]:
+def _evidence(plan: PlanDocument, records: Mapping[int, Record], driver: str, date: str) -> dict[str, Any]:
     """Return the evidence of a variant; its start took the median of its rounds."""
     seconds = [record["start_seconds"] for record in records.values() if record.get("start_seconds")]
     limits = [record.get("power_limit_watts") for record in records.values()]

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+
 Result = Mapping[str, Any]
 
 
 def instance_restarts(
-    plans: Mapping[str, Mapping[str, Any]],
+    plans: Mapping[str, PlanDocument],
     files: Iterable[Result] = (),
     images: Result | None = None,
     stale: Iterable[str] = (),
@@ -25,7 +27,7 @@ def instance_restarts(
     items = [item for task in files for item in _changed_items(task) if item["unit"] or not units_only]
     found = [name for item in items for name in item["restarts"]]
     pulled = _changed_items(images)
-    found += [plan["instance"] for plan in plans.values() if plan.get("container") and plan.get("image") in pulled]
+    found += [plan["instance"] for plan in plans.values() if plan["container"] and plan["image"] in pulled]
     found += [name for name in stale if name in plans]
     return list(dict.fromkeys(found))
 

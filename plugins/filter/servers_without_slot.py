@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
 
 
 def servers_without_slot(servers: Sequence[str], slots: Mapping[str, Mapping[str, Any]], host: str) -> list[str]:
     """Return the servers (``HOST--INSTANCE``) of a host's installed instances without a kept state."""
-    names = {f"{host}--{name}" for name, slot in slots.items() if not slot.get(GOOD)}
+    names = {server_name(host, name) for name, slot in slots.items() if not slot.get(GOOD)}
     return [server for server in servers if server in names]
 
 

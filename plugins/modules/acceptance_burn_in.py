@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_burn_in
 short_description: Work all chips of a host for a while and read their error counters before, meanwhile and after
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).
   - Runs a program with a Python that has torch, from a virtual environment of vLLM or in a new container of its image,

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_network
 short_description: Measure the throughput of TCP between two hosts
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).
   - One host sends zeros to the first four connections to a port, the other one connects and counts.

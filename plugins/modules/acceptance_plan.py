@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_plan
 short_description: Check the options of an acceptance, and say what a host is compared with
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).
   - Checks the playbook's variables and that results can be written, and looks the host's chips up in the catalogue.

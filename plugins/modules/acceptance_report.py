@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_report
 short_description: Judge what was measured on a host, and write result and page
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).
   - Compares figures, counters and answers with what is expected, and writes a JSON file and an HTML page.

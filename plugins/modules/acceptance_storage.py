@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: acceptance_storage
 short_description: Measure how fast a file system reads large files
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).
   - Reads the largest file below a directory with several threads, past the page cache where the file system allows it.

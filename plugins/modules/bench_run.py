@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: bench_run
 short_description: Measure an instance with all its workloads, and write the results on the controller
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.bench).
   - Takes each measurement with M(baremetal.inference.instance_bench) on the host, after a warm-up that is not counted,

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: evaluation_plan
 short_description: Check the tasks of an evaluation and prepare their questions
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).
   - Reads the definitions of tasks and their data, checks the data against its sha256, and writes the questions below

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: evaluation_result
 short_description: Keep the result of an evaluated task, or report and compare all results of a host
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).
   - With O(answers) it makes a result file of what a host has sent. Without, it shows the results of the host as a

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: evaluation_run
 short_description: Ask a vLLM instance the questions of one task with lm-eval
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).
   - Runs lm-eval on the host against an instance of the role P(baremetal.inference.vllm#role), at the address and with

@@ -40,7 +40,7 @@ options:
     type: list
     elements: path
     default: []
-    version_added: 0.8.0
+    version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

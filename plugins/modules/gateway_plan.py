@@ -160,6 +160,11 @@ agent:
   description: The servers that the agent watches, by address and port.
   type: dict
   returned: success
+ports:
+  description: The TCP ports of the gateway, with the option that sets each.
+  type: dict
+  returned: success
+  version_added: 0.7.0
 peers:
   description: The keepalived peers for the shared address.
   type: dict

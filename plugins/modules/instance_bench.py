@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_bench
 short_description: Take one measurement of a vLLM instance with vllm bench serve
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbooks C(baremetal.inference.bench) and C(baremetal.inference.tune).
   - Runs C(vllm bench serve) from the instance's own virtual environment, or in its running container, against the

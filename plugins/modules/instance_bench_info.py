@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: instance_bench_info
 short_description: Read what a benchmark has to know of a vLLM instance
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.bench).
   - Asks an instance of the role P(baremetal.inference.vllm#role) for its longest sequence and its present load, and

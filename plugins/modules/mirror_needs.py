@@ -58,7 +58,7 @@ options:
       - Whether the wheels of lm-eval are needed, which the playbook C(baremetal.inference.evaluate) installs.
     type: bool
     default: false
-    version_added: 0.8.0
+    version_added: 0.7.0
   release_path:
     description:
       - Directories that are searched for releases before the collection's own.

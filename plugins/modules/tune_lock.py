@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_lock
 short_description: Let one tune at a time work on a host
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).
   - Keeps a file on the host with the tune that works on it and the states that the instances go back to. It outlives an

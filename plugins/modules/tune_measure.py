@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_measure
 short_description: Measure the variant that an instance serves with
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).
   - Takes one measurement with M(baremetal.inference.instance_bench) after one that does not count, and keeps it on the

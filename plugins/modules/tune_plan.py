@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_plan
 short_description: Check and begin a tune of an instance
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).
   - Checks variants, goal and workload, and writes them to the directory of results. Fails where a tune of the instance

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: tune_report
 short_description: Write the result of a tune
-version_added: 0.8.0
+version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.tune).
   - Writes the table of all variants, an evidence file for each that was measured in all rounds, and the proposed change

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomllib
 
 TOP = Path(__file__).resolve().parents[2]
 HOST_CODE = TOP / "plugins/module_utils"
@@ -93,6 +94,47 @@ def test_host_code_imports_the_standard_library_only():
     assert found == {}, "a managed host has nothing else"
 
 
+# Who renames or locks without files_host.publish and files_host.locked, and why.
+PUBLISHES_BY_HAND = {
+    "plugins/module_utils/common/files_host.py": "the one place",
+    "plugins/module_utils/removal/remove_host.py": "hides a directory before it is removed",
+    "plugins/module_utils/slots/host.py": "a slot is a directory",
+    "plugins/module_utils/slots/restore_host.py": "stages all files of a state before the first rename",
+    "plugins/module_utils/transfer/partial_file.py": "a file of many GB that grows where it lies",
+    "plugins/module_utils/weights/files_host.py": "a revision is a directory",
+    "plugins/module_utils/weights/retention_host.py": "hides a directory before it is removed",
+    "plugins/module_utils/wheels/environment_host.py": "an environment is a directory",
+    "plugins/module_utils/wheels/wheelhouse_host.py": "pip wrote the wheels; the next run checks their hashes",
+    "plugins/modules/mirror_images.py": "a layout is a directory",
+    "plugins/modules/uv_venv.py": "an environment is a directory",
+    # Programs that stay on a host and can import nothing of the collection.
+    "roles/gateway/files/gateway-agent.py": "a program of its own; the file is made anew at each start",
+    "roles/gateway/files/gateway-tool.py": "a program of its own",
+    "roles/weights/files/weights-scrub.py": "a program of its own",
+}
+BY_HAND = {"os.rename", "os.replace", "os.renames", "shutil.move", "fcntl.flock", "fcntl.lockf", "tempfile.mktemp"}
+
+
+def by_hand(source: str) -> set[str]:
+    """Return the calls with which a module renames or locks by itself."""
+    if not any(call.partition(".")[2] in source for call in BY_HAND):
+        return set()
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return {ast.unparse(call) for call in calls} & BY_HAND
+
+
+def test_files_are_published_and_locked_in_one_place():
+    places = [*(TOP / "plugins").rglob("*.py"), *TOP.glob("roles/*/files/*.py"), *TOP.glob("playbooks/files/*.py")]
+    found = {path.relative_to(TOP).as_posix() for path in places if by_hand(path.read_text())}
+    assert found - set(PUBLISHES_BY_HAND) == set(), "use publish or locked of module_utils/common/files_host.py"
+    assert set(PUBLISHES_BY_HAND) - found == set(), "these do it no longer: take them out of the list"
+
+
+def test_a_planted_publication_by_hand_is_found():
+    assert by_hand("import os\nos.replace('a', 'b')\n")
+    assert not by_hand("'a'.replace('a', 'b')\nreplace(plan, host='a')\n")
+
+
 def test_host_code_is_written_for_python_3_8():
     modules = (TOP / "plugins/modules").glob("*.py")
     for path in (*host_files(), *modules):
@@ -142,12 +184,18 @@ def test_every_test_of_a_room_names_a_file():
 
 # What a file planted in the first folder imports from the second.
 PLANTED = {
+    "Doors stand above the rooms and do not know each other": ("plugin_utils/common", "action.serve_plan"),
     "Hosts never run the controller's code": ("module_utils/weights", "plugin_utils.weights.s3"),
     "Rooms of hosts: each imports only from those below": ("module_utils/common", "module_utils.slots.state"),
     "Rooms of the controller: each imports only from those below": ("plugin_utils/common", "plugin_utils.fleet.plans"),
     "Vendors do not know each other": ("module_utils/cuda", "module_utils.rocm.packages"),
     "Planning reads no file": ("plugin_utils/planning", "plugin_utils.catalog.files"),
 }
+
+
+def test_every_contract_between_rooms_has_a_planted_violation():
+    contracts = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert {contract["name"] for contract in contracts} == set(PLANTED)
 
 
 @pytest.mark.slow
@@ -158,6 +206,9 @@ def test_import_linter_finds_a_planted_violation_of_each_contract(tmp_path):
     for number, (folder, imported) in enumerate(PLANTED.values()):
         planted = tree / "plugins" / folder / f"planted_{number}.py"
         planted.write_text(f"from {COLLECTION.rpartition('.')[0]}.{imported} import __doc__\n")
+    room = tree / "plugins/plugin_utils/planted_room"
+    room.mkdir()
+    (room / "file.py").touch()
     done = subprocess.run(
         [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--config", tree / "pyproject.toml"],
         cwd=tmp_path,
@@ -168,3 +219,4 @@ def test_import_linter_finds_a_planted_violation_of_each_contract(tmp_path):
     )
     assert done.returncode == 1, done.stdout
     assert {contract for contract in PLANTED if f"{contract} BROKEN" in done.stdout} == set(PLANTED)
+    assert "planted_room" in done.stdout, "a room that stands on no floor is found too"

@@ -160,6 +160,22 @@ def match(
             switches.append({**_place(function), "title": catalogue.switches[function.id]})
         elif _is_unknown(function, catalogue):
             unknown.append({**_place(function), "vendor": catalogue.pci_vendors[function.vendor_id].vendor})
+    return hardware_of(devices, unknown, catalogue, switches, cpu, drivers)
+
+
+def hardware_of(
+    devices: list[dict[str, Any]],
+    unknown: list[dict[str, Any]],
+    catalogue: Catalogue,
+    switches: Sequence[dict[str, Any]] = (),
+    cpu: Cpu | None = None,
+    drivers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Detected:
+    """Return the hardware of a host with these chips, whoever has seen them: the host itself, or its BMC.
+
+    Each of ``devices`` is a chip of the catalogue with ``model`` and ``memory_mib``, each of ``unknown`` has
+    ``vendor``, None where nobody knows. ``cpu`` and ``drivers`` are None where the host was not asked.
+    """
     models = dict(Counter(device["model"] for device in devices).most_common())
     host = _host(_leading(models, catalogue), devices, unknown, cpu)
     driver = (drivers or {}).get(host["vendor"], {})
@@ -170,9 +186,9 @@ def match(
         mixed=len(models) + bool(unknown) > 1,
         models=models,
         devices=devices,
-        switches=switches,
+        switches=list(switches),
         unknown=unknown,
-        cpu=cpu.as_dict(),
+        cpu=cpu.as_dict() if cpu else {},
     )
 
 
@@ -234,7 +250,7 @@ def _host(
     model: Model | None,
     devices: Sequence[Mapping[str, Any]],
     unknown: Sequence[Mapping[str, Any]],
-    cpu: Cpu,
+    cpu: Cpu | None,
 ) -> dict[str, Any]:
     """Return the fields of Detected that describe the host's accelerator as one."""
     nothing = {"compute_capability": None, "devices_per_card": 1, "unsupported": None}
@@ -253,10 +269,10 @@ def _host(
             "unsupported": model.unsupported,
         }
     if unknown:
-        names = {"model": UNKNOWN, "stack": UNKNOWN, "generation": UNKNOWN, "vendor": unknown[0]["vendor"]}
+        names = {"model": UNKNOWN, "stack": UNKNOWN, "generation": UNKNOWN, "vendor": unknown[0]["vendor"] or UNKNOWN}
         return {**names, "count": len(unknown), "memory_mib": None, **nothing}
     names = {"model": CPU, "stack": CPU, "generation": CPU, "vendor": CPU}
-    return {**names, "count": 1, "memory_mib": cpu.memory_mib, **nothing}
+    return {**names, "count": 1, "memory_mib": cpu.memory_mib if cpu else None, **nothing}
 
 
 def _is_unknown(function: PciFunction, catalogue: Catalogue) -> bool:

@@ -20,7 +20,6 @@ OPS = "ops"
 NNAL = "nnal"
 # CANN itself, in the order of its installation.
 CANN = (TOOLKIT, OPS, NNAL)
-COMPONENTS = (DRIVER, FIRMWARE, *CANN)
 # The user of Huawei's installers unless an option names another.
 USER = "HwHiAiUser"
 

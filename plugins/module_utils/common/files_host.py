@@ -94,6 +94,12 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def sync_tree(top: str) -> None:
+    """Make the names in a directory and in all directories below it durable."""
+    for directory, _directories, _names in os.walk(top):
+        sync_directory(directory)
+
+
 def text_of(path: str) -> str:
     """Return the text of a file, empty where it cannot be read."""
     try:
@@ -101,6 +107,23 @@ def text_of(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def bytes_of(path: str) -> bytes:
+    """Return the bytes of a file, empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def listed(directory: str) -> list[str]:
+    """Return the names in a directory, sorted; empty where it cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
 
 
 def sha256_of(path: str) -> str:

@@ -20,8 +20,8 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">": lambda a, b: a > b,
     "<": lambda a, b: a < b,
 }
-# Marks of a pre-release after its numbers: 0.20.2rc1, 8.3.RC1, 1.0a2, 2.0.dev3.
-_STAGE = re.compile(r"[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?(\d*)$", re.IGNORECASE)
+# Marks of a pre-release after its numbers: 0.20.2rc1, 8.3.RC1, 1.0a2, 2.0.dev3. The kernel 6.8.0-31-generic is none.
+_STAGE = re.compile(r"(?<=\d)[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?(\d*)$", re.IGNORECASE)
 _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "pre": -1, "rc": -1}
 _FINAL = (0, 0)
 
@@ -68,5 +68,13 @@ def at_least(version: str, minimum: str) -> bool:
 
 
 def newest(versions: Sequence[str]) -> str:
-    """Return the newest of several versions of one kind; there must be at least one."""
-    return max(versions, key=lambda text: [int(number) for number in re.findall(r"\d+", text)])
+    """Return the newest of several versions of one package; there must be at least one."""
+    return max(versions, key=_package_key)
+
+
+def _package_key(text: str) -> tuple[Any, ...]:
+    """Return what versions of a package are sorted by: its epoch, the vendor's version, the numbers of its revision."""
+    epoch, _colon, rest = text.rpartition(":")
+    upstream = upstream_version(text)
+    revision = [int(number) for number in re.findall(r"\d+", rest[len(upstream) :])]
+    return numbers_of(epoch), version_key(upstream), revision

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of, upstream_version
+
 ENGINES = ("docker", "podman")
 PACKAGES = {"docker": "docker.io (Debian) or docker-ce", "podman": "podman"}
 
@@ -50,9 +52,8 @@ class Found:
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version: ``20.10.24+dfsg1`` is (20, 10, 24). Empty where there is none."""
-    found = re.search(r"\d+(?:\.\d+)*", text)
-    return tuple(int(number) for number in found.group().split(".")) if found else ()
+    """Return the numbers of an engine's version: ``20.10.24+dfsg1`` is (20, 10, 24). Empty where there is none."""
+    return numbers_of(upstream_version(text))
 
 
 def has_quadlet(found: Found) -> bool:

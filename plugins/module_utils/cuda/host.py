@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.drivers_host import read_drivers
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import read_functions
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import bytes_of, text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.answers import QUERY
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.chips import NVLINK5, NVSWITCH
 from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof import (
@@ -24,7 +24,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.cuda.proof imp
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import (
     Run,
     build_log,
-    bytes_of,
     kernel_log,
     module_info,
     read_host,

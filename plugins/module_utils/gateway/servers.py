@@ -89,9 +89,14 @@ def select_servers(view: HaproxyView, names: Sequence[str], hosts: Sequence[str]
     return list(found) if names or hosts else list(view.servers)
 
 
+def server_name(host: str, instance: str) -> str:
+    """Return the name that gateways have for an instance of a host; HAProxy takes no other characters."""
+    return re.sub(r"[^A-Za-z0-9_.:-]", "_", f"{host}--{instance}")
+
+
 def server_prefix(host: str) -> str:
     """Return the prefix of the names of a host's servers."""
-    return re.sub(r"[^A-Za-z0-9_.:-]", "_", f"{host}--")
+    return server_name(host, "")
 
 
 def valid_record(server: HaproxyServer, records: Records) -> Mapping[str, str]:

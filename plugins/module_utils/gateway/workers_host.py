@@ -14,6 +14,8 @@ import os
 import socket
 from typing import Counter, Dict, Tuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+
 ESTABLISHED = "01"
 Endpoints = Dict[Tuple[str, int], int]
 
@@ -29,7 +31,7 @@ def replaced_sessions(worker: int, proc: str = "/proc") -> Endpoints:
     inodes = {inode for pid in others for inode in _sockets(pid, proc)}
     found: Counter[tuple[str, int]] = Counter()
     for table in ("tcp", "tcp6"):
-        for inode, end in remote_endpoints(_read(f"{proc}/{worker}/net/{table}")).items():
+        for inode, end in remote_endpoints(text_of(f"{proc}/{worker}/net/{table}")).items():
             if inode in inodes:
                 found[end] += 1
     return dict(found)
@@ -68,7 +70,7 @@ def _siblings(worker: int, proc: str) -> list[int]:
 def _parent(pid: int, proc: str) -> tuple[int, str]:
     """Return the parent of a process and its command; 0 when the process has ended."""
     # The command is in brackets and may contain spaces and brackets itself.
-    head, _bracket, rest = _read(f"{proc}/{pid}/stat").rpartition(")")
+    head, _bracket, rest = text_of(f"{proc}/{pid}/stat").rpartition(")")
     return (int(rest.split()[1]), head.partition("(")[2]) if rest else (0, "")
 
 
@@ -85,12 +87,4 @@ def _target(path: str) -> str:
     try:
         return os.readlink(path)
     except OSError:  # closed in the meantime
-        return ""
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
         return ""

@@ -12,6 +12,7 @@ import pwd
 import re
 from typing import Callable, Iterable
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import listed
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 from ansible_collections.baremetal.inference.plugins.module_utils.removal import places
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.engine_host import (
@@ -306,11 +307,3 @@ def _blocks(path: str) -> int:
     except OSError:
         return 0
     return seen.st_blocks * 512 if seen.st_nlink == 1 or os.path.isdir(path) else 0
-
-
-def listed(directory: str) -> list[str]:
-    """Return the names in a directory, sorted; empty without such a directory."""
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []

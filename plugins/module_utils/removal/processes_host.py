@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import bytes_of, listed, text_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import unit_of
 
 _REVISION = rb"[0-9a-f]{40}"
@@ -49,7 +50,7 @@ def read_processes(
     places = b"|".join(re.escape(os.fsencode(top.rstrip("/"))) + rb"/[^\0\s]+" for top in sorted(set(tops)))
     wanted = re.compile(_REVISION + (b"|" + places if places else b""))
     found = []
-    for name in _names(proc):
+    for name in listed(proc):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         named: set[bytes] = set()
@@ -57,8 +58,8 @@ def read_processes(
             named.update(wanted.findall(text))
             named.update(re.findall(_REVISION, text))
         if named:
-            command = _read(f"{proc}/{name}/comm").decode(errors="replace").strip()
-            instance = _instance_of(_read(f"{proc}/{name}/cgroup").decode(errors="replace"), containers or {})
+            command = text_of(f"{proc}/{name}/comm").strip()
+            instance = _instance_of(text_of(f"{proc}/{name}/cgroup"), containers or {})
             found.append(UsingProcess(int(name), command, instance, frozenset(map(os.fsdecode, named))))
     return sorted(found, key=lambda process: process.pid)
 
@@ -72,23 +73,8 @@ def _instance_of(cgroup: str, containers: Mapping[str, str]) -> str:
 
 def _texts(directory: str) -> Iterator[bytes]:
     for name in ("cmdline", "maps"):
-        yield _read(f"{directory}/{name}")
-    for link in ["cwd", "exe", *(f"fd/{name}" for name in _names(f"{directory}/fd"))]:
+        yield bytes_of(f"{directory}/{name}")
+    for link in ["cwd", "exe", *(f"fd/{name}" for name in listed(f"{directory}/fd"))]:
         # A process may end meanwhile.
         with contextlib.suppress(OSError):
             yield os.fsencode(os.readlink(f"{directory}/{link}"))
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return os.listdir(directory)
-    except OSError:
-        return []
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

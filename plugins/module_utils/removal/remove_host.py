@@ -14,6 +14,7 @@ from typing import Callable, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
     LockedError,
+    listed,
     locked,
     sync_directory,
 )
@@ -22,7 +23,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.inspec
     CACHE_DIR,
     Inspection,
     instance_paths,
-    listed,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import (
     BASE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import RHEL_LIKE, Host, StackError
 
 # The layouts of the user space repositories.
@@ -76,8 +76,7 @@ class Release:
     @property
     def layout(self) -> str:
         """The layout of the user space repository."""
-        version = numbers_of(self.rocm)
-        return CORE if version >= (10,) else THEROCK if version >= (7, 13) else CLASSIC
+        return CORE if at_least(self.rocm, "10") else THEROCK if at_least(self.rocm, "7.13") else CLASSIC
 
     @property
     def short(self) -> str:
@@ -149,7 +148,7 @@ def release_of(rocm: str, driver: str = "") -> Release:
     if driver:
         same = [release for release in _KNOWN if release.driver == driver]
         module = same[0].module if same else ""
-        older = [release for release in _KNOWN if numbers_of(release.rocm) <= numbers_of(full)] or [_KNOWN[0]]
+        older = [release for release in _KNOWN if at_least(full, release.rocm)] or [_KNOWN[0]]
         return Release(full, driver, module, older[-1].oldest, older[-1].systems, older[-1].el)
     raise StackError(
         f"which driver belongs to ROCm {rocm} is not known here; known are {', '.join(RELEASES)}; correct "
@@ -196,5 +195,5 @@ def el_directory(host: Host, release: Release) -> str:
         return of_major[0]
     if asked in of_major:
         return asked
-    older = [name for name in of_major if numbers_of(name) <= numbers_of(host.version)]
+    older = [name for name in of_major if at_least(host.version, name)]
     return older[0] if older else of_major[-1]

@@ -18,10 +18,12 @@ from typing import Any, Callable, Iterator, Mapping
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
     LockedError,
     create,
+    listed,
     locked,
     publish,
     publish_link,
     sync_directory,
+    sync_tree,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
     DIGEST,
@@ -291,7 +293,7 @@ class Slots:
             create(f"{partial}/slot.json", document(slot), 0o600)
             for parent, _directories, _names in os.walk(partial):
                 os.chmod(parent, 0o700)
-                sync_directory(parent)
+            sync_tree(partial)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -324,14 +326,6 @@ def readlink(path: str) -> str:
         return os.readlink(path)
     except OSError:
         return ""
-
-
-def listed(directory: str) -> list[str]:
-    """Return the names in a directory, empty without such a directory."""
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
 
 
 def turn_of(host: Host) -> dict[str, Any] | None:

@@ -12,7 +12,10 @@ import shutil
 import subprocess
 from typing import Callable, Pattern, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+    bytes_of,
+    text_of,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_FOUND,
@@ -197,15 +200,6 @@ def _version_locks(run: Run) -> tuple[str, ...]:
 def _os_release(path: str) -> dict[str, str]:
     pairs = (line.partition("=") for line in text_of(path).splitlines() if "=" in line)
     return {name.strip(): value.strip().strip("\"'") for name, _equals, value in pairs}
-
-
-def bytes_of(path: str) -> bytes:
-    """Return the bytes of a file, empty where it cannot be read: a missing driver is not an error."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError:
-        return b""
 
 
 def read_text(path: str) -> str | None:

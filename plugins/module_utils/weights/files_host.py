@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     publish,
     sha256_of,
     sync_directory,
+    sync_tree,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import make_directory
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
@@ -84,7 +85,7 @@ def publish_model(state: ModelState) -> None:
     parent, revision = os.path.split(state.directory)
     old = os.path.join(parent, f".{revision}.old")
     shutil.rmtree(old, ignore_errors=True)
-    sync_directory(state.partial)
+    sync_tree(state.partial)
     if os.path.isdir(state.directory):
         os.rename(state.directory, old)
     os.rename(state.partial, state.directory)

@@ -9,9 +9,10 @@ from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD, summarize_plan
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
-Plans = Mapping[str, Any]
+Plans = Mapping[str, PlanDocument]
 
 
 class ChoiceError(ValueError):
@@ -30,7 +31,7 @@ def choose_instance(plans: Plans, name: str) -> str:
     return next(iter(plans))
 
 
-def check_installed(name: str, plan: Mapping[str, Any], slot: Mapping[str, Any] | None) -> None:
+def check_installed(name: str, plan: PlanDocument, slot: Mapping[str, Any] | None) -> None:
     """Check that the host runs the instance with this plan. Raises ChoiceError.
 
     ``slot`` is what the module instance_slot returns of the instance, None where the host does not have it.
@@ -41,7 +42,7 @@ def check_installed(name: str, plan: Mapping[str, Any], slot: Mapping[str, Any] 
     good = slot.get(GOOD)
     if not good or good["digest"] != slot.get("digest"):
         raise ChoiceError(f"instance {name} is installed with files that were never verified; {advice}")
-    wanted = summarize_plan(plan)  # type: ignore[arg-type]
+    wanted = summarize_plan(plan)
     different = [key for key, value in wanted.items() if good["plan"].get(key) != value]
     if different:
         raise ChoiceError(
@@ -51,6 +52,6 @@ def check_installed(name: str, plan: Mapping[str, Any], slot: Mapping[str, Any] 
         raise ChoiceError(f"instance {name} runs with older files than those installed; {advice}")
 
 
-def chips_of(plan: Mapping[str, Any]) -> list[int]:
+def chips_of(plan: PlanDocument) -> list[int]:
     """Return the chips whose power is the instance's; none where chips of other hosts work for it too."""
-    return [] if plan.get("strategy") in MULTI_NODE else list(plan["chips"])
+    return [] if plan["strategy"] in MULTI_NODE else list(plan["chips"])

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
     Record,
     raw_digest,
     results_of,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
     MEASURED,
@@ -29,7 +29,7 @@ NAME = "baremetal.inference"
 
 
 def evidence(
-    plan: Mapping[str, Any], info: Mapping[str, Any], driver: str, records: Sequence[Record], date: str
+    plan: PlanDocument, info: Mapping[str, Any], driver: str, records: Sequence[Record], date: str
 ) -> dict[str, Any]:
     """Return the evidence of the records.
 
@@ -75,14 +75,6 @@ def evidence_text(document: Mapping[str, Any]) -> str:
     """Return the document as YAML, in the order of its keys."""
     text: str = yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, width=120, allow_unicode=True)
     return text
-
-
-def collection_version(root: Path = COLLECTION) -> str:
-    """Return the version of this collection: of its MANIFEST.json where it is installed, else of galaxy.yml."""
-    manifest = root / "MANIFEST.json"
-    if manifest.is_file():
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["collection_info"]["version"])
-    return str(yaml.safe_load((root / "galaxy.yml").read_text(encoding="utf-8"))["version"])
 
 
 def _whole(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Sequence, Tuple
+from typing import Any, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
     CPU,
@@ -22,6 +22,18 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     check_declared,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks import (
+    A_NAME,
+    ABOVE_ZERO,
+    ANY_TEXT,
+    COUNT,
+    MAPPING,
+    NAME,
+    Check,
+    is_number,
+    problem_of,
+    text_check,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
@@ -31,33 +43,21 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardw
 
 BUNDLED = CATALOG / "accelerators"
 
-NAME = r"[a-z][a-z0-9_]*"
 HEX4 = r"[0-9a-f]{4}"
 PCI_ID = rf"{HEX4}:{HEX4}"
 
-# One check: whether a value is good, and in words what was expected.
-Check = Tuple[Callable[[Any], bool], str]
-
-
-def _text(pattern: str, words: str) -> Check:
-    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None, words
-
 
 def _list_of(pattern: str, words: str) -> Check:
-    good, _words = _text(pattern, words)
+    good, _words = text_check(pattern, words)
     return lambda value: isinstance(value, list) and all(good(entry) for entry in value), f"a list of {words}"
 
 
 def _is_size(value: Any) -> bool:
-    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0)
+    return value is None or (is_number(value) and value > 0)
 
 
-MAPPING: Check = (lambda value: isinstance(value, dict), "a mapping")
 BOOLEAN: Check = (lambda value: isinstance(value, bool), "true or false")
-COUNT: Check = (lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0, "a number from 1")
 SIZE: Check = (_is_size, "a number of GiB above 0, or null")
-ANY_TEXT = _text(r"(?s).+", "a text")
-A_NAME = _text(NAME, "a name in lower case, like h200")
 FORMATS: Check = (
     lambda value: isinstance(value, dict) and all(A_NAME[0](key) and ANY_TEXT[0](why) for key, why in value.items()),
     "a mapping of number formats, like mxfp4, to the reason why they cannot be served",
@@ -68,12 +68,8 @@ TITLES: Check = (
 )
 
 FRACTION: Check = (
-    lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 1,
+    lambda value: is_number(value) and 0 < value <= 1,
     "a fraction above 0, up to 1",
-)
-FIGURE: Check = (
-    lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0,
-    "a number above 0",
 )
 
 # How the host's devices reach a process; a stack says it, a model may differ.
@@ -81,7 +77,7 @@ HOST_KEYS: dict[str, Check] = {
     "devices": _list_of(r".+", "device nodes or CDI names"),
     "mounts": _list_of(r"/.+", "absolute paths"),
     "groups": _list_of(r".+", "groups"),
-    "visible_env": _text(r"[A-Z][A-Z0-9_]*", "the name of an environment variable"),
+    "visible_env": text_check(r"[A-Z][A-Z0-9_]*", "the name of an environment variable"),
 }
 FILE_KEYS: dict[str, Check] = {
     "vendor": A_NAME,
@@ -101,7 +97,7 @@ MODEL_KEYS: dict[str, Check] = {
     "title": ANY_TEXT,
     "stack": A_NAME,
     "generation": A_NAME,
-    "compute_capability": _text(r"\d+\.\d", 'two numbers in quotes, like "9.0"'),
+    "compute_capability": text_check(r"\d+\.\d", 'two numbers in quotes, like "9.0"'),
     "memory_gib": SIZE,
     "devices_per_card": COUNT,
     "supported": BOOLEAN,
@@ -117,7 +113,7 @@ CHIP_KEYS: dict[str, Check] = {"form": ANY_TEXT, "memory_gib": SIZE, "expected":
 EXPECTED_KEYS: dict[str, Check] = dict.fromkeys(("bf16_tflops", "copy_tb_per_s", "peer_gb_per_s"), MAPPING)
 MEASURED, DATASHEET = "measured", "datasheet"
 FIGURE_KEYS: dict[str, Check] = {
-    "value": FIGURE,
+    "value": ABOVE_ZERO,
     "acceptable": FRACTION,
     "status": (lambda value: value in (MEASURED, DATASHEET), f"{MEASURED} or {DATASHEET}"),
     "source": ANY_TEXT,
@@ -210,15 +206,9 @@ def _entries(
 
 def _check(path: Path, where: str, value: Any, known: Mapping[str, Check]) -> None:
     """Raise AcceleratorError for anything in a mapping that is not known or not of the expected form."""
-    if not isinstance(value, dict):
-        raise AcceleratorError(f"{path}: {where or 'the file'}: found {value!r}, expected a mapping")
-    for key, entry in value.items():
-        place = f"{where}.{key}" if where else str(key)
-        if key not in known:
-            raise AcceleratorError(f"{path}: unknown key '{place}'; {nearest(str(key), known)}")
-        good, words = known[key]
-        if not good(entry):
-            raise AcceleratorError(f"{path}: {place}: found {entry!r}, expected {words}")
+    problem = problem_of(value, known, where)
+    if problem:
+        raise AcceleratorError(f"{path}: {problem}")
 
 
 def _overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import numbers_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe_schema import (
     BY_HARDWARE,
@@ -94,7 +94,7 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
     where = ", ".join(str(place) for place in places)
     near = nearest(name, known)
     if kind == "releases" and near.startswith("nearest"):
-        near = f"{near}; known: {', '.join(sorted(known, key=lambda each: (numbers_of(each), each)))}"
+        near = f"{near}; known: {', '.join(sorted(known, key=lambda each: (version_key(each), each)))}"
     raise UnknownNameError(f"{MISSING[kind]} {name!r} in {where}; {near}{way_out}")
 
 

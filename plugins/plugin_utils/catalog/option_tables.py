@@ -12,6 +12,7 @@ from typing import Any, Mapping, Sequence
 
 import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import (
     Foreign,
     OptionTable,
@@ -27,7 +28,7 @@ RELEASE = re.compile(r"\d+(\.\d+)+$")
 def releases(directory: Path = BUNDLED) -> list[str]:
     """Return the releases that have a table, oldest first."""
     names = [path.stem for path in directory.glob("*.yml") if RELEASE.match(path.stem)]
-    return sorted(names, key=lambda name: [int(part) for part in name.split(".")])
+    return sorted(names, key=sort_key)
 
 
 @functools.lru_cache(maxsize=None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
     MEASURED,
@@ -20,11 +21,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.docum
 WORTH = {"measured": 2, "reported": 1, "estimated": 0}
 
 
-def cite(plan: Mapping[str, Any], evidence: Iterable[Evidence]) -> str:
+def cite(plan: PlanDocument, evidence: Iterable[Evidence]) -> str:
     """Return the line on the evidence for a plan: the nearest file, or that there is none.
 
-    ``plan`` is a PlanDocument, or as much of it as explain.yml shows. Empty where there is none and none is missed: a
-    plan without a preset makes no claim about speed.
+    Empty where there is none and none is missed: a plan without a preset makes no claim about speed.
     """
     found = nearest_evidence(plan, evidence)
     if found is None:
@@ -38,7 +38,7 @@ def cite(plan: Mapping[str, Any], evidence: Iterable[Evidence]) -> str:
     return describe(found) + (f"; {', '.join(differences)}" if differences else "")
 
 
-def nearest_evidence(plan: Mapping[str, Any], evidence: Iterable[Evidence]) -> Evidence | None:
+def nearest_evidence(plan: PlanDocument, evidence: Iterable[Evidence]) -> Evidence | None:
     """Return the evidence for the same model, chip and number of chips that is nearest to a plan, None without any.
 
     The same plan comes first, then the same preset, then the same release, then what has results, was measured, and is
@@ -53,8 +53,8 @@ def nearest_evidence(plan: Mapping[str, Any], evidence: Iterable[Evidence]) -> E
     return max(same, key=lambda entry: _nearness(plan, entry), default=None)
 
 
-def _nearness(plan: Mapping[str, Any], entry: Evidence) -> tuple[Any, ...]:
-    same_plan = entry.document.get("plan") is not None and entry.document["plan"] == _hash(plan)
+def _nearness(plan: PlanDocument, entry: Evidence) -> tuple[Any, ...]:
+    same_plan = entry.document.get("plan") == plan_digest(plan)
     return (
         same_plan,
         entry.preset == plan.get("preset"),
@@ -66,11 +66,7 @@ def _nearness(plan: Mapping[str, Any], entry: Evidence) -> tuple[Any, ...]:
     )
 
 
-def _hash(plan: Mapping[str, Any]) -> str | None:
-    return plan_digest(plan) if "argv" in plan and "env" in plan else None
-
-
-def _differences(plan: Mapping[str, Any], found: Evidence) -> list[str]:
+def _differences(plan: PlanDocument, found: Evidence) -> list[str]:
     """Return in which ways the evidence is not of this plan, as clauses."""
     clauses = []
     if found.preset != plan.get("preset"):
@@ -133,6 +129,6 @@ def outdated_lines(rows: Sequence[Mapping[str, Any]], release: str) -> list[str]
     return lines
 
 
-def chip_count(plan: Mapping[str, Any]) -> int:
+def chip_count(plan: PlanDocument) -> int:
     """Return the number of chips of a plan; 1 for a processor."""
     return len(plan.get("chips") or []) or 1

@@ -13,9 +13,19 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Sequence, Tuple
+from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks import (
+    A_NAME,
+    ABOVE_ZERO,
+    ANY_TEXT,
+    COUNT,
+    Check,
+    is_number,
+    problem_of,
+    text_check,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 
 MEASURED, ESTIMATED, REPORTED = STATUSES = ("measured", "estimated", "reported")
@@ -33,9 +43,6 @@ FIGURES = {
     "joules_per_token": "J",
 }
 SPREAD = ("lowest", "median", "highest")
-
-# One check: whether a value is good, and in words what was expected.
-Check = Tuple[Callable[[Any], bool], str]
 
 
 class EvidenceError(ValueError):
@@ -60,14 +67,6 @@ class Evidence:
     results: Sequence[Mapping[str, Any]]
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _text(pattern: str, words: str) -> Check:
-    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None, words
-
-
 def _is_date(value: Any) -> bool:
     try:
         datetime.date.fromisoformat(str(value))
@@ -77,20 +76,16 @@ def _is_date(value: Any) -> bool:
 
 
 def _is_spread(value: Any) -> bool:
-    if not isinstance(value, dict) or set(value) != set(SPREAD) or not all(map(_number, value.values())):
+    if not isinstance(value, dict) or set(value) != set(SPREAD) or not all(map(is_number, value.values())):
         return False
     return bool(0 <= value["lowest"] <= value["median"] <= value["highest"])
 
 
 def _is_score(value: Any) -> bool:
-    return isinstance(value, dict) and set(value) == {"score", "samples"} and all(map(_number, value.values()))
+    return isinstance(value, dict) and set(value) == {"score", "samples"} and all(map(is_number, value.values()))
 
 
-ABOVE_ZERO: Check = (lambda value: _number(value) and value > 0, "a number above 0")
-COUNT: Check = (lambda value: isinstance(value, int) and not isinstance(value, bool) and value > 0, "a number from 1")
-ANY_TEXT = _text(r"(?s).+", "a text")
-NAME = _text(r"[a-z][a-z0-9_]*", "a name in lower case, like h200")
-SHA256 = _text(r"[0-9a-f]{64}", "a sha256 in 64 hexadecimal digits")
+SHA256 = text_check(r"[0-9a-f]{64}", "a sha256 in 64 hexadecimal digits")
 DATE: Check = (_is_date, "a date, like 2026-11-23")
 SPREAD_CHECK: Check = (
     _is_spread,
@@ -114,10 +109,12 @@ KEYS: dict[str, Check] = {
     "source": ANY_TEXT,
     "date": DATE,
     "note": ANY_TEXT,
-    "model": _text(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", "ORGANISATION/NAME"),
-    "weights": _text(rf"{RANDOM}|{UNKNOWN}|[0-9a-f]{{40}}", "a revision in 40 hexadecimal digits, random or unknown"),
-    "release": _text(r"[0-9]+(\.[0-9]+)+([a-z]+[0-9]+)?", "a version of vLLM in quotes, like '0.33.0'"),
-    "accelerator": NAME,
+    "model": text_check(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*", "ORGANISATION/NAME"),
+    "weights": text_check(
+        rf"{RANDOM}|{UNKNOWN}|[0-9a-f]{{40}}", "a revision in 40 hexadecimal digits, random or unknown"
+    ),
+    "release": text_check(r"[0-9]+(\.[0-9]+)+([a-z]+[0-9]+)?", "a version of vLLM in quotes, like '0.33.0'"),
+    "accelerator": A_NAME,
     "count": COUNT,
     "preset": ANY_TEXT,
     "plan": SHA256,
@@ -167,21 +164,12 @@ def read_document(document: Any, name: str, file: str) -> Evidence:
 
 def _check(value: Any, known: Mapping[str, Check], required: Sequence[str], where: str, file: str) -> None:
     """Raise EvidenceError for a key that is unknown or missing, and for a value of another form."""
-    if not isinstance(value, dict):
-        raise EvidenceError(f"{file}: {where or 'the file'}: found {value!r}, expected a mapping")
-    for key, entry in value.items():
-        place = f"{where}.{key}" if where else str(key)
-        if key not in known:
-            raise EvidenceError(f"{file}: unknown key '{place}'; {nearest(str(key), known)}")
-        good, words = known[key]
-        if not good(entry):
-            raise EvidenceError(f"{file}: {place}: found {entry!r}, expected {words}")
-    for key in required:
-        if key not in value:
-            raise EvidenceError(f"{file}: {f'{where}.' if where else ''}{key}: is missing; expected {known[key][1]}")
+    problem = problem_of(value, known, where, required)
+    if problem:
+        raise EvidenceError(f"{file}: {problem}")
 
 
-def plan_digest(plan: Mapping[str, Any]) -> str:
+def plan_digest(plan: PlanDocument) -> str:
     """Return the sha256 that names a plan in evidence: its argv and env as JSON with sorted keys."""
     return digest_of({"argv": plan["argv"], "env": plan["env"]})
 

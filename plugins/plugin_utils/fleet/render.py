@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence
 
 from ansible.template import Templar, generate_ansible_template_vars
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_settings
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import instance_files
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
@@ -150,19 +151,9 @@ class Tree:
         self._note(self.written, path, before or "", text)
         if self.check:
             return
-        directory, name = os.path.split(path)
-        self._make(directory)
-        # By rename, so that a concurrent reader never sees a partial file.
-        beside = f"{directory}/.{name}.{os.getpid()}"
-        try:
-            with open(beside, "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), 0o644)
-                file.write(text)
-            os.replace(beside, path)
-        except OSError:
-            if os.path.lexists(beside):
-                os.unlink(beside)
-            raise
+        self._make(os.path.dirname(path))
+        # After a crash it is rendered again: nothing waits for the disk.
+        publish(path, text, durable=False)
 
     def _make(self, directory: str) -> None:
         """Create a directory and those above it; one that leads elsewhere is refused."""

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
@@ -70,6 +70,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         "paths": paths,
         "bind": bracketed(options["listen"]),
         "agent": _agent(services),
+        "ports": _ports(services, options),
         "warnings": warnings,
     }
 
@@ -120,7 +121,7 @@ def _server(gateway: str, backend: Backend, name: str, plan: PlanDocument) -> tu
         return f"{origin} {text}.{origin}", {}
     address = (LOCAL if here else backend.address) if host in EVERYWHERE else host
     return "", {
-        "name": re.sub(r"[^A-Za-z0-9_.:-]", "_", f"{backend.host}--{name}"),
+        "name": server_name(backend.host, name),
         "address": bracketed(address),
         "port": port,
     }
@@ -173,6 +174,12 @@ def _port_conflicts(services: Mapping[str, GatewayService], options: Mapping[str
         if other != owner:
             problems.append(f"port {port} is used by {other} and by {owner}; give one of them another port")
     return problems
+
+
+def _ports(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> dict[int, str]:
+    """Return the TCP ports of the gateway with the option that sets each."""
+    own = {options["stats_port"]: "gateway_stats_port", options["agent_port"]: "gateway_agent_port"}
+    return {**own, **{each.port: f"gateway_port or gateway_services.{each.name}" for each in services.values()}}
 
 
 def _missing_servers(

@@ -9,7 +9,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    UNKNOWN,
+    Catalogue,
+    Model,
+    hardware_of,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import ClusterError, cluster_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
     models_of_groups,
@@ -26,7 +31,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.flee
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
     SortingError,
     Statement,
-    leading_first,
     read_declaration,
     read_detection,
     region_name,
@@ -97,38 +101,18 @@ class Seen:
         """Return ``accelerator_detected`` from the chips that a BMC lists, as far as it can be known."""
         models, unknown = found(chips, self._catalogue)
         # As on the host: one entry for each chip.
+        devices = [_device(self._catalogue.models[key]) for key, count in models.items() for _one in range(count)]
         each = [
             {key: value for key, value in chip.items() if key != "count"}
             for chip in unknown
             for _one in range(chip["count"])
         ]
-        return shown_by_bmc(models, each, self._catalogue)
+        return summary(hardware_of(devices, each, self._catalogue))
 
 
-def shown_by_bmc(models: Mapping[str, int], unknown: list[dict[str, Any]], catalogue: Catalogue) -> dict[str, Any]:
-    """Return the short form of ``accelerator_detected`` for models and unknown chips, without access to the host."""
-    document: dict[str, Any] = {
-        "compute_capability": None,
-        "devices_per_card": 1,
-        "memory_mib": None,
-        "driver_version": None,
-        "mec_firmware": None,
-        "mixed": len(models) + bool(unknown) > 1,
-        "models": dict(models),
-        "unknown": unknown,
-    }
-    if not models:
-        name, count = (UNKNOWN, len(unknown)) if unknown else (CPU, 1)
-        return {"model": name, "stack": name, "generation": name, "vendor": name, "count": count, **document}
-    key, count = leading_first(models, catalogue)[0]
-    model = catalogue.models[key]
-    document.update(
-        compute_capability=model.compute_capability,
-        devices_per_card=model.devices_per_card,
-        memory_mib=None if model.memory_gib is None else int(model.memory_gib * 1024),
-    )
-    names = {"model": key, "stack": model.stack, "generation": model.generation, "vendor": model.vendor}
-    return {**names, "count": count, **document}
+def _device(model: Model) -> dict[str, Any]:
+    """Return a chip of which only the model is known."""
+    return {"model": model.key, "memory_mib": None if model.memory_gib is None else int(model.memory_gib * 1024)}
 
 
 def read_groups(groups: Iterable[str], catalogue: Catalogue) -> Statement | None:

@@ -9,7 +9,7 @@ import os
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies, sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 DEFAULT_PYTHON = "/usr/bin/python3"
@@ -57,7 +57,7 @@ def _by_python(stack: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the stack's locks by Python, oldest first; empty for one lock that does not say which it is for."""
     found = stack["requirements"]
     if isinstance(found, Mapping):
-        return {version: found[version] for version in sorted(found, key=_number)}
+        return {version: found[version] for version in sorted(found, key=sort_key)}
     target = _TARGET.search(stack.get("requirements_text") or "")
     keys = ("requirements", "requirements_sha256", "requirements_text")
     return {f"{target[1]}.{target[2]}": {key: stack[key] for key in keys}} if target else {}
@@ -79,7 +79,7 @@ def _installed(locks: Mapping[str, Any], wanted: str, pythons: Sequence[str], re
     own = {_version_of(path): path for path in reversed(pythons)}
     fit = [version for version in ([wanted] if wanted else locks) if version in own]
     if not fit:
-        have = f"Python {', '.join(sorted(own, key=_number))}" if own else "no Python 3 in /usr/bin or /usr/local/bin"
+        have = f"Python {', '.join(sorted(own, key=sort_key))}" if own else "no Python 3 in /usr/bin or /usr/local/bin"
         package = wanted or next(reversed(dict(locks)))
         raise PlanError(
             f"vllm_python: the host has {have}, but the locks of wheels of release {release!r} are for Python "
@@ -97,10 +97,6 @@ def _path_of(version: str, pythons: Sequence[str] | None) -> str:
 
 def _version_of(path: str) -> str:
     return os.path.basename(path)[len("python") :]
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def check_lock(stack: Mapping[str, Any], release: str) -> None:

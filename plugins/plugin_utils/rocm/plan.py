@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
-from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, numbers_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least, version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.chips import MODULES, RocmHostState
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.packages import (
     DRIVER,
@@ -120,7 +120,7 @@ def minimum_of(chips: Sequence[Chip], request: RocmRequest) -> tuple[str, str]:
     ]
     if request.minimum:
         needs.append((request.minimum, f"release {request.release}"))
-    return max(needs, key=lambda need: numbers_of(need[0]), default=("", ""))
+    return max(needs, key=lambda need: version_key(need[0]), default=("", ""))
 
 
 def _plan_driver(
@@ -242,7 +242,7 @@ def _plan_installation(
 def _check_chips(chips: Sequence[Chip], release: Release) -> None:
     for chip in chips:
         need = NEEDS.get(chip.generation)
-        if need and numbers_of(release.rocm) < numbers_of(need.rocm):
+        if need and not at_least(release.rocm, need.rocm):
             raise StackError(
                 f"ROCm {release.rocm} does not support {chip.generation} ({chip.model}), {need.rocm} is the first that "
                 f'does; set rocm_version to "{need.rocm}" or newer'
@@ -256,7 +256,7 @@ def _plan_own_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, re
     """
     for chip in _not_driven(chips, shown):
         need = NEEDS.get(chip.generation)
-        if need and host.manager == APT and numbers_of(host.next_kernel) < numbers_of(need.kernel):
+        if need and host.manager == APT and not at_least(host.next_kernel, need.kernel):
             raise StackError(
                 f"the driver of kernel {host.next_kernel} does not support {chip.generation} ({chip.model}), "
                 f"{need.kernel} is the first that does; set rocm_source to vendor, or boot a newer kernel"

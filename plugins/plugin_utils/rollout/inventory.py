@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
@@ -129,7 +130,7 @@ def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, variables: Any) -> 
             "wave": number,
             "gateways": gateways[host],
             "instances": seen[host]["instances"],
-            "servers": [f"{host}--{name}" for name in seen[host]["servers"]],
+            "servers": [server_name(host, name) for name in seen[host]["servers"]],
             "changes": sorted(seen[host]["changes"]),
             "words": seen[host]["words"] or f"go on after {seen[host]['interrupted']}",
         }

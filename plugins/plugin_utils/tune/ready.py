@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_prefix
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import GOOD
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import ChoiceError, check_installed
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Workload
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
 
 
 def return_states(
-    plans: Mapping[str, Mapping[str, Any]], slots: Mapping[str, Any], lock: Mapping[str, Any], tune_id: str
+    plans: Mapping[str, PlanDocument], slots: Mapping[str, Any], lock: Mapping[str, Any], tune_id: str
 ) -> dict[str, str]:
     """Return the digest of the state that each of an instance's units goes back to. Raises TuneError.
 
@@ -46,7 +47,7 @@ def return_states(
     return {name: str(kept[name][GOOD]["digest"]) for name in plans}
 
 
-def check_lengths(plans: Mapping[str, Mapping[str, Any]], workload: Workload) -> None:
+def check_lengths(plans: Mapping[str, PlanDocument], workload: Workload) -> None:
     """Raise TuneError where a request of the workload is longer than the max-model-len of a variant.
 
     ``plans`` are those of the variants by name. A variant without a number there has the model's own, longer one.
@@ -65,7 +66,7 @@ def check_drained(host: str, names: Sequence[str], gateways: Sequence[Mapping[st
 
     ``gateways`` are results of gateway_server in a loop over the gateways.
     """
-    servers = {f"{server_prefix(host)}{name}" for name in names}
+    servers = {server_name(host, name) for name in names}
     for result in gateways:
         sending = [name for name, server in result["servers"].items() if name in servers and server["state"] == "ready"]
         if sending:

@@ -15,10 +15,11 @@ import platform
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import Records
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
@@ -81,18 +82,18 @@ class Store:
             raise TuneError(f"tune_dir: {self.directory / SETTINGS} is not there; it is written when a tune begins")
         return dict(found)
 
-    def keep_plan(self, variant: str, plan: Mapping[str, Any]) -> None:
+    def keep_plan(self, variant: str, plan: PlanDocument) -> None:
         """Write the plan of a variant. Raises TuneError."""
         self._write(f"{PLANS}/{variant}.json", plan)
 
-    def plan(self, variant: str) -> dict[str, Any]:
+    def plan(self, variant: str) -> PlanDocument:
         """Return the plan of a variant. Raises TuneError."""
         found = self._read(f"{PLANS}/{variant}.json", None)
         if not found:
             raise TuneError(f"tune_dir: {self.directory / PLANS / variant}.json is not there; the next run writes it")
-        return dict(found)
+        return cast(PlanDocument, found)
 
-    def records(self, plan: Mapping[str, Any]) -> Records:
+    def records(self, plan: PlanDocument) -> Records:
         """Return the measurements of a plan."""
         return Records(self.top, self.host, self.instance, plan_digest(plan))
 

@@ -11,6 +11,7 @@ import re
 from typing import Any, Dict, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 # The instance as it is, which every other variant is compared with.
 CURRENT = "current"
@@ -132,7 +133,7 @@ def check_instance(instances: Any, name: str) -> None:
         )
 
 
-def check_plans(plans: Mapping[str, Mapping[str, Any]]) -> None:
+def check_plans(plans: Mapping[str, PlanDocument]) -> None:
     """Raise TuneError where two variants make the same plan: a key of the site with more weight hides the change."""
     seen: dict[str, str] = {}
     for name, plan in plans.items():

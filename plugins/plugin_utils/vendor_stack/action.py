@@ -187,14 +187,14 @@ def _refused(stack: str, found: DriverPlan, state: Mapping[str, Any], options: M
     return reboot_refusal(found.reboot, options["reboot_allowed"], state["boot"], boot_id(), mark, stack)
 
 
-def _result(stack: str, found: DriverPlan, inputs: StackInputs, stopping: Sequence[str]) -> dict[str, Any]:
-    """Return the plan as tasks carry it out: what the host has already is left out."""
+def _steps(found: DriverPlan, inputs: StackInputs, stopping: Sequence[str]) -> dict[str, list[Any]]:
+    """Return what the tasks do, by step: what the host has already is left out."""
     host, state = inputs.host, inputs.state
     files = [file for file in found.files if state["contents"].get(file.path) != file.content]
     services = [name for name in found.services if state["services"].get(name) != "active"]
     hold = [name for name in found.hold if name in host.packages and name not in host.holds]
     ahead = [package.name for package in found.packages if package.ahead]
-    steps = {
+    return {
         "groups": [vars(group) for group in found.groups],
         "users": [vars(user) for user in found.users],
         "files": [vars(file) for file in files],
@@ -220,12 +220,17 @@ def _result(stack: str, found: DriverPlan, inputs: StackInputs, stopping: Sequen
         "hold": hold,
         "reboot": list(found.reboot),
     }
+
+
+def _result(stack: str, found: DriverPlan, inputs: StackInputs, stopping: Sequence[str]) -> dict[str, Any]:
+    """Return the plan as tasks carry it out."""
+    host, state, steps = inputs.host, inputs.state, _steps(found, inputs, stopping)
     return {
         "manager": host.manager,
         # Also what comes only now: what fails later leaves it held.
         "holds": list(found.hold),
         **_batches(found, host),
-        "pinning": ahead,
+        "pinning": [package.name for package in found.packages if package.ahead],
         # What a failed upgrade goes back to.
         "installed": [
             Package(name, host.packages[name]).spec(host.manager)

@@ -139,12 +139,19 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a file by rename, so that nobody reads a part of it."""
+    """Write a file by rename, so that nobody reads a part of it, not even after a power failure."""
     beside = f"{path}.{os.getpid()}"
-    with open(beside, "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o644)
-        file.write(text)
-    os.replace(beside, path)
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o644)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
 
 
 COMMANDS = {"save": (save, 3), "fit": (fit, 2), "replace": (replace, 2), "health": (health, 2), "arrived": (arrived, 1)}

@@ -303,7 +303,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def write_json(path: str, data: dict[str, Any], times: os.stat_result | None = None) -> None:
-    """Write a file by rename, with the times of another. Raises OSError."""
+    """Write a file by rename, with the times of another; durable when this returns. Raises OSError."""
     partial = f"{path}.partial"
     with open(partial, "w", encoding="utf-8") as file:
         json.dump(data, file, indent=1, sort_keys=True)
@@ -313,6 +313,11 @@ def write_json(path: str, data: dict[str, Any], times: os.stat_result | None = N
     if times:
         os.utime(partial, ns=(times.st_atime_ns, times.st_mtime_ns))
     os.replace(partial, path)
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def summary(report: Report) -> str:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
+from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import clients
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import paths, services
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import INSTANCE_KEYS
@@ -114,6 +115,14 @@ def test_what_is_private_to_a_role_is_named_nowhere_else(role):
 def test_every_module_is_in_the_action_group():
     group = load(TOP / "meta/runtime.yml")["action_groups"]["all"]
     assert group == sorted(path.stem for path in (TOP / "plugins/modules").glob("*.py"))
+
+
+def test_nothing_was_added_after_the_version_of_the_collection():
+    version = load(TOP / "galaxy.yml")["version"]
+    assert version in load(TOP / "changelogs/changelog.yaml")["releases"]
+    for path in sorted((TOP / "plugins").rglob("*.py")):
+        added = re.findall(r"(?m)^ *version_added: \"?([0-9.]+)", path.read_text())
+        assert max(map(version_key, added), default=version_key("0")) <= version_key(version), path.relative_to(TOP)
 
 
 def test_a_slip_of_the_pen_is_told_from_another_word():

@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.filter.busy_instances impor
 from ansible_collections.baremetal.inference.plugins.filter.instance_files import instance_entries
 from ansible_collections.baremetal.inference.plugins.filter.instance_restarts import instance_restarts
 from ansible_collections.baremetal.inference.plugins.filter.instance_restores import instance_restores
+from ansible_collections.baremetal.inference.plugins.filter.server_names import server_names
 from ansible_collections.baremetal.inference.plugins.filter.servers_without_slot import servers_without_slot
 
 PLANS = {
@@ -64,6 +65,12 @@ def test_servers_of_instances_that_were_never_kept():
     servers = ["h--chat", "h--new", "h--unknown"]
     assert servers_without_slot(servers, SLOTS, "h") == ["h--new"]
     assert servers_without_slot(servers, SLOTS, "g") == []
+    assert servers_without_slot(["h_1--new"], SLOTS, "h@1") == ["h_1--new"]
+
+
+def test_an_instance_has_the_name_of_its_server_at_the_gateways():
+    assert server_names(["chat", "chat-2"], "gpu-01.site:1") == ["gpu-01.site:1--chat", "gpu-01.site:1--chat-2"]
+    assert server_names(["chat"], "gpu 1@b") == ["gpu_1_b--chat"]
 
 
 def test_entries_with_secrets_are_apart_and_every_directory_comes_before_what_lies_in_it():

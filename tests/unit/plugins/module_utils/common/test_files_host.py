@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import stat
-import sys
 import threading
 import time
 
@@ -17,35 +15,19 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.common import files_host
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
     LockedError,
+    bytes_of,
+    listed,
     locked,
     publish,
     publish_link,
     sha256_of,
+    sync_tree,
     text_of,
 )
 
+from tests.fakes.kills import killed_at
+
 OLD, NEW = b"old" * 1000, b"new" * 5000
-
-
-def killed_at(call, work):
-    """Run ``work`` in a child that is killed as it enters the named C call; return whether it came that far."""
-    child = os.fork()
-    if child == 0:
-        left = call
-
-        def profile(_frame, event, _function):
-            nonlocal left
-            if event in ("c_call", "c_return"):
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.setprofile(profile)
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
 @pytest.mark.parametrize("before", [OLD, None], ids=["replaced", "first"])
@@ -204,3 +186,21 @@ def test_a_file_that_cannot_be_read_has_an_empty_text(tmp_path):
     (tmp_path / "a").write_bytes(b"one\xff\n")
     assert text_of(str(tmp_path / "a")) == "one\ufffd\n"
     assert text_of(str(tmp_path / "b")) == text_of(str(tmp_path)) == ""
+
+
+def test_what_cannot_be_read_is_empty(tmp_path):
+    (tmp_path / "b").write_bytes(b"\xff\0")
+    (tmp_path / "a").mkdir()
+    assert bytes_of(str(tmp_path / "b")) == b"\xff\0"
+    assert bytes_of(str(tmp_path / "a")) == bytes_of(str(tmp_path / "no")) == b""
+    assert listed(str(tmp_path)) == ["a", "b"]
+    assert listed(str(tmp_path / "b")) == listed(str(tmp_path / "no")) == []
+
+
+def test_a_tree_is_synced_with_every_directory_below_it(tmp_path, monkeypatch):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/file").touch()
+    synced = []
+    monkeypatch.setattr(files_host, "sync_directory", synced.append)
+    sync_tree(str(tmp_path))
+    assert sorted(synced) == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a/b")]

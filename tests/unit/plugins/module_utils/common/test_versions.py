@@ -81,3 +81,21 @@ def test_versions_are_compared_by_their_numbers():
     assert not at_least("580.65", "580.65.06")
     assert not at_least("3:575.57.08-1.el9", "580.65.06")
     assert newest(["580.95.05", "580.105.08", "580.65.06"]) == "580.105.08"
+
+
+@pytest.mark.parametrize(
+    "ascending",
+    [
+        ["8.3.RC1", "8.3.RC2", "8.3"],
+        ["1:6.14.14.30100100-2193512.22.04", "1:6.14.14.30100100-2200000.22.04", "1:6.16.6.30200000-2000000.22.04"],
+        ["580.95.05-1.el9", "580.95.05-2.el9", "3:575.57.08-1.el9"],
+    ],
+)
+def test_the_newest_package_is_found_by_epoch_version_and_revision(ascending):
+    for count in range(1, len(ascending) + 1):
+        assert newest(list(reversed(ascending[:count]))) == ascending[count - 1]
+
+
+def test_the_name_of_a_kernel_is_no_pre_release():
+    assert at_least("6.14.0-31-generic", "6.14")
+    assert version_key("6.8.0-31-generic") == version_key("6.8.0-31") > version_key("6.8.0")

@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import json
-
 import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.evidence import (
-    collection_version,
     evidence,
     evidence_path,
     evidence_text,
@@ -41,8 +38,3 @@ def test_what_is_not_known_is_left_out():
     found = evidence(plan, {"start_seconds": None, "power_limit_watts": 0.0}, "", [record()], "2026-11-23")
     assert not {"preset", "driver", "power_limit_watts", "start_seconds"} & set(found)
     assert found["weights"] == "random" and found["count"] == 1 and found["scores"] == {}
-
-
-def test_the_version_of_an_installed_collection(tmp_path):
-    (tmp_path / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "9.8.7"}}))
-    assert collection_version(tmp_path) == "9.8.7"

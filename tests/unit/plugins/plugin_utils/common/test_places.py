@@ -4,8 +4,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import DIRECTORIES, misplaced
+import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import (
+    COLLECTION,
+    DIRECTORIES,
+    collection_version,
+    misplaced,
+)
 
 
 @pytest.fixture
@@ -32,3 +40,9 @@ def test_a_directory_elsewhere_is_no_matter(site):
     # Beside an inventory that is a file, or a list of hosts, nothing else is read.
     inside = {"vllm_recipe_path": [f"{site}/inventory/recipes"]}
     assert misplaced(inside, [f"{site}/inventory/hosts.yml", "localhost,"]) == []
+
+
+def test_the_version_is_that_of_the_installed_collection_or_of_the_checkout(tmp_path):
+    (tmp_path / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "9.8.7"}}))
+    assert collection_version(tmp_path) == "9.8.7"
+    assert collection_version() == yaml.safe_load((COLLECTION / "galaxy.yml").read_text())["version"]

@@ -114,6 +114,15 @@ class TestServices:
 
 
 class TestPorts:
+    def test_every_port_is_told_with_the_option_that_sets_it(self):
+        found = decided(self.TWO, services={"quick": {"port": 8443}})
+        assert found["ports"] == {
+            8404: "gateway_stats_port",
+            8405: "gateway_agent_port",
+            443: "gateway_port or gateway_services.chat",
+            8443: "gateway_port or gateway_services.quick",
+        }
+
     TWO = Backend("a", "a", {"chat": plan(1), "quick": plan(2, of="quick")})
 
     def test_one_service_needs_no_port_of_its_own(self):

@@ -1,0 +1,187 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbooks drain, undrain and gateway_status with a real HAProxy; its paths are bound to those of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.gateways import ROLE
+from tests.integration.gateway_turns import (
+    ONE,
+    TWO,
+    drain,
+    needs_haproxy,
+    pair,
+    run,
+    running,
+)
+
+TOP = Path(__file__).resolve().parents[2]
+pytestmark = needs_haproxy
+
+
+@pytest.fixture
+def site(tmp_path):
+    """An inventory of a host with two instances and its gateway, both this machine, and a systemctl."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    groups = {
+        "inference": {"hosts": {"gw": local, "far": {**local, "cluster": "b"}}},
+        "cluster_a": {"hosts": {"gw": {"cluster": "a"}}},
+        "cluster_b": {"hosts": {"far": {}}},
+        "gateways": {"hosts": {"gate": {**local, "cluster": "a"}}},
+    }
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "systemctl").write_text("#!/bin/sh\necho ActiveState=$(cat $(dirname $0)/active)\n")
+    (programs / "systemctl").chmod(0o755)
+    (programs / "active").write_text("inactive")
+    return tmp_path
+
+
+def play(found, site, name, *arguments, **variables):
+    """Run a playbook; return its status and what it said."""
+    lib = site / "lib"
+    lib.mkdir(exist_ok=True)
+    (lib / "gateway-tool.py").write_text((ROLE / "files/gateway-tool.py").read_text())
+    binds = {
+        found.directory: "/var/lib/haproxy", f"{found.directory}/run": "/run/haproxy", lib: "/usr/local/lib",
+        f"{found.directory}/etc": "/etc/haproxy",
+    }  # fmt: skip
+    for source in binds:
+        Path(source).mkdir(exist_ok=True)
+    (found.directory / "etc/haproxy.cfg").write_text((found.directory / "haproxy.cfg").read_text())
+    mounts = " && ".join(f"mount --bind {source} {target}" for source, target in binds.items())
+    words = [sys.executable, "-m", "ansible", "playbook", f"playbooks/{name}.yml", "-i", str(site / "hosts.json")]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh", *words, "-e", json.dumps(variables), *arguments],
+        cwd=TOP, check=False, capture_output=True, text=True,
+        env={
+            **os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_LOCAL_TEMP": str(site / "tmp"),
+            "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "SUDO_USER": "alice",
+            "PATH": f"{site}/bin:{os.environ['PATH']}",
+        },
+    )  # fmt: skip
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+@contextlib.contextmanager
+def gate(directory):
+    """A pair whose socket and state lie where the playbooks expect them, seen from within."""
+    directory.mkdir()
+    (directory / "run").mkdir()
+    with pair(directory) as found:
+        os.link(found.paths["socket"], directory / "run/admin.sock")
+        yield found
+
+
+needs_mounts = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/etc/haproxy").is_dir() or not Path("/run/haproxy").is_dir(),
+    reason="needs root and the directories of HAProxy",
+)
+
+
+@needs_mounts
+def test_the_playbooks_drain_show_and_bring_back(site):
+    with gate(site / "gate") as found:
+        rc, said = play(found, site, "drain")
+        assert rc and "This would include every host in the inventory" in said, said
+        rc, said = play(found, site, "drain", "-l", "far")
+        assert rc and "far: no gateway sends requests to it" in said and "cluster b of the host" in said, said
+        rc, said = play(found, site, "drain", "-l", "gw")
+        assert rc and "it has no server left, and min_available is 1" in said and found.state(ONE) == "UP", said
+        rc, said = play(found, site, "drain", "-l", "gw", "--check", drain_min_available=0)
+        assert rc == 0 and found.state(ONE) == "UP", said
+        rc, said = play(
+            found,
+            site,
+            "drain",
+            "-l",
+            "gw",
+            # As people type it: -e drain_reason='new fans'.
+            "-e",
+            "drain_reason=new fans",
+            drain_min_available=0,
+            drain_timeout=20,
+        )
+        assert rc == 0 and "changed=1" in said and "chat has 0 of 2 servers in service at gate" in said, said
+        assert {
+            entry["owner"] for entry in json.loads((found.directory / "drained.json").read_text())["servers"].values()
+        } == {"admin:alice"}
+        rc, said = play(found, site, "gateway_status")
+        assert rc == 0 and "changed=0" in said and "new fans" in said and "admin:alice" in said, said
+        rc, said = play(found, site, "drain", "-l", "gw", drain_least=0, drain_reason="new fans")
+        assert rc == 0 and "changed=0" in said and "drain_least is now called drain_min_available" in said, said
+        rc, said = play(found, site, "undrain", "-l", "gw", "--check")
+        assert rc == 0 and found.state(ONE).startswith("DRAIN"), said
+        rc, said = play(found, site, "undrain", "-l", "gw")
+        assert rc == 0 and "chat has 2 of 2 servers in service at gate" in said, said
+        rc, said = play(found, site, "undrain", "-l", "gw")
+        assert rc == 0 and "changed=0" in said, said
+
+
+@needs_mounts
+def test_the_playbooks_say_what_still_runs_and_what_a_rollout_keeps(site):
+    with gate(site / "gate") as found:
+        found.tell(f"set server chat/{TWO} state drain")
+        with running(found, found.first):
+            found.tell(f"set server chat/{TWO} state ready")
+            rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0, drain_timeout=1)
+            assert rc and "gate: after 1 s requests still run, see the table" in said, said
+        play(found, site, "undrain", "-l", "gw")
+        drain(found, ONE, owner="rollout:7")
+        rc, said = play(found, site, "undrain", "-l", "gw", undrain_timeout=5)
+        assert rc and f"{ONE} stays drained, because a rollout drained it" in said, said
+        rc, said = play(found, site, "undrain", "-l", "gw", undrain_force=True)
+        assert rc == 0 and found.state(ONE) == "UP", said
+
+
+@needs_mounts
+def test_a_host_that_is_off_is_drained_all_the_same(site):
+    inventory = json.loads((site / "hosts.json").read_text())
+    off = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    inventory["all"]["children"]["inference"]["hosts"]["gw"].update(off)
+    (site / "hosts.json").write_text(json.dumps(inventory))
+    with gate(site / "gate") as found:
+        rc, said = play(found, site, "drain", "-l", "gw", drain_min_available=0)
+        assert rc == 0 and "Fail if engines still work" in said and "ignored=1" in said, said
+        assert "chat has 0 of 2 servers in service at gate" in said and found.state(ONE).startswith("DRAIN")
+
+
+@needs_mounts
+def test_an_instance_that_is_removed_leaves_its_gateways_first(site):
+    role = {"name": "baremetal.inference.vllm", "tasks_from": "leave_gateways"}
+    tasks = [{"name": "Leave", "ansible.builtin.include_role": role}]
+    playbook = TOP / "playbooks/leave-in-a-test.yml"
+    variables = {"vllm_drain_timeout": 20}
+    with gate(site / "gate") as found:
+        try:
+            playbook.write_text(json.dumps([{"hosts": "gw", "gather_facts": False, "tasks": tasks}]))
+            rc, said = play(found, site, playbook.stem, __vllm_name="chat-9", **variables)
+            assert rc == 0 and "changed=0" in said, said
+            rc, said = play(found, site, playbook.stem, "--check", __vllm_name="chat-1", **variables)
+            assert rc == 0 and "changed=1" in said and found.state(ONE) == "UP", said
+            with running(found, found.first):
+                found.first.freed.set()
+                rc, said = play(found, site, playbook.stem, __vllm_name="chat-1", **variables)
+            assert rc == 0 and "changed=1" in said and found.state(ONE).startswith("DRAIN"), said
+            assert found.state(TWO) == "UP"
+            entry = run(found)["servers"][ONE]
+            assert (entry["reason"], entry["sessions"]) == ("not in vllm_instances any more", 0)
+            # Its service ends with it, and a gateway that does not answer stops nothing.
+            rc, said = play(found, site, playbook.stem, __vllm_name="chat-2", **variables)
+            assert rc == 0 and found.state(TWO).startswith("DRAIN"), said
+            found.stop()
+            rc, said = play(found, site, playbook.stem, __vllm_name="chat-2", **variables)
+            assert rc == 0 and "changed=0" in said, said
+        finally:
+            playbook.unlink(missing_ok=True)

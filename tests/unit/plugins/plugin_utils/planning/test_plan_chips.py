@@ -1,0 +1,233 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan instances: replicas, chips, memory, and instances that span hosts."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import PlanError
+
+from tests.fakes.plans import (
+    A3,
+    CPU,
+    GIB,
+    MANIFESTS,
+    RELEASE,
+    plan,
+    plans,
+    recipe,
+    refusal,
+)
+
+
+def test_a_host_is_filled_with_replicas_that_are_pinned_to_their_chips():
+    found = plans({"chat": {"recipe": "org/model", "port": 8100}})
+    assert [(one.instance, one.replica_of, one.chips, one.listen["port"]) for one in found] == [
+        ("chat", "chat", [0, 1], 8100),
+        ("chat-2", "chat", [2, 3], 8101),
+        ("chat-3", "chat", [4, 5], 8102),
+        ("chat-4", "chat", [6, 7], 8103),
+    ]
+    assert [one.config["port"] for one in found] == [8100, 8101, 8102, 8103]
+    assert found[3].devices == found[3].container["devices"] == ["nvidia.com/gpu=6", "nvidia.com/gpu=7"]
+    assert found[3].env["HOME"] == "/var/cache/vllm/chat-4"
+    assert "/etc/vllm/chat-4.yaml:/etc/vllm/chat-4.yaml:ro" in found[3].mounts
+    assert {tuple(one.args.items()) for one in found} == {tuple(found[0].args.items())}
+
+
+def test_replicas_of_a_venv_see_their_chips_only():
+    stack = {**RELEASE["stacks"]["cpu"], "minimum_driver": "1"}
+    release = {**RELEASE, "stacks": {"cuda": stack}}
+    found = plans({"chat": {"recipe": "org/model"}}, release=release)
+    assert [one.env["CUDA_VISIBLE_DEVICES"] for one in found] == ["0,1", "2,3", "4,5", "6,7"]
+
+
+@pytest.mark.parametrize(
+    ("instances", "expected"),
+    [
+        ({"chat": {"replicas": 2}}, {"chat": [0, 1], "chat-2": [2, 3]}),
+        ({"chat": {"replicas": 1}}, {"chat": [0, 1]}),
+        ({"chat": {"args": {"tensor-parallel-size": 8}}}, {"chat": list(range(8))}),
+        ({"chat": {"args": {"tensor-parallel-size": "4"}}}, {"chat": [0, 1, 2, 3], "chat-2": [4, 5, 6, 7]}),
+        (
+            {"chat": {"args": {"pipeline-parallel-size": 2}}},
+            {"chat": [0, 1, 2, 3], "chat-2": [4, 5, 6, 7]},
+        ),
+        ({"chat": {"args": {"data-parallel-size": 4}}}, {"chat": list(range(8))}),
+        ({"chat": {"args": {"tensor-parallel-size": None, "data-parallel-size": 8}}}, {"chat": list(range(8))}),
+        (
+            {"a": {"port": 8000}, "b": {"port": 9000}},
+            {"a": [0, 1], "a-2": [2, 3], "b": [4, 5], "b-2": [6, 7]},
+        ),
+        (
+            {"a": {"port": 8000, "replicas": 3}, "b": {"port": 9000}},
+            {"a": [0, 1], "a-2": [2, 3], "a-3": [4, 5], "b": [6, 7]},
+        ),
+        (
+            {"a": {"port": 8000, "chips": [0, 1]}, "b": {"port": 9000, "replicas": 1}},
+            {"a": [0, 1], "b": [2, 3]},
+        ),
+    ],
+)
+def test_who_gets_which_chips(instances, expected):
+    found = plans({name: {"recipe": "org/model", **requested} for name, requested in instances.items()})
+    assert {one.instance: one.chips for one in found} == expected
+
+
+def test_dies_of_an_a3_come_in_pairs():
+    found = plans({"chat": {"recipe": "org/model", "replicas": 2}}, A3)
+    assert [one.chips for one in found] == [[0, 1], [2, 3]]
+
+
+def test_shared_chips_need_shares_that_fit():
+    shared = {"recipe": "org/model", "chips": [0, 1]}
+    half = {"gpu-memory-utilization": 0.45}
+    good = {"a": {**shared, "args": half}, "b": {**shared, "port": 8001, "args": half}}
+    assert [one.chips for one in plans(good)] == [[0, 1], [0, 1]]
+    with pytest.raises(PlanError) as caught:
+        plans({**good, "b": {**shared, "port": 8001}})
+    assert str(caught.value) == (
+        "vllm_instances: chip 0 is shared, and the gpu-memory-utilization of its instances is above 1: a 0.45, b 0.9; "
+        "lower the shares, or give each instance its own chips"
+    )
+
+
+@pytest.mark.parametrize(
+    ("instances", "message"),
+    [
+        (
+            {"chat": {}, "chat-2": {"port": 9000, "replicas": 1}},
+            "vllm_instances.chat-2: a replica of another instance has the same name; rename one of them",
+        ),
+        (
+            {"chat": {"replicas": 2}, "tools": {"port": 8001, "replicas": 1}},
+            "vllm_instances.tools.port: 8001 is the port of vllm_instances.chat (of the replica chat-2) too; give "
+            "one of "
+            "them another",
+        ),
+        (
+            {"chat": {"replicas": 1}, "tools": {"replicas": 1}},
+            "vllm_instances.tools.port: 8000 is the port of vllm_instances.chat too; give one of them another",
+        ),
+        (
+            {"chat": {"args": {"tensor-parallel-size": 16}}},
+            "vllm_instances.chat: more chips requested than the host has: "
+            "chat needs 16 (1 replica of 16); the host has 8 x h200; lower "
+            "tensor-parallel-size or replicas, or use another host",
+        ),
+        (
+            {"chat": {"strategy": "single_node_dep", "args": {"tensor-parallel-size": 2}}},
+            "vllm_instances.chat: more chips requested than the host has: "
+            "chat needs 16 (1 replica of 16); the host has 8 x h200; lower "
+            "tensor-parallel-size or replicas, or use another host",
+        ),
+        (
+            {"chat": {"chips": [0, 1], "args": {"tensor-parallel-size": 4}}},
+            "vllm_instances.chat.chips: found 2 chips, expected 4 for its parallelism",
+        ),
+        (
+            {"chat": {"chips": [8]}},
+            "vllm_instances.chat.chips: found 8, but 8 x h200 are numbered 0 to 7",
+        ),
+        *(
+            (
+                {"chat": {"args": {"tensor-parallel-size": value}}},
+                f"vllm_instances.chat.args.tensor-parallel-size: found {value!r}, expected a whole number from 1",
+            )
+            for value in (0, -1, "two", True, 1.5)
+        ),
+    ],
+)
+def test_instances_that_cannot_stand_together(instances, message):
+    with pytest.raises(PlanError) as caught:
+        plans(
+            {name: {"recipe": "org/model", **requested} for name, requested in instances.items()},
+            a_recipe=recipe(compatible_strategies=["single_node_tp", "single_node_dep"]),
+        )
+    assert str(caught.value) == message
+
+
+def test_the_sum_of_weights_and_cache_by_chips():
+    big = recipe(model={"context_length": 131072, "kv_cache_bytes_per_token": 1048576})
+    assert plan(a_recipe=big).memory_required_gib == 192.0
+    assert refusal({"args": {"tensor-parallel-size": 1}}, a_recipe=big) == (
+        "vllm_instances.chat: does not fit: 64.0 GiB of weights and 128.0 GiB of KV cache for one request of 131072 "
+        "tokens "
+        "make 192 GiB, 1 x h200 have 141.0 GiB, of which gpu-memory-utilization 0.9 is 126.9 GiB; take more chips "
+        "(tensor-parallel-size), a smaller max-model-len or variant, or another host"
+    )
+    assert plan({"args": {"tensor-parallel-size": 1, "max-model-len": 4096}}, a_recipe=big).memory_required_gib == 68.0
+
+
+def test_with_a_manifest_the_sum_is_held_against_the_chips_that_the_recipe_names():
+    model = {"context_length": 131072, "kv_cache_bytes_per_token": 1048576}
+    small = recipe(model=model, variants={"default": {"tp": 1}})
+    assert "make 192 GiB, 1 x h200 have 141.0 GiB" in refusal(a_recipe=small)
+
+
+HUGE = recipe(variants={"default": {"tp": 8, "vram_minimum_gb": 640}})
+
+
+def test_without_a_manifest_the_recipe_s_figure_counts_for_the_chips_that_were_asked_for():
+    assert plan(a_recipe=HUGE, manifests={}).chips == list(range(8))
+    assert refusal({"args": {"tensor-parallel-size": 2}}, a_recipe=HUGE, manifests={}) == (
+        "vllm_instances.chat: does not fit: 640 GB (vram_minimum_gb of the recipe) make 640 GiB, 2 x h200 have "
+        "282.0 GiB; "
+        "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host"
+    )
+
+
+def test_a_model_that_does_not_fit_names_the_variants_that_do():
+    variants = {
+        "default": {"vram_minimum_gb": 2000},
+        "fp8": {"model_id": "org/model-FP8", "vram_minimum_gb": 1000},
+        "big": {"vram_minimum_gb": 1500},
+        "fp4": {"precision": "nvfp4", "vram_minimum_gb": 500},
+        "unknown": {},
+    }
+    message = refusal(a_recipe=recipe(variants=variants), manifests={})
+    assert message.endswith(", or another host; the variants that fit: fp8 (weights org/model-FP8)")
+
+
+def test_weights_that_are_spread_over_hosts_need_their_share_of_each():
+    both = recipe(
+        compatible_strategies=["multi_node_tp", "multi_node_tp_dp"], variants={"default": {"vram_minimum_gb": 2000}}
+    )
+    requested = {"nodes": ["h1", "h2"]}
+    assert plan(requested, a_recipe=both, manifests={}).memory_required_gib == 2000
+    # Here each host holds all of them.
+    assert refusal({**requested, "strategy": "multi_node_tp_dp"}, a_recipe=both, manifests={}) == (
+        "vllm_instances.chat: does not fit: 2000 GB (vram_minimum_gb of the recipe) make 2000 GiB, 8 x h200 have "
+        "1128.0 GiB; "
+        "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host"
+    )
+
+
+def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
+    small = {"org/model": {**MANIFESTS["org/model"], "files": {"a.safetensors": {"size": GIB}}}}
+    a_recipe = recipe(variants={"default": {"tp": 1, "vram_minimum_gb": 6}})
+    assert plan(accelerator=CPU, a_recipe=a_recipe, manifests=small).memory_required_gib == 6
+    instances = {"a": {"recipe": "org/model"}, "b": {"recipe": "org/model", "port": 8001}}
+    with pytest.raises(PlanError) as caught:
+        plans(instances, CPU, a_recipe, manifests=small)
+    assert str(caught.value) == (
+        "vllm_instances: too little memory: "
+        "a 6 GiB, b 6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 12 GiB, "
+        "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
+    )
+
+
+def test_an_instance_that_spans_hosts():
+    a_recipe = recipe(compatible_strategies=["single_node_tp", "multi_node_tp"])
+    requested = {"nodes": ["h1", "h2"], "node_address": "10.0.0.1"}
+    head, follower = (plan(requested, a_recipe=a_recipe, host=host) for host in ("h1", "h2"))
+    assert (head.strategy, head.instance, head.chips) == ("multi_node_tp", "chat", list(range(8)))
+    assert head.args["tensor-parallel-size"] == 16
+    assert (head.args["node-rank"], follower.args["node-rank"]) == (0, 1)
+    assert "headless" not in head.args
+    assert follower.args["headless"] is True
+    assert follower.args["master-addr"] == "10.0.0.1"
+    assert refusal(requested, a_recipe=a_recipe, host="h3") == (
+        "vllm_instances.chat.nodes: h3 is not among the nodes h1, h2"
+    )

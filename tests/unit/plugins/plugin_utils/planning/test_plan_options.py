@@ -1,0 +1,166 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan instances: arguments and variables against the release's table, guards and rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.plans import (
+    plan,
+    recipe,
+    refusal,
+)
+
+
+@pytest.mark.parametrize(
+    ("requested", "message"),
+    [
+        (
+            {"args": {"max-model-length": 1}},
+            "--max-model-length: vLLM 2.0.0 has no such flag; nearest: 'max-model-len'",
+        ),
+        (
+            {"args": {"old-flag": "x"}},
+            "--old-flag: vLLM 2.0.0 has no such flag, the last release here that has it is 1.0.0; instead: --new-flag",
+        ),
+        (
+            {"args": {"new-flag": "x"}},
+            "--new-flag: vLLM 2.0.0 has no such flag, the first release here that has it is 3.0.0; "
+            "no flag has a similar name",
+        ),
+        ({"args": {"cc": {}}}, "--cc: vLLM 2.0.0 has no such flag; nearest: 'compilation-config'"),
+        (
+            {"args": {"compilation-config": {"level": 3}}},
+            "--compilation-config.level: no such key in vLLM 2.0.0, the last release here that has it is 1.0.0, "
+            "instead: "
+            "mode; known: mode, sizes",
+        ),
+        (
+            {"args": {"compilation-config.mod": 3}},
+            "--compilation-config.mod: no such key in vLLM 2.0.0; nearest: 'mode'",
+        ),
+        ({"args": {"max-num-seqs": "many"}}, '--max-num-seqs: expected an integer, found "many"'),
+        ({"args": {"headless": False}}, "--headless: vLLM 2.0.0 has no --no-headless; leave it out"),
+        ({"args": {"caching": "yes"}}, '--caching: expected true or false (a switch, it takes no value), found "yes"'),
+        (
+            {"args": {"backend": "marlinn"}},
+            "--backend: expected one of auto, marlin, found \"marlinn\"; nearest: 'marlin'",
+        ),
+        (
+            {"env": {"VLLM_OLD": "1"}},
+            "VLLM_OLD: vLLM 2.0.0 does not read this variable, the last release here that has it is 1.0.0; "
+            "instead: --backend",
+        ),
+        ({"env": {"VLLM_USE_Y": "1"}}, "VLLM_USE_Y: vLLM 2.0.0 does not read this variable; nearest: 'VLLM_USE_X'"),
+        (
+            {"args": {"a": "1", "b": "2"}},
+            "--a and --b exclude each other: vLLM takes one only",
+        ),
+        (
+            {"args": {"zzz": 1, "max-num-seqs": []}},
+            "--max-num-seqs: expected an integer, found []",
+        ),
+    ],
+)
+def test_what_the_release_does_not_take_is_refused(requested, message):
+    found = refusal(requested)
+    assert found.startswith("vllm_instances.chat: ")
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("requested", "warning"),
+    [
+        (
+            {"args": {"max-model-length": 1}},
+            "vllm_instances.chat: --max-model-length: vLLM 2.0.0 has no such flag; nearest: 'max-model-len'",
+        ),
+        (
+            {"args": {"compilation-config": {"mod": 3}}},
+            "vllm_instances.chat: --compilation-config.mod: no such key in vLLM 2.0.0; nearest: 'mode'",
+        ),
+        (
+            {"env": {"VLLM_USE_Y": "1"}},
+            "vllm_instances.chat: VLLM_USE_Y: vLLM 2.0.0 does not read this variable; nearest: 'VLLM_USE_X'",
+        ),
+    ],
+)
+def test_a_lenient_site_is_warned_of_names_that_the_table_does_not_have(requested, warning):
+    refusal(requested)
+    assert warning in plan(requested, site={"strict": False}).warnings
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"max-num-seqs": "many"},
+        {"headless": False},
+        {"backend": "marlni"},
+        {"compilation-config": {"mode": "x"}},
+        {"a": "1", "b": "2"},
+    ],
+)
+def test_a_lenient_site_is_refused_what_is_wrong_all_the_same(args):
+    assert refusal({"args": args}, site={"strict": False}) == refusal({"args": args})
+
+
+def test_doubts_are_warnings():
+    found = plan({"args": {"parser": "opnai"}, "env": {"MY_OWN": "1"}}).warnings
+    assert "vllm_instances.chat: --parser: the types of vLLM 2.0.0 do not name 'opnai'; nearest: 'openai'" in found
+    assert (
+        "vllm_instances.chat.env: MY_OWN: neither vLLM 2.0.0 nor a library on this stack is known to read it; add "
+        "it to the "
+        "foreign variables where a library does"
+    ) in found
+
+
+def test_what_the_collection_sets_itself_gives_no_warning():
+    assert plan({"replicas": 1}, a_recipe=recipe()).warnings == []
+
+
+def test_a_recipe_for_a_nightly_and_weights_without_a_manifest_are_warnings():
+    found = plan(a_recipe=recipe(model={"nightly_required": True}), manifests={}).warnings
+    assert found == [
+        "vllm_instances.chat.recipe: org/model was written for a nightly of vLLM; release '2.0' may be too old for it",
+        "vllm_instances.chat: no manifest pins the weights of org/model, so no host can fetch them; make a manifest: "
+        "ansible-playbook playbooks/pin_weights.yml -e pin_model=org/model -e pin_dest=DIR, and set "
+        "weights_manifest_path: [DIR]",
+    ]
+
+
+def test_guards_see_what_came_out():
+    guards = [
+        {"when": {"args": {"max-num-seqs": ">=8"}, "tensor_parallel_size": 2}, "warn": "Many."},
+        {"when": {"env": {"FLAG": "absent"}, "secrets": {"FLAG": "absent"}}, "refuse": "FLAG is missing."},
+        {"when": {"args": {"no-caching": True}}, "refuse": "Caching is needed."},
+    ]
+    a_recipe = recipe(guards=guards)
+    assert refusal(a_recipe=a_recipe) == "vllm_instances.chat: FLAG is missing."
+    assert plan({"env": {"FLAG": "1"}}, a_recipe=a_recipe).warnings == ["vllm_instances.chat: Many."]
+    by_secret = {"secrets": {"chat": ["FLAG"]}}
+    assert plan({"args": {"max-num-seqs": 7}}, a_recipe=a_recipe, site=by_secret).warnings == []
+    assert refusal({"args": {"caching": False}}, a_recipe=a_recipe, site=by_secret) == (
+        "vllm_instances.chat: Caching is needed."
+    )
+
+
+def test_known_issues_of_this_host():
+    issues = [
+        {"symptom": "boom", "advice": "Duck.", "when": {"generation": "hopper"}},
+        {"symptom": "b", "advice": "x", "when": {"generation": "amd"}},
+    ]
+    assert plan(a_recipe=recipe(known_issues=issues)).known_issues == [{"symptom": "boom", "advice": "Duck."}]
+
+
+def test_rules_know_the_sizes_that_the_instance_asked_for():
+    rules = [
+        {
+            "when": {"tensor_parallel_size": 1, "memory_gib": ">140", "runtime": "container"},
+            "extra_args": ["--a", "one"],
+        }
+    ]
+    a_recipe = recipe(hardware_overrides={"h200": {"rules": rules}})
+    assert "a" not in plan(a_recipe=a_recipe).args
+    assert plan({"args": {"tensor-parallel-size": 1}}, a_recipe=a_recipe).args["a"] == "one"

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan instances: what a recipe, a release or a host does not have."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
+
+from tests.fakes.plans import (
+    A3,
+    CPU,
+    H200,
+    MANIFESTS,
+    MI300X,
+    RELEASE,
+    SITE,
+    library,
+    plan,
+    recipe,
+    refusal,
+)
+
+OFFERED = {
+    "variants": {"default": {"tp": 2}, "mx": {"precision": "mxfp4"}},
+    "presets": {"latency": {"extra_args": ["--a", "x"]}, "measured": {"points": [1]}},
+    "features": {"tools": {"args": ["--b", "x"]}, "spec": {"modes": {"eagle": {}}}},
+    "opt_in_features": ["tools", "spec"],
+}
+
+
+@pytest.mark.parametrize(
+    ("requested", "accelerator", "message"),
+    [
+        ({"variant": "defaul"}, H200, ".variant: recipe org/model has no variant 'defaul'; nearest: 'default'"),
+        ({"preset": "latence"}, H200, ".preset: recipe org/model has no preset 'latence'; nearest: 'latency'"),
+        (
+            {"preset": "measured"},
+            H200,
+            ".preset: 'measured' of recipe org/model holds measured points for one system, so it is not a "
+            "preset of this "
+            "collection; copy the settings that you want to args and env",
+        ),
+        ({"features": ["tool"]}, H200, ".features: recipe org/model has no feature 'tool'; nearest: 'tools'"),
+        (
+            {"features": ["spec"], "feature_modes": {"spec": "eagel"}},
+            H200,
+            ".feature_modes.spec: recipe org/model has no mode 'eagel'; nearest: 'eagle'",
+        ),
+        (
+            {"strategy": "single_node_dep"},
+            H200,
+            ".strategy: recipe org/model does not list 'single_node_dep' for h200; nearest: 'single_node_tp'",
+        ),
+        (
+            {"variant": "mx"},
+            A3,
+            ".variant: 'mx' of recipe org/model is not for ascend_a3: vLLM Ascend has no MXFP4 kernels for this "
+            "chip, it "
+            "serves the weights in bfloat16; the variants that run on it: default",
+        ),
+        (
+            {"runtime": "venv"},
+            H200,
+            ".runtime: release '2.0' has no lock of wheels for this stack, so the host cannot have a virtual "
+            "environment; "
+            "use the "
+            "runtime 'container', or name a lock (requirements) in a release of your own",
+        ),
+    ],
+)
+def test_what_the_recipe_or_the_release_does_not_have(requested, accelerator, message):
+    assert refusal(requested, accelerator, recipe(**OFFERED)) == f"vllm_instances.chat{message}"
+
+
+def test_weights_in_a_format_that_the_chip_lacks_whatever_the_recipe_says():
+    manifests = {"org/model": {**MANIFESTS["org/model"], "precision": "mxfp4"}}
+    assert plan({}, manifests=manifests).model == "org/model"
+    assert refusal({}, A3, manifests=manifests) == (
+        "vllm_instances.chat: the weights of org/model are mxfp4, which ascend_a3 does not support: vLLM Ascend has no "
+        "MXFP4 kernels for this chip, it serves the weights in bfloat16; no variant of this recipe runs on it"
+    )
+
+
+def test_a_rocm_lock_for_another_python():
+    assert refusal({"runtime": "venv"}, MI300X) == (
+        "rocm.txt: the lock is for Python 3.11, the wheels of release '2.0' for this stack are for Python 3.12 "
+        "only; another Python would silently get another vendor's wheel"
+    )
+
+
+def test_a_driver_that_is_too_old():
+    old = Accelerator(**{**H200.__dict__, "driver_version": "575.57.08"})
+    assert refusal(accelerator=old) == (
+        "vllm_release '2.0' needs driver 580 or newer for cuda, the host has 575.57.08; upgrade the driver, or "
+        "choose an "
+        "older release"
+    )
+
+
+@pytest.mark.parametrize(("accelerator", "release"), [(H200, "0.33.0"), (A3, "0.23.0"), (CPU, "0.32.0")])
+def test_without_a_release_the_stack_decides(accelerator, release):
+    # Only a recipe for all hardware is planned here; the releases are those of this file.
+    found = plan(accelerator=accelerator, site={"release": ""}, manifests={})
+    assert found.release == release
+
+
+def test_a_stack_that_the_collection_has_no_release_for():
+    other = Accelerator("rocket", "acme", "r1", "acme", 1, 8 * 1024)
+    assert refusal(accelerator=other, site={"release": ""}) == (
+        "vllm_release is empty, and the collection has no release for stack 'acme' (accelerator 'rocket'); name one in "
+        "vllm_release, and put its file into vllm_release_path"
+    )
+
+
+def test_an_instance_may_have_a_release_of_its_own():
+    asked = []
+    theirs = library(recipe())
+    requested = {"chat": {"recipe": "org/model", "release": "1.9"}}
+    spy = Library(**{**theirs.__dict__, "release": lambda name: asked.append(name) or RELEASE})
+    (found, *_rest) = plan_instances("h1", H200, requested, SITE, spy)
+    assert (asked, found.release) == (["1.9"], "1.9")
