@@ -87,7 +87,8 @@ options:
     version_added: 0.7.0
   encodings:
     description:
-      - Who reads which encodings, as M(baremetal.inference.encodings_check) takes it in its option O(ignore:uses).
+      - Who reads which encodings, as M(baremetal.inference.encodings_check) takes it in
+        O(baremetal.inference.encodings_check#module:uses).
     type: list
     elements: dict
     default: []
