@@ -73,7 +73,7 @@ vm-short: ready  ## As far as a machine that has booted with the compiled module
 	$(BIN)/pytest -x tests/vm -m "not whole"
 
 bench: ready  ## How long things take, each beside a yardstick
-	$(BIN)/python tests/bench/site.py
+	$(BIN)/python tests/bench/site.py --further
 	$(BIN)/python tests/bench/render.py
 	$(BIN)/python tests/bench/inventory.py
 	$(BIN)/python tests/bench/discover.py

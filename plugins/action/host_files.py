@@ -25,7 +25,9 @@ class ActionModule(ActionBase):
         # The entries as they were given are returned: a role keeps keys of its own in them.
         given: list[dict[str, Any]] = [dict(entry) for entry in self._task.args.get("files") or []]
         entries = [self._complete(entry, variables) for entry in given]
-        found = self._execute_module(module_args={"files": entries}, task_vars=variables)
+        # Contents that are secrets go apart, in an option that no result shows.
+        secrets = {entry["path"]: entry.pop("content", "") for entry in entries if entry.get("secret")}
+        found = self._execute_module(module_args={"files": entries, "secrets": secrets}, task_vars=variables)
         changed = found.pop("written", [])
         found["results"] = [{"item": entry, "changed": each} for entry, each in zip(given, changed)]
         return {**result, **found}

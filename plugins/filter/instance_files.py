@@ -26,18 +26,14 @@ def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any
     return sorted(found.values(), key=lambda entry: entry["shared"])
 
 
-def instance_entries(
-    plans: Mapping[str, PlanDocument], settings: Mapping[str, Any], secret: bool
-) -> list[dict[str, Any]]:
-    """Return what M(host_files) puts in place: the files with secrets, or all others with directories and links."""
+def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what M(host_files) puts in place: the files of all instances with their directories and links."""
     files = instance_files(plans, settings)
-    if secret:
-        return [_files.directory(_files.CONFIG_DIR), *(entry for entry in files if entry["secret"])]
     units = dict.fromkeys(os.path.dirname(entry["path"]) for entry in files if entry["unit"])
     found = [_files.directory(path) for path in (_files.CONFIG_DIR, _files.LIBRARY, *units)]
     for name, plan in plans.items():
         found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
-    return [*found, *_files.PROGRAMS, *(entry for entry in files if not entry["secret"])]
+    return [*found, *_files.PROGRAMS, *files]
 
 
 class FilterModule:

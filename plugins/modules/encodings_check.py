@@ -111,6 +111,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import RefusedError, Use
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import (
+    STATE_FILE,
     ask_library,
     read_accepted,
     read_state,
@@ -133,11 +134,11 @@ def main() -> None:
             "uses": {"type": "list", "elements": "dict", "required": True, "options": USE},
             "engine": {"type": "str", "default": ""},
             "user": {"type": "str", "default": "vllm"},
-            "state_file": {"type": "path", "default": "/var/lib/baremetal-inference/encodings-check.json"},
+            "state_file": {"type": "path", "default": STATE_FILE},
         },
         supports_check_mode=True,
     )
-    uses = [Use(**{**entry, "instances": tuple(entry["instances"])}) for entry in module.params["uses"]]
+    uses = [Use.from_dict(entry) for entry in module.params["uses"]]
     for use in uses:
         if bool(use.python) == bool(use.image) or (use.image and not module.params["engine"]):
             module.fail_json(

@@ -59,11 +59,21 @@ options:
       group:
         description: Group of a file or directory; that of the user by default.
         type: str
+      secret:
+        description:
+          - Whether a file's content is a secret. Neither a difference nor the module's options show it then.
+        type: bool
+        default: false
       validate:
         description:
           - For a file, a command that accepts the new content; C(%s) is the path of a temporary file that holds it.
           - Nothing is changed when a command refuses.
         type: str
+  secrets:
+    description:
+      - The contents of the entries with O(files[].secret), by path. The action plugin fills it.
+    type: dict
+    default: {}
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -110,6 +120,8 @@ ENTRY_OPTIONS: dict[str, dict[str, Any]] = {
     "target": {"type": "str"},
     "mode": {"type": "str"},
     "group": {"type": "str"},
+    # A word about the content, not the content.
+    "secret": {"type": "bool", "default": False, "no_log": False},
     "validate": {"type": "str"},
 }
 
@@ -118,6 +130,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "files": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_OPTIONS},
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
         },
         supports_check_mode=True,
         # Contents of files are no lines for the host's log.
@@ -126,23 +139,30 @@ def main() -> None:
     diffs: list[dict[str, str]] = []
     done = False
     try:
-        entries = [Entry.from_dict(entry) for entry in module.params["files"]]
+        entries = [entry_of(options, module.params["secrets"]) for options in module.params["files"]]
         # A path that cannot be replaced is reported before any other is changed.
         before = [inspect(entry) for entry in entries]
         changes = [differs(entry, found, group_id(entry)) for entry, found in zip(entries, before)]
         for entry, options, change in zip(entries, module.params["files"], changes):
             if change and options["validate"]:
                 validate(module, entry, options["validate"])
-        for entry, found, change in zip(entries, before, changes):
+        for entry, options, found, change in zip(entries, module.params["files"], before, changes):
             if not change:
                 continue
-            diffs.append(describe(entry, found))
+            diffs.append(describe(entry, found, options["secret"]))
             if not module.check_mode:
                 put_in_place(entry, found)
                 done = True
     except (FileSetError, OSError) as exc:
         module.fail_json(msg=str(exc), changed=done)
     module.exit_json(changed=any(changes), written=changes, **({"diff": diffs} if module._diff else {}))
+
+
+def entry_of(options: dict[str, Any], secrets: dict[str, str]) -> Entry:
+    """Return the entry that options request, with its content from the secrets. Raises FileSetError."""
+    if options["secret"] and options["path"] not in secrets:
+        raise FileSetError(f"{options['path']}: secrets lacks the content of this file")
+    return Entry.from_dict({**options, "content": secrets[options["path"]]} if options["secret"] else options)
 
 
 def validate(module: AnsibleModule, entry: Entry, command: str) -> None:
@@ -156,9 +176,11 @@ def validate(module: AnsibleModule, entry: Entry, command: str) -> None:
         raise FileSetError(f"{entry.path}: the new content was refused, and nothing was changed: {text}")
 
 
-def describe(entry: Entry, found: Found) -> dict[str, str]:
+def describe(entry: Entry, found: Found, secret: bool = False) -> dict[str, str]:
     """Return the difference as Ansible shows it: of contents or targets, and of mode, owner and group."""
-    if entry.state == FILE and found.content != entry.content:
+    if secret and found.content != entry.content:
+        before, after = "(content hidden)\n" if found.type else "", "(other content, hidden)\n"
+    elif entry.state == FILE and found.content != entry.content:
         before, after = found.content.decode(errors="replace"), entry.content.decode(errors="replace")
     elif entry.state == LINK:
         before, after = f"{found.target}\n" if found.target else "", f"{entry.target}\n"

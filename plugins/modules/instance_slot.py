@@ -59,6 +59,13 @@ options:
       - For O(state=kept), how many slots are kept; the good one and the previous one always are.
     type: int
     default: 2
+  plans:
+    description:
+      - For O(state=status), the plans of instances, each as O(plan), by the name of the instance. RV(kept) compares the
+        slots with them.
+    type: dict
+    default: {}
+    version_added: 0.7.0
   rewritten:
     description:
       - For check mode, whether the same run would write files of the instance before it keeps the state. The state that
@@ -126,6 +133,17 @@ up:
   description: Whether its unit runs or is on its way up.
   type: bool
   returned: with O(instance)
+enabled:
+  description: Whether its unit starts at boot.
+  type: bool
+  returned: with O(instance)
+  version_added: 0.7.0
+kept:
+  description:
+    - Whether O(state=kept) with the plan of the instance in O(plans) would change nothing; false without such a plan.
+  type: bool
+  returned: with O(instance)
+  version_added: 0.7.0
 running_since:
   description: When its process was started (UTC), empty where there is none.
   type: str
@@ -177,6 +195,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.state import (
     NAME,
     SlotError,
+    SlotState,
     choose,
     link_of,
     summarize_plan,
@@ -207,10 +226,17 @@ class Work:
             **shown_links,
             "slots": list(kept.values()),
             "up": self.service.is_up,
+            "enabled": self.service.is_enabled,
+            "kept": installed and self._is_kept(state),
             "running_since": "" if started is None else utc(started),
             "needs_reload": installed and self.service.needs_reload,
             "stale": installed and stale(self.host, self.slots, state, self.service, self.engine),
         }
+
+    def _is_kept(self, state: SlotState) -> bool:
+        """Return whether keeping the installed state with its plan would change nothing."""
+        plan = self.module.params["plans"].get(self.name)
+        return bool(plan) and not self.slots.would_change(state, summarize_plan(plan), None, self.module.params["keep"])
 
     def keep(self) -> dict[str, Any]:
         """Make what is installed the good state."""
@@ -236,7 +262,7 @@ class Work:
         after = state.digest if not rewritten else "(what this run writes)" if changed else before
         return {"changed": changed, **self.status(), "diff": describe(self.slots.directory, before, after, [])}
 
-    def _refuse_unproven(self, state: Any) -> None:
+    def _refuse_unproven(self, state: SlotState) -> None:
         missing = self.host.missing(self.name, state)
         # In check mode a host may be one that the same run would finish.
         if self.module.check_mode:
@@ -323,6 +349,7 @@ def main() -> None:
             "plan": {"type": "dict", "default": {}},
             "record": {"type": "dict"},
             "keep": {"type": "int", "default": 2},
+            "plans": {"type": "dict", "default": {}},
             "rewritten": {"type": "bool", "default": False},
             "root": {"type": "path", "default": "/"},
         },

@@ -73,6 +73,26 @@ options:
       - System user that vLLM runs as.
     type: str
     default: vllm
+  home:
+    description:
+      - Home directory that O(user) is to have.
+    type: path
+    default: /var/lib/vllm
+    version_added: 0.7.0
+  shell:
+    description:
+      - Shell that O(user) is to have.
+    type: path
+    default: /usr/sbin/nologin
+    version_added: 0.7.0
+  encodings:
+    description:
+      - Who reads which encodings, as M(baremetal.inference.encodings_check) takes it in
+        O(baremetal.inference.encodings_check#module:uses).
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.7.0
   own_paths:
     description:
       - Directories that the same run fills, so that missing files below them are not an error.
@@ -106,6 +126,18 @@ missing_packages:
   description: Packages with what is missing of O(compilers).
   type: list
   elements: str
+  returned: success
+  version_added: 0.7.0
+has_user:
+  description: Whether O(user) exists with O(home) and O(shell).
+  type: bool
+  returned: success
+  version_added: 0.7.0
+encodings_accepted:
+  description:
+    - Whether M(baremetal.inference.encodings_check) has asked every library of O(encodings) before, and nothing has
+      changed since that its answer depends on.
+  type: bool
   returned: success
   version_added: 0.7.0
 units:
@@ -189,6 +221,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
     read_podman,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.run_command import container_name
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import Use
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import all_accepted
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import stale_ones
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.compilers import (
     CC,
@@ -226,6 +260,9 @@ def main() -> None:
             "containers": {"type": "dict", "default": {}},
             "engine": {"type": "str", "choices": ["", *ENGINES], "default": ""},
             "user": {"type": "str", "default": "vllm"},
+            "home": {"type": "path", "default": "/var/lib/vllm"},
+            "shell": {"type": "path", "default": "/usr/sbin/nologin"},
+            "encodings": {"type": "list", "elements": "dict", "default": []},
             "own_paths": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -251,6 +288,8 @@ def main() -> None:
         installed=sorted(units),
         missing_libraries=libraries,
         missing_packages=packages,
+        has_user=has_user(module.params["user"], module.params["home"], module.params["shell"]),
+        encodings_accepted=has_accepted(module, container.get("command", "")),
         units=units,
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
@@ -399,6 +438,20 @@ def group_number(name: str) -> int | None:
     with contextlib.suppress(KeyError):
         return grp.getgrnam(name).gr_gid
     return None
+
+
+def has_user(user: str, home: str, shell: str) -> bool:
+    """Return whether a user exists with this home directory and shell."""
+    with contextlib.suppress(KeyError):
+        entry = pwd.getpwnam(user)
+        return (entry.pw_dir, entry.pw_shell) == (home, shell)
+    return False
+
+
+def has_accepted(module: AnsibleModule, engine: str) -> bool:
+    """Return whether the libraries need not be asked again; an engine that is missing yet has no answer."""
+    uses = [Use.from_dict(entry) for entry in module.params["encodings"]]
+    return all_accepted(uses, engine, module.params["user"])
 
 
 def numbers_of(user: str) -> tuple[int | None, int | None]:

@@ -267,6 +267,11 @@ removed:
     bytes:
       description: Bytes that its removal frees.
       type: int
+scrub_installed:
+  description: Whether the scrub of the role P(baremetal.inference.weights#role) is installed on the host.
+  type: bool
+  returned: success
+  version_added: 0.7.0
 unsourced:
   description: The models that no source has, with their partial directory and their missing files.
   type: list
@@ -304,7 +309,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.retent
     mark_served,
     remove_old,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import describe_damage
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.scrub_host import describe_damage, has_scrub
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.serving_host import (
     CHOICES,
     REFUSE,
@@ -381,6 +386,7 @@ def main() -> None:
         changed=any(outcome.state.changed for outcome in outcomes) or bool(removed),
         models=[outcome.as_dict() for outcome in outcomes],
         removed=[old.as_dict() for old in removed],
+        scrub_installed=has_scrub(),
         diff=[outcome.diff() for outcome in outcomes if outcome.state.changed] + [removal_diff(old) for old in removed],
     )
 

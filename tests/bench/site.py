@@ -6,6 +6,9 @@
 
 A first run on fresh lab hosts, then runs with nothing to do, and beside each of those an empty play and a play of as
 many no-op tasks over the same host. Machines differ and are noisy: the ratios are the result, not the seconds.
+
+With --further, such runs over more hosts too. The hosts of a lab work on the controller's own processors, so the
+seconds for each further host are given in two ways: as they pass, and as the controller's processor time.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -23,6 +27,9 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
 HOST = "cpu-12"
+FURTHER = ("cpu-12b", "cpu-12c")
+# Seconds on a quiet machine, and for each further host.
+GOAL, GOAL_FURTHER = 6.0, 0.5
 # Tasks that never leave the controller.
 LOCAL = (
     "ansible.builtin.assert",
@@ -34,6 +41,12 @@ LOCAL = (
 )
 EMPTY = "- {name: Empty, hosts: %s, gather_facts: false, tasks: []}\n"
 NOOP = "    - {name: No-op %d, ansible.builtin.file: {path: /etc, state: directory}}\n"
+
+
+def processor_seconds() -> float:
+    """Return the processor time that ended children of this process have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def play(playbook: str, directory: str, *options: str) -> tuple[float, list[dict]]:
@@ -75,19 +88,23 @@ def show(title: str, seconds: float, records: list[dict]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="runs with nothing to do (default 3)")
+    parser.add_argument("--further", action="store_true", help=f"measure {', '.join(FURTHER)} too")
     parser.add_argument("--keep", action="store_true", help="use the lab that is up instead of a fresh one")
     options = parser.parse_args()
     os.environ.setdefault("LAB_NAME", "bench")
     os.environ.setdefault("LAB_SUBNET_PREFIX", "10.87.202")
     lab = [str(TOP / "bin/lab")]
     subprocess.run([str(TOP / "tools/lab/content.sh")], check=True, cwd=TOP)
-    subprocess.run([*lab, "up", "mirror", HOST], check=True, cwd=TOP)
-    for host in ("mirror", HOST):
+    hosts = ("mirror", HOST, *(FURTHER if options.further else ()))
+    subprocess.run([*lab, "up", *hosts], check=True, cwd=TOP)
+    for host in hosts:
         # Servers compile a module at each call; the lab's hosts would not (tools/lab/image.sh).
         subprocess.run([*lab, "ssh", host, "rm -rf /run/lab-compiled"], check=True, cwd=TOP)
     try:
         with tempfile.TemporaryDirectory() as directory:
             measure(directory, options.runs)
+            if options.further:
+                measure_further(directory, options.runs)
     finally:
         if not options.keep:
             subprocess.run([*lab, "down"], check=True, cwd=TOP)
@@ -110,6 +127,32 @@ def measure(directory: str, runs: int) -> None:
     site, bare, idle = (statistics.median(column) for column in zip(*rows))
     print(f"\nMedians of {runs}: site.yml {site:.1f} s, empty play {bare:.1f} s, {tasks} no-op tasks {idle:.1f} s")
     print(f"Ratios: site.yml / empty play {site / bare:.2f}, site.yml / as many no-op tasks {site / idle:.2f}")
+    print(f"site.yml / goal of {GOAL:g} s: {site / GOAL:.2f} (goal at most 1.00)")
+
+
+def measure_further(directory: str, runs: int) -> None:
+    """Print what each further host adds to a run with nothing to do."""
+    everything = (HOST, *FURTHER)
+    inventory = Path(directory) / "further.yml"
+    inventory.write_text(json.dumps({"inference": {"hosts": dict.fromkeys(FURTHER)}}))
+    hosts = ["-i", str(inventory)]
+    play("site.yml", directory, *hosts)
+    rows = []
+    while len(rows) < runs:
+        row = []
+        for options in ([*hosts, "--limit", HOST], [*hosts, "--limit", ":".join(everything)]):
+            used = processor_seconds()
+            row += [play("site.yml", directory, *options)[0], processor_seconds() - used]
+        rows.append(row)
+    one, one_cpu, all_of_them, all_cpu = (statistics.median(column) for column in zip(*rows))
+    wall = (all_of_them - one) / len(FURTHER)
+    processors = os.cpu_count() or 1
+    controller = (all_cpu - one_cpu) / len(FURTHER) / processors
+    print(f"\nMedians of {runs}: one host {one:.1f} s, {len(everything)} hosts {all_of_them:.1f} s")
+    print(
+        f"Each further host: {wall:.2f} s with its own work on these processors, {controller:.2f} s of the controller's"
+    )
+    print(f"The controller's share / goal of {GOAL_FURTHER:g} s: {controller / GOAL_FURTHER:.2f} (goal at most 1.00)")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,11 @@ class Use:
     user: str
     instances: tuple[str, ...]
 
+    @classmethod
+    def from_dict(cls, entry: Mapping[str, Any]) -> Use:
+        """Return the use of an entry of list_uses."""
+        return cls(**{**entry, "instances": tuple(entry["instances"])})
+
     @property
     def place(self) -> str:
         """Where the library lies."""

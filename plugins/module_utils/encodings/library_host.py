@@ -28,6 +28,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.libr
 )
 
 VERSION = 1
+# Remembers which libraries have accepted which files.
+STATE_FILE = "/var/lib/baremetal-inference/encodings-check.json"
 # Loading takes a second; a first start of an image on a slow disk takes many.
 PATIENCE_S = 300
 
@@ -57,6 +59,12 @@ def write_accepted(path: str, good: Mapping[str, Any]) -> None:
     """Remember which answers hold, by rename."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     publish(path, json.dumps({"version": VERSION, "good": good}, indent=1, sort_keys=True))
+
+
+def all_accepted(uses: Sequence[Use], engine: str, user: str, path: str = STATE_FILE) -> bool:
+    """Return whether every library has accepted the encodings that are there now."""
+    before = read_accepted(path) if uses else {}
+    return all(before.get(use.key) == read_state(use, engine, user) for use in uses)
 
 
 def ask_library(use: Use, engine: str, user: str) -> tuple[str, str]:

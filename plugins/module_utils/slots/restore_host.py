@@ -41,7 +41,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan i
 # Exit status, output and error output of a command.
 CommandResult = Tuple[int, str, str]
 
-_PROPERTIES = "LoadState,ActiveState,SubState,MainPID,ExecMainStartTimestamp,NeedDaemonReload"
+_PROPERTIES = "LoadState,ActiveState,SubState,UnitFileState,MainPID,ExecMainStartTimestamp,NeedDaemonReload"
 
 
 class Engine:
@@ -99,6 +99,11 @@ class Service:
     def is_up(self) -> bool:
         """Return whether the unit runs or is starting."""
         return self._seen.get("ActiveState") in ("active", "activating", "reloading") and not self._between()
+
+    @property
+    def is_enabled(self) -> bool:
+        """Return whether the unit starts at boot; podman generates those of quadlets with their links."""
+        return self._seen.get("UnitFileState") in ("enabled", "generated")
 
     @property
     def needs_reload(self) -> bool:

@@ -13,8 +13,14 @@ from typing import Any
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME
 
 REPORT = "/var/lib/baremetal-inference/weights-scrub.json"
+TIMER = "/etc/systemd/system/weights-scrub.timer"
 VERSION = 1
 _KEYS = {"directory", "name", "expected", "found", "when", "withdrawn"}
+
+
+def has_scrub(timer: str = TIMER) -> bool:
+    """Return whether a scrub is installed; its timer is the last of its files to go."""
+    return os.path.lexists(timer)
 
 
 def describe_damage(root: str, report: str = REPORT) -> list[str]:

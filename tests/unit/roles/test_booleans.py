@@ -57,7 +57,15 @@ def test_roles_and_playbooks_have_booleans():
     used = "\n".join(path.read_text() for path in FILES)
     found = set(re.findall(r"\b(\w+) \| default\((?:true|false)\)", used))
     roles = {name for _role, name in OPTIONS}
-    internal = {"changes", "vllm_driver_changes", "vendor_stack_keep", "vendor_stack_resolve", "passed", "idle"}
+    internal = {
+        "changes",
+        "scrub_installed",
+        "vllm_driver_changes",
+        "vendor_stack_keep",
+        "vendor_stack_resolve",
+        "passed",
+        "idle",
+    }
     assert {name for name in found if not name.startswith("__")} - roles - internal <= set(PLAYBOOKS)
     assert all(re.search(rf"\b{name}\b", used) for name in PLAYBOOKS)
 

@@ -42,20 +42,28 @@ def play(
     role: Path, entries: list[dict[str, Any]], *options: str, before: tuple[dict[str, Any], ...] = ()
 ) -> list[Any]:
     """Put entries in place twice on this machine, after other tasks; return the results of the two."""
+    run_play(role, entries, *options, before=before)
+    found: list[Any] = json.loads((role / "results.json").read_text())
+    return found
+
+
+def run_play(
+    role: Path, entries: list[dict[str, Any]], *options: str, before: tuple[dict[str, Any], ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Put entries in place twice on this machine, after other tasks, and keep the results of the two."""
     task = {"baremetal.inference.host_files": {"files": entries}, "ignore_errors": True}
     tasks = [*before, {**task, "register": "first"}, {**task, "register": "second"}]
     tasks.append({"keep_result": {"dest": f"{role}/results.json", "value": "{{ [first, second] }}"}})
     book = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}]
     (role / "play.yml").write_text(json.dumps(book))
-    subprocess.run(
+    return subprocess.run(
         [TOP / ".venv/bin/ansible-playbook", "-i", "localhost,", role / "play.yml", *options],
         capture_output=True,
         check=True,
         cwd=TOP,
+        text=True,
         env={**os.environ, "ANSIBLE_ACTION_PLUGINS": str(ACTIONS)},
     )
-    found: list[Any] = json.loads((role / "results.json").read_text())
-    return found
 
 
 def entry(role: Path, name: str, **options: Any) -> dict[str, Any]:
@@ -112,3 +120,25 @@ def test_an_entry_without_one_source_is_refused(role):
     entries = [entry(role, "first", content="fine\n", src="program.py")]
     result, _again = play(role, entries)
     assert "found src, content; expected exactly one of template, src, content" in result["msg"]
+
+
+def test_a_secret_is_written_and_shown_nowhere(role):
+    (role / "templates/key.j2").write_text("KEY=s3cret-{{ item.key }}\n")
+    (role / "there/old").write_text("KEY=s3cret-old\n")
+    entries = [
+        entry(role, "new", template="key.j2", key="one", secret=True, mode="0600"),
+        entry(role, "old", template="key.j2", key="two", secret=True, mode="0600"),
+        entry(role, "plain", content="not a secret\n"),
+    ]
+    output = run_play(role, entries, "-vvv", "--diff").stdout
+    first, second = json.loads((role / "results.json").read_text())
+    assert first["changed"] and not second["changed"]
+    assert (role / "there/new").read_text() == "KEY=s3cret-one\n"
+    assert (role / "there/old").read_text() == "KEY=s3cret-two\n"
+    shown = output + json.dumps([first, second])
+    assert "s3cret" not in shown and "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER" in shown
+    assert [(each["before"], each["after"]) for each in first["diff"]] == [
+        ("", "(other content, hidden)\n"),
+        ("(content hidden)\n", "(other content, hidden)\n"),
+        ("", "not a secret\n"),
+    ]

@@ -73,19 +73,17 @@ def test_an_instance_has_the_name_of_its_server_at_the_gateways():
     assert server_names(["chat"], "gpu 1@b") == ["gpu_1_b--chat"]
 
 
-def test_entries_with_secrets_are_apart_and_every_directory_comes_before_what_lies_in_it():
+def test_every_directory_comes_before_what_lies_in_it():
     plan = {"instance": "chat", "runtime": "venv", "container": None, "weights": "/srv/models/a@1"}
-    plain = instance_entries({"chat": plan}, {"user": "vllm"}, secret=False)
-    secret = instance_entries({"chat": plan}, {"user": "vllm"}, secret=True)
-    assert [entry["path"] for entry in secret] == ["/etc/vllm", "/etc/vllm/chat.secrets"]
-    paths = [entry["path"] for entry in plain]
-    assert "/etc/vllm/chat.secrets" not in paths
-    directories = [entry["path"] for entry in plain if entry.get("state") == "directory"]
+    entries = instance_entries({"chat": plan}, {"user": "vllm"})
+    paths = [entry["path"] for entry in entries]
+    assert [entry["path"] for entry in entries if entry.get("secret")] == ["/etc/vllm/chat.secrets"]
+    directories = [entry["path"] for entry in entries if entry.get("state") == "directory"]
     assert directories == ["/etc/vllm", "/usr/local/lib/vllm", "/etc/systemd/system", "/var/lib/vllm/chat"]
     for directory in directories:
         assert all(paths.index(directory) < paths.index(path) for path in paths if path.startswith(f"{directory}/"))
     # The weights concern the instance; the programs are no reason to restart one.
-    restarts = {entry["path"]: list(entry["restarts"]) for entry in plain}
+    restarts = {entry["path"]: list(entry["restarts"]) for entry in entries}
     assert restarts["/var/lib/vllm/chat/model"] == ["chat"]
     assert restarts["/usr/local/lib/vllm-wait-ready.py"] == restarts["/usr/local/lib/vllm-drain.py"] == []
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library import Use
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.library_host import all_accepted
 
 from tests.fakes.wheelhouse import run_module
 
@@ -103,6 +105,18 @@ def test_library_is_asked_once_and_again_only_when_something_is_another(check, e
     assert check()["due"] == [str(python)]
     assert asked() == 3
     assert check()["due"] == []
+
+
+def test_accepted_encodings_are_known_to_be_until_something_is_another(check, encodings, python, tmp_path):
+    state = str(tmp_path / "state" / "check.json")
+    uses = [Use(str(encodings), "0.32.0", str(python), "", "", ("chat",))]
+    assert not all_accepted(uses, "", ME, state)
+    check()
+    assert all_accepted(uses, "", ME, state) and all_accepted([], "", ME, state)
+    assert not all_accepted(uses, "", "somebody", state)
+    assert not all_accepted([*uses, Use(str(encodings), "0.33.0", "/nowhere", "", "", ())], "", ME, state)
+    (encodings / NEEDED).write_bytes((encodings / NEEDED).read_bytes())
+    assert not all_accepted(uses, "", ME, state)
 
 
 def test_refusal_is_an_error_in_every_run_until_it_is_mended(check, encodings, asked):

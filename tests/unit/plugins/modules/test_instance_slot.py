@@ -416,6 +416,40 @@ def test_every_instance_of_the_host_is_told_of(there, kept, systemd):
     assert found["instances"]["chat"]["running_since"] and not found["instances"]["other"]["up"]
 
 
+def test_nothing_is_left_to_keep_until_plan_files_slots_or_copies_change(there, kept, slot):
+    plan = {"model": "example/tiny", "release": "0.32.0"}
+
+    def is_kept(plan=plan, **options):
+        return run(root=str(there.root), plans={"chat": plan}, **options)["instances"]["chat"]["kept"]
+
+    there.template()
+    assert not is_kept()
+    kept(plan=plan, record={"tokens_per_second": 7.5})
+    assert is_kept() and not slot("kept", plan=plan)["changed"]
+    # Without a plan nothing can be said.
+    assert not run(root=str(there.root))["instances"]["chat"]["kept"]
+    assert not is_kept({**plan, "release": "0.33.0"})
+    there.template(flag="2")
+    assert not is_kept()
+    for flag in "34":
+        there.template(flag=flag)
+        kept(plan=plan, keep=9)
+    assert is_kept(keep=9) and not is_kept(keep=2)
+    (copy,) = slots_of(there).glob("good/files/etc/vllm/chat.env")
+    copy.write_text("A=2\n")
+    assert not is_kept(keep=9)
+
+
+@pytest.mark.parametrize(
+    ("word", "enabled"), [("enabled", True), ("generated", True), ("enabled-runtime", False), ("disabled", False)]
+)
+def test_a_unit_starts_at_boot_where_systemd_says_so(there, systemd, slot, word, enabled):
+    there.template()
+    systemd.runs(UNIT)
+    systemd.change(units={UNIT: {**systemd.state["units"][UNIT], "UnitFileState": word}})
+    assert slot("status")["enabled"] is enabled
+
+
 def test_a_host_without_instances_has_none(there, slot):
     assert run(root=str(there.root))["instances"] == {}
     found = slot("status")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 
 import pytest
@@ -111,6 +112,27 @@ def test_an_instance_that_goes_into_a_container_is_named(config, commands):
     assert found["installed"] == ["chat", "old"]
     assert found["units"] == {"chat": "template", "old": "template"}
     assert found["switched"] == ["chat"]
+
+
+def test_a_user_with_another_home_or_shell_is_not_the_requested_one(config, commands):
+    me = pwd.getpwuid(os.geteuid())
+    own = {"user": me.pw_name, "home": me.pw_dir, "shell": me.pw_shell}
+    assert look(config, **own)["has_user"]
+    for change in ({"home": "/elsewhere"}, {"shell": "/bin/elsewhere"}, {"user": "nobody-has-this-name"}):
+        assert not look(config, **{**own, **change})["has_user"]
+
+
+def test_encodings_that_no_library_was_asked_about_are_not_accepted(config, commands, tmp_path):
+    use = {
+        "directory": str(tmp_path),
+        "release": "0.32.0",
+        "python": "/nowhere",
+        "image": "",
+        "user": "",
+        "instances": [],
+    }
+    assert not look(config, encodings=[use])["encodings_accepted"]
+    assert look(config)["encodings_accepted"]
 
 
 def test_a_port_of_somebody_else_names_the_process(config, commands):

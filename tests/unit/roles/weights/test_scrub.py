@@ -144,6 +144,12 @@ def test_damage_is_told_until_the_file_is_right_again(run, root, tmp_path):
     assert (status, found["damaged"]) == (0, {})
 
 
+def test_a_scrub_is_installed_as_long_as_its_timer_is_there(tmp_path):
+    assert not _weights_scrub.has_scrub(str(tmp_path / "timer"))
+    (tmp_path / "timer").symlink_to("/nowhere")
+    assert _weights_scrub.has_scrub(str(tmp_path / "timer"))
+
+
 def test_damage_is_forgotten_with_its_model(run, root, tmp_path):
     flip(root / "example/tiny" / A / "model.safetensors")
     run()
