@@ -46,6 +46,8 @@ LEFT_OUT = {
     "tilelang", "tokenspeed-mla", "tokenspeed-triton", "torch", "torch-c-dlpack-ext", "torchaudio", "torchcodec",
     "torchvision", "triton", "z3-solver",
 }  # fmt: skip
+# What runs inside of the Debian.
+INSIDE = ("setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "follow.sh", "shape.py")
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
 HARMONY = "oss-harmony==0.0.11"
@@ -160,7 +162,7 @@ def copy_site(stage: Path) -> None:
             target = stage / "site" / source.relative_to(HERE / "site")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
-    for name in ("inside.sh", "warm.sh"):
+    for name in INSIDE:
         (stage / name).write_bytes((HERE / name).read_bytes())
 
 
