@@ -27,7 +27,12 @@ SHAPE = {
     "layer_types": ["sliding_attention", "full_attention"] * 12,
     "quantization_config": {
         "quant_method": "mxfp4",
-        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
+            "lm_head",
+        ],
     },
 }
 
