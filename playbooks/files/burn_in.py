@@ -244,6 +244,8 @@ def peers(machine: Machine, seconds: float) -> list[dict[str, Any]]:
                 "direct": machine.reachable(one, other),
                 "wrong": 0 if torch.equal(source.cpu(), target.cpu()) else 1,
                 "median": short(statistics.median(windows)),
+                "lowest": short(min(windows)),
+                "highest": short(max(windows)),
             }
         )
     return found

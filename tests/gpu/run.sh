@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Bring a GPU machine without a network from a bare Debian 13 to a chat:  run.sh PARTS OUT
-# PARTS has the parts of make_bundle.py's bundle; OUT gets run.log, verify.json and what else explains a failure.
+# Bring a GPU machine without a network from a bare Debian 13 to a chat:  run.sh PARTS OUT [SCRIPT]
+# SCRIPT runs inside: inside.sh, or two.sh on a machine with two chips. PARTS has the parts of make_bundle.py's bundle; OUT
+# gets run.log, verify.json and what else explains a failure.
 # Needs root, Python 3.12 with PyTorch at /opt/torch/.venv, CUDA's driver below /usr/local/nvidia, and 15 GB of disk.
 # Debian boots with systemd in namespaces of its own, on the machine's kernel, driver and network.
 set -euo pipefail
-parts=$1 out=$2
+parts=$1 out=$2 script=${3:-inside.sh}
 work=/srv/gpu-test root=/srv/gpu-test/root
 # In all, below the 600 s that one command may take.
 limit=${LIMIT:-560}
@@ -41,6 +42,11 @@ done
 # The driver, as a container runtime or a cloud's image brings it: programs and libraries, no packages.
 printf '/usr/local/nvidia/lib64\n/usr/local/nvidia/lib\n' > "$root/etc/ld.so.conf.d/nvidia.conf"
 for each in /usr/local/nvidia/bin/*; do ln -sf "$each" "$root/usr/bin/"; done
+# NVLink multicast stays off: a program that uses it can take the chips of a shared server out of service.
+mkdir -p "$root/etc/systemd/system.conf.d"
+printf '[Manager]\nDefaultEnvironment=NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1\n' \
+  > "$root/etc/systemd/system.conf.d/multicast.conf"
+echo NCCL_NVLS_ENABLE=0 > "$root/etc/nccl.conf"
 # Units that need a machine of their own.
 for unit in systemd-udevd systemd-udev-trigger systemd-modules-load systemd-sysctl console-getty getty@tty1 \
   systemd-networkd-wait-online systemd-timesyncd; do
@@ -86,20 +92,18 @@ for _ in $(seq 30); do
 done
 cat "$work/boot.log"
 [ -n "$leader" ] || { say "FAILED: systemd did not start"; exit 1; }
-inside() {
-  nsenter -t "$leader" -m -u -i -p -C -r -w env -i HOME=/root LANG=C.UTF-8 TERM=dumb \
-    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
-}
-inside ldconfig
-inside systemctl is-system-running --wait || inside systemctl --failed --no-legend
+enter=(nsenter -t "$leader" -m -u -i -p -C -r -w env -i HOME=/root LANG=C.UTF-8 TERM=dumb
+  NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+"${enter[@]}" ldconfig
+"${enter[@]}" systemctl is-system-running --wait || "${enter[@]}" systemctl --failed --no-legend
 
 say "run inside"
 status=0
-timeout --foreground "$((limit - SECONDS))" nsenter -t "$leader" -m -u -i -p -C -r -w env -i HOME=/root LANG=C.UTF-8 TERM=dumb \
-  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash /carried/inside.sh || status=$?
+timeout --foreground "$((limit - SECONDS))" "${enter[@]}" bash "/carried/$script" || status=$?
 [ "$status" != 124 ] || say "FAILED: not done after $limit s"
 # What explains a failure, whatever it is.
-timeout 20 nsenter -t "$leader" -m -u -i -p -C -r -w journalctl -u 'vllm@chat' --no-pager -o short-monotonic > "$out/journal.txt" || true
+timeout 20 "${enter[@]}" journalctl -u 'vllm@*' --no-pager -o short-monotonic > "$out/journal.txt" || true
 tar -czf "$out/details.tar.gz" -C "$work/result" . || true
 cp "$work/result/verify.json" "$out/" 2>/dev/null || true
 say "status $status"

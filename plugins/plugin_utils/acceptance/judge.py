@@ -19,6 +19,8 @@ FIGURES = {
     ),
 }
 PHASE_FIGURES = {"products": "bf16_tflops", "copy": "copy_tb_per_s"}
+# That of the phase peer, which has a row for each pair.
+PEER_FIGURE = "peer_gb_per_s"
 RESET = "reset the chip, repeat the acceptance, and replace the chip if it comes back"
 
 
@@ -101,9 +103,9 @@ def _burn_in(document: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
         one, other = (chip_name(row[end], document) for end in ("from", "to"))
         if row["wrong"]:
             yield AcceptanceFinding(f"chip {one}", f"a copy to chip {other} arrived changed", RESET)
-        expected = _expected(one, document).get("peer_gb_per_s") if row["direct"] else None
+        expected = expected_of_pair(row, document)
         if expected:
-            yield from _short(f"chip {one} to chip {other}", "peer_gb_per_s", row["median"], expected, document)
+            yield from _short(f"chip {one} to chip {other}", PEER_FIGURE, row["median"], expected, document)
 
 
 def _chip(chip: str, figure: str, row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
@@ -111,7 +113,7 @@ def _chip(chip: str, figure: str, row: Mapping[str, Any], document: Mapping[str,
         yield AcceptanceFinding(
             f"chip {chip}", f"{FIGURES[figure][0]} gave wrong results ({row['wrong']} times)", RESET
         )
-    expected = _expected(chip, document).get(figure)
+    expected = expected_of(chip, document).get(figure)
     if expected:
         yield from _short(f"chip {chip}", figure, row["median"], expected, document)
 
@@ -139,9 +141,15 @@ def _short(
     )
 
 
-def _expected(chip: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
+def expected_of(chip: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the figures that a chip is compared with, empty where the catalogue has none."""
     figures: Mapping[str, Any] = (document.get("expected") or {}).get(chip) or {}
     return figures
+
+
+def expected_of_pair(row: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what copies between two chips are compared with; None where they do not reach each other directly."""
+    return expected_of(chip_name(row["from"], document), document).get(PEER_FIGURE) if row["direct"] else None
 
 
 def chip_name(number: int, document: Mapping[str, Any]) -> str:

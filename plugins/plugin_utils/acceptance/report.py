@@ -10,9 +10,12 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.judge import (
     FIGURES,
+    PEER_FIGURE,
     PHASE_FIGURES,
     Judgement,
     chip_name,
+    expected_of,
+    expected_of_pair,
     judge,
 )
 
@@ -59,29 +62,35 @@ def _part(part: Any) -> Any:
 
 
 def figures_of(parts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each chip's figures beside the expected ones: chip, figure, unit, found, expected, fraction."""
+    """Return each chip's figures beside the expected ones: chip, figure, unit, found, expected, fraction.
+
+    Those of a pair have both names as ``chip``: A to B.
+    """
     measured = (parts.get("burn_in") or {}).get("measured") or {}
     rows = []
     for phase, figure in PHASE_FIGURES.items():
         for row in measured.get(phase) or ():
             chip = chip_name(row["chip"], parts)
-            expected = ((parts.get("expected") or {}).get(chip) or {}).get(figure)
-            rows.append(
-                {
-                    "chip": chip,
-                    "figure": figure,
-                    "unit": FIGURES[figure][1],
-                    "found": row["median"],
-                    "lowest": row["lowest"],
-                    "highest": row["highest"],
-                    **(_beside(row["median"], expected["value"]) if expected else {}),
-                }
-            )
+            rows.append(_figure(chip, figure, row, expected_of(chip, parts).get(figure)))
+    for row in measured.get("peer") or ():
+        one, other = (chip_name(row[end], parts) for end in ("from", "to"))
+        rows.append(_figure(f"{one} to {other}", PEER_FIGURE, row, expected_of_pair(row, parts)))
     return rows
 
 
-def _beside(found: float, expected: float) -> dict[str, float]:
-    return {"expected": expected, "fraction": round(found / expected, 3)}
+def _figure(chip: str, figure: str, row: Mapping[str, Any], expected: Mapping[str, Any] | None) -> dict[str, Any]:
+    beside = (
+        {"expected": expected["value"], "fraction": round(row["median"] / expected["value"], 3)} if expected else {}
+    )
+    return {
+        "chip": chip,
+        "figure": figure,
+        "unit": FIGURES[figure][1],
+        "found": row["median"],
+        "lowest": row["lowest"],
+        "highest": row["highest"],
+        **beside,
+    }
 
 
 def file_stem(host: str, date: str) -> str:

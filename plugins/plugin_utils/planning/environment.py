@@ -51,6 +51,10 @@ def environment_of(
     cache = f"{site.cache_root}/{name}"
     caches = {
         "HF_HOME": f"{cache}/huggingface",
+        # Torch's own choice is below /tmp, which ends with the unit. Where it compiles, it takes Triton's kernels there
+        # too, those of the model's experts among them, and the next start would compile them again.
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/torchinductor",
+        "TRITON_CACHE_DIR": f"{cache}/triton",
         "VLLM_CACHE_ROOT": f"{cache}/vllm",
     }
     if entry.runtime == "container":

@@ -126,41 +126,56 @@ def steps(instance: Instance) -> Iterator[tuple[int, int]]:
 
 
 class WarmUp:
-    """Runs requests until each size of batch takes the same time twice, or the time is up."""
+    """Runs requests until each size of batch takes the same time twice, or the time is up.
+
+    Every size comes once before any comes again: what is compiled for a size is compiled the first time.
+    """
 
     def __init__(self, instance: Instance, vocabulary: int, seconds: float) -> None:
         self.instance, self.vocabulary = instance, vocabulary
         self.began = time.monotonic()
         self.deadline = self.began + seconds
         self.requests = 0
-        self.figures: list[str] = []
+        # Seconds of each run, by the number of requests at a time.
+        self.times: dict[int, list[float]] = {}
 
     def run(self) -> str:
         """Return what was done, for the journal. Raises WarmUpError."""
         model = self.instance.ask("GET", "/v1/models", self.deadline)["data"][0]["id"]
-        left = "every size is warm"
-        for at_once, tokens in steps(self.instance):
-            if not self.step(model, at_once, tokens):
-                left = f"the time was up at {at_once} requests at a time"
-                break
+        left = self.rounds(model)
         took = time.monotonic() - self.began
-        return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({', '.join(self.figures)})"
+        figures = ", ".join(f"{at_once}: {self.told(at_once)} s" for at_once in self.times)
+        return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({figures})"
 
-    def step(self, model: str, at_once: int, tokens: int) -> bool:
-        """Run one size until it is warm; return False when the time is up."""
-        times: list[float] = []
-        while len(times) < REPEATS:
-            began = time.monotonic()
-            if began + (times[-1] if times else 0) >= self.deadline:
-                return False
-            with ThreadPoolExecutor(at_once) as pool:
-                list(pool.map(lambda number: self.request(model, tokens, number), range(at_once)))
-            times.append(time.monotonic() - began)
-            self.requests += at_once
-            if len(times) > 1 and times[-1] > STEADY * times[-2]:
-                break
-        self.figures.append(f"{at_once}: {times[0]:.2f} then {times[-1]:.2f} s")
-        return True
+    def rounds(self, model: str) -> str:
+        """Run the sizes round by round and return what is left to do."""
+        cold = list(steps(self.instance))
+        for number in range(1, REPEATS + 1):
+            for at_once, tokens in cold:
+                known = self.times.get(at_once, [])
+                if time.monotonic() + (known[-1] if known else 0) >= self.deadline:
+                    return f"the time was up at {at_once} requests at a time in round {number}"
+                self.step(model, at_once, tokens)
+            cold = [step for step in cold if not self.warm(step[0])]
+        return "every size is warm" if not cold else f"{cold[0][0]} requests at a time still get faster"
+
+    def step(self, model: str, at_once: int, tokens: int) -> None:
+        """Run one size once."""
+        began = time.monotonic()
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(lambda number: self.request(model, tokens, number), range(at_once)))
+        self.times.setdefault(at_once, []).append(time.monotonic() - began)
+        self.requests += at_once
+
+    def warm(self, at_once: int) -> bool:
+        """Return whether a size took no less time than before."""
+        times = self.times[at_once]
+        return len(times) > 1 and times[-1] > STEADY * times[-2]
+
+    def told(self, at_once: int) -> str:
+        """Return the first and the last time of a size in words."""
+        first, *others = self.times[at_once]
+        return f"{first:.2f} then {others[-1]:.2f}" if others else f"{first:.2f}"
 
     def request(self, model: str, tokens: int, number: int) -> None:
         """Run one request, of random tokens: its prompt is in no cache, and nobody's prompt begins like it."""

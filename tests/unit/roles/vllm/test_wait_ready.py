@@ -99,6 +99,20 @@ def test_a_warm_up_ends_when_its_time_is_up(host, monkeypatch, capsys):
     assert "the time was up at " in capsys.readouterr().out
 
 
+def test_every_size_comes_once_before_any_comes_again(monkeypatch):
+    instance = wait_ready.Instance("127.0.0.1", 1, False, max_num_seqs=16)
+    asked = []
+    monkeypatch.setattr(wait_ready.Instance, "ask", lambda *_: {"data": [{"id": "m"}]})
+    monkeypatch.setattr(wait_ready.WarmUp, "request", lambda _self, _model, _tokens, number: asked.append(number))
+    warm_up = wait_ready.WarmUp(instance, 1000, 60)
+    monkeypatch.setattr(wait_ready.WarmUp, "warm", lambda _self, at_once: at_once == 1)
+    assert "4 requests at a time still get faster" in warm_up.run()
+    runs = [1, 4, 16, *[4, 16] * (wait_ready.REPEATS - 1)]
+    assert len(asked) == sum(runs) == warm_up.requests
+    assert sorted(asked[:21]) == sorted([0, *range(4), *range(16)])
+    assert {at_once: len(times) for at_once, times in warm_up.times.items()} == {1: 1, 4: 4, 16: 4}
+
+
 def test_a_model_that_completes_nothing_serves_all_the_same(host, monkeypatch, capsys):
     with stopping_engine(host / "run/chat", ready=False) as engine:
         configure(host, engine)

@@ -38,7 +38,10 @@ def healthy():
             "measured": {
                 "products": [{"chip": n, "address": chip, "median": 788, **figures} for n, chip in enumerate(CHIPS)],
                 "copy": [{"chip": n, "median": 4.28, **figures} for n in range(2)],
-                "peer": [{"from": n, "to": 1 - n, "direct": True, "wrong": 0, "median": 390} for n in range(2)],
+                "peer": [
+                    {"from": n, "to": 1 - n, "direct": True, "wrong": 0, "median": 390, "lowest": 380, "highest": 391}
+                    for n in range(2)
+                ],
             },
             "counters": {
                 "before": [counters(chip, link_gen=1) for chip in CHIPS],

@@ -31,7 +31,11 @@ def test_the_document_of_a_healthy_machine():
         "chip": "0000:1b:00.0", "figure": "bf16_tflops", "unit": "TFLOP/s", "found": 788, "lowest": 780, "highest": 800,
         "expected": 790, "fraction": 0.997,
     }  # fmt: skip
-    assert len(document["figures"]) == 4
+    assert document["figures"][-1] == {
+        "chip": "0000:43:00.0 to 0000:1b:00.0", "figure": "peer_gb_per_s", "unit": "GB/s", "found": 390, "lowest": 380,
+        "highest": 391, "expected": 450, "fraction": 0.867,
+    }  # fmt: skip
+    assert len(document["figures"]) == 6
 
 
 def test_a_chip_without_expected_figures_is_reported():
@@ -47,6 +51,7 @@ def test_the_lines_for_the_terminal():
     assert lines[0] == "gpu-1: NOT accepted"
     assert "  chip 0000:43:00.0: bf16 matrix products 512 TFLOP/s, 0.65 of 790" in lines
     assert any(line.startswith("  finding: chip 0000:43:00.0: bf16 matrix products at 512") for line in lines)
+    assert "  chip 0000:1b:00.0 to 0000:43:00.0: copies between chips 390 GB/s, 0.87 of 450" in lines
     assert "  storage: 6.1 GB/s" in lines
     assert lines[-1] == "  /r/gpu-1.json"
 

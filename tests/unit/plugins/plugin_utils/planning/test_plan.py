@@ -97,6 +97,8 @@ def test_environment_keeps_vllm_offline_and_its_caches_its_own():
     env = plan({"env": {"HF_HOME": "/mine", "VLLM_USE_X": 1, "FLAG": "yes", "DO_NOT_TRACK": None}}).env
     assert env["HF_HOME"] == "/mine"
     assert env["VLLM_CACHE_ROOT"] == "/var/cache/vllm/chat/vllm"
+    assert env["TRITON_CACHE_DIR"] == "/var/cache/vllm/chat/triton"
+    assert env["TORCHINDUCTOR_CACHE_DIR"] == "/var/cache/vllm/chat/torchinductor"
     assert (env["HF_HUB_OFFLINE"], env["TRANSFORMERS_OFFLINE"], env["VLLM_NO_USAGE_STATS"]) == ("1", "1", "1")
     assert (env["VLLM_USE_X"], env["FLAG"], env["FROM"], env["USER"]) == ("1", "yes", "image", "vllm")
     assert "DO_NOT_TRACK" not in env
