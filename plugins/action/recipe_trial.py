@@ -53,7 +53,9 @@ class ActionModule(ControllerAction):
             raise TrialError("recipes: found none, expected the name of a recipe, such as openai/gpt-oss-120b")
         trials = _tried(options, names, new)
         if new and not any(trial.plan for trial in trials):
-            raise TrialError(f"{options['file']}: no variant can be planned on any of these chips\n{trial_table(trials)}")
+            raise TrialError(
+                f"{options['file']}: no variant can be planned on any of these chips\n{trial_table(trials)}"
+            )
         Display().display(trial_table(trials))
         plan = next((trial.plan for trial in trials if trial.plan), None)
         if plan and options["show_plan"]:

@@ -56,17 +56,21 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the trial as plain data."""
-        plan = self.plan or {}
-        return {
+        found = {
             "recipe": self.recipe,
             "variant": self.variant,
             "accelerator": self.accelerator.model,
             "accelerator_count": self.accelerator.count,
             "problem": self.problem,
-            "chips": len(self.plan["chips"]) if self.plan else 0,
-            "memory_required_gib": plan.get("memory_required_gib"),
-            "max_model_len": (plan.get("args") or {}).get("max-model-len"),
-            "models": list(plan.get("models") or ()),
+        }
+        if self.plan is None:
+            return {**found, "chips": 0, "memory_required_gib": None, "max_model_len": None, "models": []}
+        return {
+            **found,
+            "chips": len(self.plan["chips"]),
+            "memory_required_gib": self.plan["memory_required_gib"],
+            "max_model_len": self.plan["args"].get("max-model-len"),
+            "models": list(self.plan["models"]),
         }
 
 
@@ -116,9 +120,9 @@ def models_of(trials: Iterable[Trial]) -> list[str]:
 
 def trial_table(trials: Sequence[Trial], width: int = WIDTH) -> str:
     """Return what each variant takes on each host, at most ``width`` columns wide, and below it why others cannot."""
-    rows = _hosts_by(((trial, _cells(trial)) for trial in trials if trial.plan))
+    rows = _hosts_by((trial, _cells(trial)) for trial in trials if trial.plan)
     lines = [(key[0], key[1], hosts, *key[2:]) for key, hosts in rows.items()]
-    refused = _hosts_by(((trial, (trial.recipe, trial.variant, _reason(trial))) for trial in trials if not trial.plan))
+    refused = _hosts_by((trial, (trial.recipe, trial.variant, _reason(trial))) for trial in trials if not trial.plan)
     notes = [
         wrapped(f"{recipe}, {variant}, not on {hosts}: {reason}", width, further="  ")
         for (recipe, variant, reason), hosts in refused.items()
