@@ -66,7 +66,7 @@ class ActionModule(ControllerAction):
 
 
 def _tried(options: Mapping[str, Any], names: list[str], new: NewRecipe | None) -> list[Trial]:
-    """Return the trials of all recipes; a new one is tried from a scratch directory, so that nothing has changed yet."""
+    """Return the trials of all recipes; a new one is tried in a scratch directory: nothing has changed yet."""
     with tempfile.TemporaryDirectory(prefix="recipe-") as scratch:
         directories = list(options["recipe_path"])
         if new:

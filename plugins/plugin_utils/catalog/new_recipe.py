@@ -47,7 +47,7 @@ class NewRecipe:
 
 
 def read_new(path: str) -> NewRecipe:
-    """Return the recipe in a file. Raises PlanError naming the file and the key for what is no recipe."""
+    """Return the recipe in a file. Raises PlanError naming the file and the key where it is invalid."""
     file = Path(path).expanduser()
     recipe = read(file)
     check_recipe(recipe, str(file))

@@ -45,10 +45,10 @@ def test_a_file_that_is_no_recipe_is_refused_with_its_name(file, text, message):
 def test_a_place_that_cannot_be_read_or_written_is_one_sentence(file, tmp_path):
     new = read_new(str(file))
     (tmp_path / "org" / "model.yaml").mkdir(parents=True)
-    with pytest.raises(PlanError, match="model.yaml: cannot be read: Is a directory"):
+    with pytest.raises(PlanError, match=r"model\.yaml: cannot be read: Is a directory"):
         new.text_at(str(tmp_path))
     (tmp_path / "blocked").write_text("")
-    with pytest.raises(PlanError, match="model.yaml: cannot be written: "):
+    with pytest.raises(PlanError, match=r"model\.yaml: cannot be written: "):
         new.write(str(tmp_path / "blocked"))
 
 

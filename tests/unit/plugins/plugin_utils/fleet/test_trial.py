@@ -64,7 +64,7 @@ def test_a_host_is_a_model_and_a_number(entry):
 
 
 def test_a_chip_that_nobody_knows_names_the_nearest():
-    with pytest.raises(TrialError, match="^accelerators: .*nearest: 'h20'"):
+    with pytest.raises(TrialError, match=r"^accelerators: .*nearest: 'h20'"):
         BENCH.hosts(["h20O"], [])
 
 
