@@ -114,6 +114,9 @@ class Request:
         if any(name in _SMALL_BATCHES for name in self.accelerator.ids):
             memory = 0
         batched, seqs = next((batched, seqs) for least, batched, seqs in _BATCHES if memory >= least)
+        if self.args.get("performance-mode") == "throughput":
+            # It doubles what is not set.
+            batched, seqs = 2 * batched, 2 * seqs
         return (
             _size(self.args, "max-num-seqs", seqs),
             read_tokens(self.args.get("max-num-batched-tokens")) or batched,
