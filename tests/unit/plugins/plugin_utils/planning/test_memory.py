@@ -58,7 +58,7 @@ def test_what_is_spread_over_chips(args, chips, share, cache):
         (replace(H200, memory_mib=48 * 1024), {}, 256),
         (H200, {"max-num-seqs": "64"}, 64),
         (H200, {"performance-mode": "throughput"}, 2048),
-        (H200, {"performance-mode": "throughput", "max-num-seqs": 256}, 256),
+        (H200, {"performance-mode": "throughput", "max-num-seqs": 512}, 512),
     ],
 )
 def test_the_logits_are_those_of_as_many_requests_as_vllm_takes_at_once(accelerator, args, seqs):
