@@ -9,9 +9,10 @@ import hashlib
 import json
 import re
 from fnmatch import fnmatchcase
-from typing import Iterable, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import render_excerpt
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
     Manifest,
@@ -153,10 +154,11 @@ def manifest_of(model: str, revision: str, files: Iterable[Listed], modelscope: 
     )
 
 
-def render_manifest(manifest: Manifest, precision: str = "") -> str:
-    """Return the text of a manifest's file; the same manifest has the same text."""
+def render_manifest(manifest: Manifest, precision: str = "", config: Mapping[str, Any] | None = None) -> str:
+    """Return the text of a manifest's file, with the excerpt of its config.json; the same model has the same text."""
     lines = ["---", f"repository: {manifest.repository}", f"revision: {_scalar(manifest.revision)}"]
     lines += [f"precision: {_scalar(precision)}"] if precision else []
+    lines += render_excerpt(config) if config else []
     there = (manifest.modelscope_repository, manifest.modelscope_revision)
     if there != (manifest.repository, "master"):
         lines += ["modelscope:", f"  repository: {there[0]}"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import (
@@ -26,6 +26,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.pinning.conten
     render_manifest,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.hubs import Hub, ModelScope, Source
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import excerpt_of
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.trees_host import (
     Directory,
     DiskTree,
@@ -67,12 +68,13 @@ class Request:
 @dataclass(frozen=True)
 class Pinned:
     """A manifest, the number format of its weights (empty for a plain one), the names of the files that it leaves out,
-    and whether its revision was made from the files."""
+    whether its revision was made from the files, and the excerpt of its config.json."""
 
     manifest: Manifest
     precision: str
     left_out: tuple[str, ...]
     derived: bool
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,13 @@ def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
     files = _complete_files(source, chosen)
     revision = source.revision or derived_revision(files)
     names = {file.name for file in files}
+    config = _config(source, chosen)
     return Pinned(
         manifest_of(request.model, revision, files, _modelscope(request, files, environment)),
-        _precision(source, chosen),
+        precision_of(config) if config else "",
         tuple(sorted(file.name for file in source.files if file.name not in names)),
         not source.revision,
+        excerpt_of(config),
     )
 
 
@@ -125,10 +129,10 @@ def compare_manifest(pinned: Pinned, dest: str) -> Written:
     if os.path.lexists(path):
         with open(path, encoding="utf-8", errors="replace") as file:
             before = file.read()
-    after, known = render_manifest(pinned.manifest, pinned.precision), modelscope_of(before)
+    after, known = render_manifest(pinned.manifest, pinned.precision, pinned.config), modelscope_of(before)
     if known and not modelscope_of(after):
         # This run did not ask ModelScope. For the same files the earlier entries still hold.
-        same = render_manifest(_with_modelscope(pinned.manifest, known), pinned.precision)
+        same = render_manifest(_with_modelscope(pinned.manifest, known), pinned.precision, pinned.config)
         after = same if same == before else after
     return Written(path, before, after, pinned)
 
@@ -208,9 +212,10 @@ def _check_shards(model: str, source: Source, chosen: Sequence[Listed]) -> None:
         check_shards(model, name, source.read(by_name[name]), chosen)
 
 
-def _precision(source: Source, chosen: Sequence[Listed]) -> str:
+def _config(source: Source, chosen: Sequence[Listed]) -> bytes:
+    """Return the content of config.json, empty where the model has none."""
     config = next((file for file in chosen if file.name == "config.json"), None)
-    return precision_of(source.read(config)) if config else ""
+    return source.read(config) if config else b""
 
 
 def _complete_files(source: Source, chosen: Sequence[Listed]) -> list[Listed]:

@@ -35,7 +35,7 @@ _NAME_EXPECTED = (
 
 # The form of a manifest; a later one may have keys that this code does not know.
 SCHEMA_VERSION = 1
-_KEYS = ("schema_version", "repository", "revision", "precision", "files", "modelscope")
+_KEYS = ("schema_version", "repository", "revision", "precision", "config", "files", "modelscope")
 _PRECISION = re.compile(r"[a-z0-9_]+")
 _MODELSCOPE_REVISION = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
@@ -102,6 +102,10 @@ def parse_manifest(data: Any) -> Manifest:
         raise WeightsError(f"{where}: files: found {_quote(data['files'])}, expected a mapping of at least one file")
     if "precision" in data:
         _text(data["precision"], _PRECISION, f"{where}: precision", "a number format such as mxfp4")
+    if not isinstance(data.get("config", {}), Mapping):
+        raise WeightsError(
+            f"{where}: config: found {_quote(data['config'])}, expected a mapping of keys of the model's config.json"
+        )
     files = tuple(
         _file(name, entry, where) for name, entry in sorted(data["files"].items(), key=lambda item: str(item[0]))
     )

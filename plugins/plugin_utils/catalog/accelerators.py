@@ -355,3 +355,8 @@ def declared_accelerator(
         lacks=entry.lacks,
         **known,
     )
+
+
+def servable_chips(catalogue: Catalogue) -> list[Accelerator]:
+    """Return one chip of each model that vLLM can serve on, without the CPU."""
+    return [declared_accelerator(catalogue, key, 1) for key, model in catalogue.models.items() if not model.unsupported]

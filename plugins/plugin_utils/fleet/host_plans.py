@@ -10,6 +10,10 @@ from dataclasses import asdict
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    load_catalogue,
+    servable_chips,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import (
     find,
     load_manifest,
@@ -64,6 +68,7 @@ def library(
         replaced=load_replaced(),
         exclusive=load_exclusive(),
         notes=lambda name: recipe_notes(name, recipe_path),
+        chips=lambda: servable_chips(load_catalogue()),
     )
 
 

@@ -159,7 +159,7 @@ def required_gib(
         return needs, f"{needs:g} GB (vram_minimum_gb of the recipe)" if needs else ""
     weights = weights_bytes / GIB
     model = recipe["model"]
-    tokens = _tokens(args.get("max-model-len", model.get("context_length")))
+    tokens = read_tokens(args.get("max-model-len", model.get("context_length")))
     each = model.get("kv_cache_bytes_per_token") or 0
     if str(args.get("kv-cache-dtype", "")).startswith("fp8"):
         each = each / 2
@@ -170,7 +170,7 @@ def required_gib(
     return round(weights + cache, 1), words
 
 
-def _tokens(length: Any) -> int:
+def read_tokens(length: Any) -> int:
     """Return a length in tokens as vLLM reads it, with 16k and 16K; 0 for auto, where vLLM takes what fits."""
     found = _LENGTH.match(str(length))
     if found is None:
@@ -194,11 +194,11 @@ def check_fit(
     args: Mapping[str, Any],
     accelerator: Accelerator,
     by_manifest: bool,
-    others: Sequence[str] = (),
+    ways: Sequence[str] = (),
 ) -> None:
     """Raise PlanError with the calculation when an instance does not fit into its chips.
 
-    ``others`` are the variants that would.
+    ``ways`` are clauses on what would fit.
     """
     if needs is None or accelerator.memory_mib is None or accelerator.stack == "cpu":
         return
@@ -206,12 +206,11 @@ def check_fit(
     share = utilization(args) if by_manifest else 1
     has = each * chips * share
     if needs > has:
-        fit = f"; the variants that fit: {', '.join(others)}" if others else ""
         of = f", of which gpu-memory-utilization {share:g} is {has:.1f} GiB" if by_manifest else ""
         raise PlanError(
             f"{where}: does not fit: {words} make {needs:g} GiB, {chips} x {accelerator.model} have "
             f"{each * chips:.1f} GiB{of}; take more chips (tensor-parallel-size), a smaller max-model-len or variant, "
-            f"or another host{fit}"
+            f"or another host{''.join(f'; {way}' for way in ways)}"
         )
 
 

@@ -9,6 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Callable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import Foreign, OptionTable
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 
 Manifest = Mapping[str, Any]
 
@@ -68,7 +69,7 @@ class Library:
     """The source of recipes, releases, manifests of weights and option tables; each method may raise PlanError.
 
     ``manifest`` returns None for a model without a manifest. ``others`` returns the tables of the other releases,
-    ``notes`` the warnings about a recipe's file.
+    ``notes`` the warnings about a recipe's file, ``chips`` one of each chip that the catalogue has.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]
@@ -80,3 +81,4 @@ class Library:
     replaced: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     exclusive: Sequence[Mapping[str, Any]] = ()
     notes: Callable[[str], Sequence[str]] = lambda _name: ()
+    chips: Callable[[], Sequence[Accelerator]] = lambda: ()

@@ -26,16 +26,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
     judge,
     known_issues,
     option_problems,
-    other_variants,
     placeholders,
     variant_doubts,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import (
     allot,
-    check_fit,
     check_host_memory,
     check_shares,
-    required_gib,
     unused_chips,
     utilization,
 )
@@ -53,6 +50,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.envir
     needs_vocabulary,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.explanation import explain
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import (
+    draft_models,
+    length_layer,
+    required_memory,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
     Library,
@@ -192,7 +194,11 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     because = "offline, quiet, and caches that survive a restart"
     base = Layer("collection", (), base_env(entry, site, vocabulary), because)
     compiling = Layer("collection", (), kernels.env, kernels.because)
-    composed = compose([base, compiling, *layers], entry.table, where)
+    layers = [base, compiling, *layers]
+    composed = compose(layers, entry.table, where)
+    length = length_layer(entry, composed, accelerator, library)
+    if length:
+        composed = compose([*layers, length], entry.table, where)
     # The instance itself sets its address and its model; a recipe's value would apply to all replicas alike.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_draft(replace(composed, args=args), site, library)
@@ -217,14 +223,6 @@ def _with_draft(composed: Composed, site: SiteSettings, library: Library) -> Com
         return composed
     path = _weights_path(manifest, site)
     return replace(composed, args={**composed.args, "speculative-config": {**spec, "model": path}})
-
-
-def _drafts(composed: Composed) -> list[str]:
-    """Return the models besides the main one that the arguments name by repository."""
-    steps = composed.history.get("speculative-config") or []
-    value = steps[-1].value if steps else None
-    model = value.get("model") if isinstance(value, Mapping) else None
-    return [model] if isinstance(model, str) and model.count("/") == 1 and model[0] != "/" else []
 
 
 def _check_options(
@@ -282,14 +280,14 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         "port": entry.requested.get("port", 8000) + number - 1,
     }
     env = environment_of(name, entry, composed, accelerator, chips, site)
-    memory = _required_memory(entry, composed, accelerator, manifest, len(chips))
+    memory = required_memory(entry, composed, accelerator, library, manifest, len(chips))
     args = to_mapping(composed.args, entry.table)
     secrets = sorted(site.secrets.get(entry.name) or ())
     facts = {**facts_of(entry, accelerator), "args": args, "env": env, "secrets": dict.fromkeys(secrets, True)}
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
-    models = [model, *_drafts(composed)]
+    models = [model, *draft_models(composed)]
     # The other hosts of an instance that spans hosts listen to the first one only.
     exposed = [] if args.get("headless") else exposure(entry.where, entry.name, listen["host"], secrets)
     warnings = [*exposed, *_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)]
@@ -330,24 +328,6 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     )
 
 
-def _required_memory(
-    entry: Chosen, composed: Composed, accelerator: Accelerator, manifest: Manifest | None, chips: int
-) -> float | None:
-    """Return the GiB that a replica needs on ``chips`` chips. Raises PlanError where they do not fit."""
-    needs, words = required_gib(entry.recipe, entry.variant, _size(manifest), composed.args)
-    if accelerator.stack == "cpu":
-        # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
-        needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
-    # vram_minimum_gb is an estimate. Where the recipe names the number of chips itself, the host's count applies.
-    estimated = manifest is None and str(entry.choice.sizes.because or "").startswith("tp ")
-    room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
-    # The estimate does not apply to weights that vLLM quantizes while it loads them.
-    if manifest is not None or "quantization" not in composed.args:
-        others = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
-        check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None, others)
-    return needs
-
-
 def _start(
     entry: Chosen, accelerator: Accelerator, site: SiteSettings, chips: tuple[int, ...], mounts: list[str]
 ) -> dict[str, Any]:
@@ -377,21 +357,8 @@ def _unpinned(entry: Chosen, models: Sequence[str], library: Library) -> list[st
     ]
 
 
-def _hosts_of_one_model(entry: Chosen) -> int:
-    """Return the number of hosts that share the weights; with multi_node_tp_dp each host holds all of them."""
-    return 1 if entry.choice.strategy == "multi_node_tp_dp" else len(entry.requested.get("nodes") or "1")
-
-
 def _weights_path(manifest: Manifest, site: SiteSettings) -> str:
     return f"{site.weights_root}/{manifest['repository']}/{manifest['revision']}"
-
-
-def _size(manifest: Manifest | None) -> int | None:
-    """Return the bytes of the weights alone, which is what the chips hold."""
-    if manifest is None:
-        return None
-    files = manifest["files"].items()
-    return sum(int(entry["size"]) for name, entry in files if name.endswith(".safetensors")) or None
 
 
 def _release_layers(release: Mapping[str, Any], site: SiteSettings) -> list[Layer]:

@@ -244,12 +244,11 @@ def test_an_interactive_preset_sends_every_token_at_once(name, preset):
     assert jobs["args"]["stream-interval"] == 20
 
 
-def test_a_recipe_without_presets_says_so():
+def test_a_recipe_without_a_preset_names_those_of_its_class():
     with pytest.raises(PlanError) as caught:
-        plan("h200", "0.33.0", {"recipe": "baremetal/gpt-oss-smoke", "preset": "balanced"})
+        plan("h200", "0.33.0", {"recipe": "baremetal/gpt-oss-smoke", "preset": "balance"})
     assert str(caught.value) == (
-        "vllm_instances.chat.preset: found 'balanced', but recipe baremetal/gpt-oss-smoke has no presets; remove "
-        "preset and set args of the instance, or add presets to a recipe file of your own (vllm_recipe_path)"
+        "vllm_instances.chat.preset: recipe baremetal/gpt-oss-smoke has no preset 'balance'; nearest: 'balanced'"
     )
 
 

@@ -57,7 +57,7 @@ def test_the_files_of_the_bundled_models_are_what_is_chosen_of_them(model):
 def test_a_manifest_is_written_as_the_bundled_ones_are(model):
     text = (WEIGHTS / f"{model}.yml").read_text()
     manifest = yaml.safe_load(text)
-    assert render_manifest(parse_manifest(manifest), manifest["precision"]) == text
+    assert render_manifest(parse_manifest(manifest), manifest["precision"], manifest["config"]) == text
 
 
 def test_a_revision_is_made_from_files_as_that_of_the_smoke_model():

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any, Mapping
+
+from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.new_recipe import NewRecipe, read_new
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import plan_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import (
+    Bench,
+    Trial,
+    TrialError,
+    models_of,
+    trial_table,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+PATHS = {"type": "list", "elements": "path", "default": []}
+ARGUMENT_SPEC = {
+    "recipes": {"type": "list", "elements": "str", "default": []},
+    "file": {"type": "path", "default": ""},
+    "dest": {"type": "path", "default": ""},
+    "release": {"type": "str", "default": ""},
+    "accelerators": {"type": "list", "elements": "str", "default": []},
+    "show_plan": {"type": "bool", "default": False},
+    "recipe_path": PATHS,
+    "release_path": PATHS,
+    "weights_manifest_path": PATHS,
+    "accelerator_catalog_path": PATHS,
+}
+
+
+class ActionModule(ControllerAction):
+    """Plans recipes on chips, and places a new recipe among those of a site once it can be planned."""
+
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (AcceleratorError, PlanError, TrialError)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        new = read_new(options["file"]) if options["file"] else None
+        if new and not options["dest"]:
+            raise TrialError("dest is missing: the directory of the site's recipes")
+        names = [*options["recipes"], *([new.name] if new else [])]
+        if not names:
+            raise TrialError("recipes: found none, expected the name of a recipe, such as openai/gpt-oss-120b")
+        trials = _tried(options, names, new)
+        if new and not any(trial.plan for trial in trials):
+            raise TrialError(
+                f"{options['file']}: no variant can be planned on any of these chips\n{trial_table(trials)}"
+            )
+        Display().display(trial_table(trials))
+        plan = next((trial.plan for trial in trials if trial.plan), None)
+        if plan and options["show_plan"]:
+            Display().display("\n" + plan_table([plan]))
+        placed = _place(new, options["dest"], self._task.check_mode) if new else {}
+        found = {"recipes": names, "models": models_of(trials), "trials": [trial.as_dict() for trial in trials]}
+        return {**found, **placed}
+
+
+def _tried(options: Mapping[str, Any], names: list[str], new: NewRecipe | None) -> list[Trial]:
+    """Return the trials of all recipes; a new one is tried in a scratch directory: nothing has changed yet."""
+    with tempfile.TemporaryDirectory(prefix="recipe-") as scratch:
+        directories = list(options["recipe_path"])
+        if new:
+            new.write(scratch)
+            directories.insert(0, scratch)
+        paths = {key: options[key] for key in ("release_path", "weights_manifest_path")}
+        catalogue = load_catalogue(options["accelerator_catalog_path"])
+        bench = Bench(catalogue, options["release"], {**paths, "recipe_path": directories})
+        recipes = {name: load_recipe(name, directories) for name in names}
+        hosts = bench.hosts(options["accelerators"], recipes.values())
+        if not hosts:
+            raise TrialError("accelerators: the recipe lists no chip of the catalogue; name some, such as h200:8")
+        return [trial for name, recipe in recipes.items() for trial in bench.try_recipe(name, recipe, hosts)]
+
+
+def _place(new: NewRecipe, directory: str, check_mode: bool) -> dict[str, Any]:
+    """Return whether the recipe is new at its place, and write it where it is."""
+    before, after = new.text_at(directory), new.content.decode(errors="replace")
+    if before != after and not check_mode:
+        new.write(directory)
+    path = str(new.place(directory))
+    diff = {"before": before, "after": after, "before_header": path, "after_header": path}
+    return {"changed": before != after, "path": path, "diff": diff}

@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: recipe_trial
+short_description: Plan recipes on chips, and place a new recipe among those of a site
+version_added: 0.8.0
+description:
+  - Internal to the playbooks C(baremetal.inference.fit) and C(baremetal.inference.import_recipe).
+  - Plans every variant of each recipe on hosts with certain chips, as if an inventory declared them, and shows what it
+    takes and needs, or why it cannot be served. Every plan is checked against the table of options of its release.
+  - A new recipe, O(file), is placed below O(dest) only if some variant of it can be planned.
+  - Runs on the controller and contacts no host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  recipes:
+    description:
+      - Names of recipes.
+    type: list
+    elements: str
+    default: []
+  file:
+    description:
+      - A file with a new recipe.
+    type: path
+    default: ""
+  dest:
+    description:
+      - Directory of the site's recipes, where the new recipe is placed as C(ORGANISATION/NAME.yaml) by its C(model_id).
+    type: path
+    default: ""
+  release:
+    description:
+      - A release of the catalogue or of O(release_path). Each stack's own when it is empty.
+    type: str
+    default: ""
+  accelerators:
+    description:
+      - The hosts to plan on, each as C(MODEL) or C(MODEL:COUNT). The chips that the recipes list when it is empty.
+    type: list
+    elements: str
+    default: []
+  show_plan:
+    description:
+      - Whether to show the first plan in full as well.
+    type: bool
+    default: false
+  recipe_path:
+    description:
+      - Directories of recipes that are searched before the collection's own.
+    type: list
+    elements: path
+    default: []
+  release_path:
+    description:
+      - Directories of releases that are searched before the collection's own.
+    type: list
+    elements: path
+    default: []
+  weights_manifest_path:
+    description:
+      - Directories of manifests that are searched before the collection's own.
+    type: list
+    elements: path
+    default: []
+  accelerator_catalog_path:
+    description:
+      - Directories with the site's own accelerators.
+    type: list
+    elements: path
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Show where gpt-oss runs
+  baremetal.inference.recipe_trial:
+    recipes: [openai/gpt-oss-20b, openai/gpt-oss-120b]
+    accelerators: [h100:1, h200:8]
+  delegate_to: localhost
+  run_once: true
+"""
+
+RETURN = r"""
+recipes:
+  description: The names of the recipes.
+  type: list
+  elements: str
+  returned: success
+models:
+  description: The repositories whose weights the plans serve.
+  type: list
+  elements: str
+  returned: success
+path:
+  description: The file of the new recipe.
+  type: str
+  returned: when O(file) is set
+trials:
+  description: What each variant takes on each host, or why it cannot be served.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - recipe: openai/gpt-oss-20b
+      variant: default
+      accelerator: h200
+      accelerator_count: 8
+      problem: ""
+      chips: 1
+      memory_required_gib: 20.1
+      max_model_len: null
+      models: [openai/gpt-oss-20b]
+"""

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plan every variant of a recipe on chips that no inventory declares: what would run where, and what would not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import (
+    AcceleratorError,
+    Catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table, wrapped
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+# The name of the instance that is tried; messages begin with it, which the table leaves out.
+NAME = "trial"
+WIDTH = 120
+HEADERS = ("recipe", "variant", "host", "chips", "needs", "context", "weights")
+# The paths are those of the role's defaults: a trial installs nothing.
+SITE = {
+    "weights_root": "/srv/models",
+    "encodings_dir": "/srv/encodings",
+    "cache_root": "/var/cache/vllm",
+    "venv_root": "/opt/vllm",
+    "drain_timeout": 60,
+}
+# Chips of a common host of each model; 8 of those that are not here.
+CHIPS_PER_HOST = {
+    **dict.fromkeys(("gb10", "rtx_5090", "rtx_pro_5000", "rtx_pro_6000", "r9700", "l4", "cpu"), 1),
+    **dict.fromkeys(("gb200", "gb300", "arc_pro_b60", "arc_pro_b70"), 4),
+    "ascend_a3": 16,
+}
+
+
+class TrialError(ValueError):
+    """The trial cannot be made; the message is the whole sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant of a recipe on one host: its plan, or why there is none."""
+
+    recipe: str
+    variant: str
+    accelerator: Accelerator
+    plan: PlanDocument | None = None
+    problem: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the trial as plain data."""
+        found = {
+            "recipe": self.recipe,
+            "variant": self.variant,
+            "accelerator": self.accelerator.model,
+            "accelerator_count": self.accelerator.count,
+            "problem": self.problem,
+        }
+        if self.plan is None:
+            return {**found, "chips": 0, "memory_required_gib": None, "max_model_len": None, "models": []}
+        return {
+            **found,
+            "chips": len(self.plan["chips"]),
+            "memory_required_gib": self.plan["memory_required_gib"],
+            "max_model_len": self.plan["args"].get("max-model-len"),
+            "models": list(self.plan["models"]),
+        }
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What trials are made with: the release (empty: each stack's own) and the site's directories, by their option."""
+
+    catalogue: Catalogue
+    release: str = ""
+    paths: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def hosts(self, wanted: Sequence[str], recipes: Iterable[Mapping[str, Any]]) -> list[Accelerator]:
+        """Return the hosts to try: those requested, as MODEL or MODEL:COUNT, else those that the recipes list."""
+        if wanted:
+            return [self._host(entry) for entry in wanted]
+        listed = [(recipe.get("meta") or {}).get("hardware") or {} for recipe in recipes]
+        known = (self._host(key) for key, model in self.catalogue.models.items() if not model.unsupported)
+        return [host for host in known if any(host.pick(names) not in (None, "unsupported") for names in listed)]
+
+    def _host(self, entry: str) -> Accelerator:
+        model, colon, count = entry.partition(":")
+        if colon and not re.fullmatch(r"[1-9]\d{0,2}", count, re.ASCII):
+            raise TrialError(f"accelerators: found {entry!r}, expected MODEL or MODEL:COUNT, such as h200:8")
+        try:
+            return declared_accelerator(self.catalogue, model, int(count or CHIPS_PER_HOST.get(model, 8)))
+        except AcceleratorError as exc:
+            raise TrialError(f"accelerators: {exc}") from exc
+
+    def try_recipe(self, name: str, recipe: Mapping[str, Any], hosts: Sequence[Accelerator]) -> list[Trial]:
+        """Return a trial of each variant on each host."""
+        variants = recipe.get("variants") or {"default": {}}
+        return [self._try(name, variant, host) for variant in variants for host in hosts]
+
+    def _try(self, name: str, variant: str, host: Accelerator) -> Trial:
+        instance = {"recipe": name, "variant": variant, "replicas": 1}
+        settings = {**SITE, **self.paths, "instances": {NAME: instance}, "release": self.release}
+        try:
+            return Trial(name, variant, host, plan_host("trial", host, settings)[NAME])
+        except PlanError as exc:
+            return Trial(name, variant, host, problem=_without_place(str(exc)))
+
+
+def models_of(trials: Iterable[Trial]) -> list[str]:
+    """Return the repositories whose weights the plans serve, each once."""
+    return list(dict.fromkeys(model for trial in trials if trial.plan for model in trial.plan["models"]))
+
+
+def trial_table(trials: Sequence[Trial], width: int = WIDTH) -> str:
+    """Return what each variant takes on each host, at most ``width`` columns wide, and below it why others cannot."""
+    rows = _hosts_by((trial, _cells(trial)) for trial in trials if trial.plan)
+    lines = [(key[0], key[1], hosts, *key[2:]) for key, hosts in rows.items()]
+    refused = _hosts_by((trial, (trial.recipe, trial.variant, _reason(trial))) for trial in trials if not trial.plan)
+    notes = [
+        wrapped(f"{recipe}, {variant}, not on {hosts}: {reason}", width, further="  ")
+        for (recipe, variant, reason), hosts in refused.items()
+    ]
+    return "\n".join(part for part in (table(HEADERS, lines, width, whole=40), *notes) if part)
+
+
+def _hosts_by(entries: Iterable[tuple[Trial, tuple[str, ...]]]) -> dict[tuple[str, ...], str]:
+    """Return the hosts of the trials that have the same cells, in words."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for trial, key in entries:
+        found.setdefault(key, []).append(f"{trial.accelerator.count} x {trial.accelerator.model}")
+    return {key: ", ".join(hosts) for key, hosts in found.items()}
+
+
+def _cells(trial: Trial) -> tuple[str, ...]:
+    """Return the cells of a planned trial without its host."""
+    plan = trial.plan
+    if plan is None:
+        return ()
+    memory, length = plan["memory_required_gib"], plan["args"].get("max-model-len")
+    return (
+        trial.recipe,
+        trial.variant,
+        str(len(plan["chips"]) or "host"),
+        f"{memory:g} GiB" if memory else "unknown",
+        str(length or "the model's"),
+        "pinned" if plan["revision"] else "not pinned",
+    )
+
+
+def _reason(trial: Trial) -> str:
+    """Return why a variant cannot be served, without the name of the chip, so that hosts share a reason."""
+    found = re.match(rf".* is not for {re.escape(trial.accelerator.model)}: ([^;]+)", trial.problem)
+    return found[1] if found else trial.problem
+
+
+def _without_place(message: str) -> str:
+    return re.sub(rf"^vllm_instances\.{NAME}(\.\w+)?: |^vllm_instances: ", "", message)

@@ -1,0 +1,145 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide whether a model fits into its chips, how long its context may be, and what would fit instead.
+
+Where the manifest of the weights has the model's configuration, the memory is computed from it. Else the recipe's own
+numbers decide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import other_variants
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import GIB, check_fit, required_gib
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.choices import Chosen
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Composed, Layer
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Manifest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import SHORTEST, Request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import shape_of
+
+LENGTH = "max-model-len"
+TENSOR = "tensor-parallel-size"
+# So many other chips are named, those with the least memory first.
+_NAMED_CHIPS = 4
+
+
+def weights_size(manifest: Manifest | None) -> int | None:
+    """Return the bytes of the weights alone, which is what the chips hold; None where they are unknown."""
+    if manifest is None:
+        return None
+    files = manifest["files"].items()
+    return sum(int(entry["size"]) for name, entry in files if name.endswith(".safetensors")) or None
+
+
+def request_of(
+    entry: Chosen, args: Mapping[str, Any], accelerator: Accelerator, library: Library, drafts: Sequence[str] = ()
+) -> Request | None:
+    """Return what is to fit by the model's own configuration, None where no manifest has one that is understood."""
+    manifest = library.manifest(str(entry.variant.get("model_id") or entry.recipe["model"]["model_id"]))
+    size, shape = weights_size(manifest), shape_of((manifest or {}).get("config"))
+    if size is None or shape is None:
+        return None
+    size += sum(weights_size(library.manifest(draft)) or 0 for draft in drafts)
+    context = shape.context or int(entry.recipe["model"].get("context_length") or 0)
+    return Request(shape, size, args, accelerator, context)
+
+
+def length_layer(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> Layer | None:
+    """Return the layer with the longest context that fits, None where the model's own does or somebody chose one."""
+    if LENGTH in composed.history or accelerator.stack == "cpu":
+        return None
+    request = request_of(entry, composed.args, accelerator, library, draft_models(composed))
+    if request is None or request.context <= SHORTEST or request.fits():
+        return None
+    tokens = request.longest_context()
+    because = f"the longest context that fits; the model's own of {request.context} tokens does not"
+    return Layer("collection", {LENGTH: tokens}, {}, because) if tokens else None
+
+
+def draft_models(composed: Composed) -> list[str]:
+    """Return the models besides the main one that the arguments name by repository."""
+    steps = composed.history.get("speculative-config") or []
+    value = steps[-1].value if steps else None
+    model = value.get("model") if isinstance(value, Mapping) else None
+    return [model] if isinstance(model, str) and model.count("/") == 1 and model[0] != "/" else []
+
+
+def required_memory(
+    entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library, manifest: Manifest | None, chips: int
+) -> float | None:
+    """Return the GiB that a replica needs on ``chips`` chips. Raises PlanError where they do not fit."""
+    # vram_minimum_gb is an estimate. Where the recipe names the number of chips itself, the host's count applies.
+    estimated = manifest is None and str(entry.choice.sizes.because or "").startswith("tp ")
+    room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
+    request = request_of(entry, composed.args, accelerator, library, draft_models(composed))
+    if request is not None and accelerator.stack != "cpu":
+        footprint = request.footprint()
+        needs: float | None = round(footprint.total * room / GIB, 1)
+        words = footprint.describe()
+    else:
+        request = None
+        needs, words = required_gib(entry.recipe, entry.variant, weights_size(manifest), composed.args)
+    if accelerator.stack == "cpu":
+        # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
+        needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
+    # The estimate does not apply to weights that vLLM quantizes while it loads them.
+    if manifest is not None or "quantization" not in composed.args:
+        variants = other_variants(entry.recipe, entry.choice.variant, accelerator, room)
+        ways = [f"the variants that fit: {', '.join(variants)}"] if variants else []
+        if request is not None and not request.fits():
+            suited = _suited(entry.recipe, library.chips(), str((manifest or {}).get("precision") or ""))
+            ways += ways_out(request, suited)
+        check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None, ways)
+    return needs
+
+
+def ways_out(request: Request, suited: Sequence[Accelerator]) -> list[str]:
+    """Return what would fit instead, a clause each: more chips, a shorter context, ``suited`` chips."""
+    ways = []
+    size = _smallest_size(request)
+    if size:
+        ways.append(f"{TENSOR} {size} would fit")
+    tokens = request.longest_context()
+    if tokens and tokens < request.tokens:
+        ways.append(f"{LENGTH} {tokens} would fit")
+    chips = [chip.model for chip in _larger(request, suited)]
+    if chips:
+        ways.append(f"as many chips of {', '.join(chips[:_NAMED_CHIPS])} would do")
+    return ways
+
+
+def _suited(recipe: Mapping[str, Any], chips: Sequence[Accelerator], precision: str) -> list[Accelerator]:
+    """Return the chips that the recipe lists, where it lists any, and that have the number format of the weights."""
+    listed = (recipe.get("meta") or {}).get("hardware") or {}
+    return [
+        chip
+        for chip in chips
+        if precision not in dict(chip.lacks) and (not listed or chip.pick(listed) not in (None, "unsupported"))
+    ]
+
+
+def _smallest_size(request: Request) -> int | None:
+    """Return the smallest tensor parallel size above today's, a power of two that the host has, that fits."""
+    size = 2
+    while size <= request.accelerator.count:
+        other = replace(request, args={**request.args, TENSOR: size})
+        if other.footprint().chips > request.footprint().chips and other.fits():
+            return size
+        size *= 2
+    return None
+
+
+def _larger(request: Request, chips: Sequence[Accelerator]) -> list[Accelerator]:
+    """Return the chips with more memory into which the same number would fit, the smallest first."""
+    has = request.accelerator.memory_mib or 0
+    larger = sorted((chip for chip in chips if (chip.memory_mib or 0) > has), key=lambda chip: chip.memory_mib or 0)
+    return [chip for chip in larger if replace(request, accelerator=chip).fits()]
+
+
+def _hosts_of_one_model(entry: Chosen) -> int:
+    """Return the number of hosts that share the weights; with multi_node_tp_dp each host holds all of them."""
+    return 1 if entry.choice.strategy == "multi_node_tp_dp" else len(entry.requested.get("nodes") or "1")

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Memory of an instance from the shape of its model: weights, KV cache of one request, activations and graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import GIB, read_tokens, utilization
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kv_cache import (
+    cache_element,
+    longest,
+    request_bytes,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import ModelShape
+
+# A shorter context than this is not chosen: the instance is refused instead.
+SHORTEST = 4096
+
+# What vLLM 0.25.1 reserved for gpt-oss-20b on one H200 (a start log): 3.1 GiB beside weights and cache, and 0.58 GiB
+# for graphs. The logits of 1024 requests, as vLLM's sampler holds them while it measures, are 2.7 GiB of them.
+LOGIT_BYTES = 14
+# Ten tensors of the hidden size for each token of a step, two bytes each.
+STEP_BYTES = 20
+CONTEXT_GIB = 0.5
+GRAPHS_GIB = 0.6
+# Buffers of the collective operations between the chips of one model.
+COLLECTIVES_GIB = 0.5
+
+# max-num-batched-tokens and max-num-seqs of a server where they are not set: vLLM's own, by the chip's memory in GiB.
+_BATCHES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
+# They have the memory of a larger class, and vLLM's batches of the smallest.
+_SMALL_BATCHES = ("a100", "gb10")
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes on each chip of one instance; ``chips`` share a copy of the weights, ``tokens`` is the length that counts.
+
+    With data parallelism and without experts there are several copies, each on ``chips`` of its own.
+    """
+
+    weights: float
+    cache: float
+    overhead: float
+    chips: int
+    tokens: int
+
+    @property
+    def total(self) -> float:
+        """All bytes of one chip."""
+        return self.weights + self.cache + self.overhead
+
+    def describe(self) -> str:
+        """Return the calculation in words."""
+        words = f"{self.weights / GIB:.1f} GiB of weights"
+        if self.cache:
+            words += f", {self.cache / GIB:.1f} GiB of KV cache for one request of {self.tokens} tokens"
+        return f"{words} and {self.overhead / GIB:.1f} GiB for activations and graphs on each chip"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to fit: a model with so many bytes of weights, under the arguments of an instance, on these chips.
+
+    ``context`` is the length in tokens where the arguments name none.
+    """
+
+    shape: ModelShape
+    weights_bytes: int
+    args: Mapping[str, Any]
+    accelerator: Accelerator
+    context: int
+
+    def footprint(self, tokens: int | None = None) -> Footprint:
+        """Return the memory of each chip for requests of a length in tokens, else of the length that is set."""
+        tokens = self.tokens if tokens is None else tokens
+        tensor, stages = _size(self.args, "tensor-parallel-size"), _size(self.args, "pipeline-parallel-size")
+        chips = tensor * stages
+        if self.args.get("enable-expert-parallel"):
+            chips *= _size(self.args, "data-parallel-size")
+        seqs, batched = self._batches()
+        element = cache_element(self.args, self.shape)
+        cache = request_bytes(self.shape, tokens, tensor, element, batched) / stages
+        return Footprint(self.weights_bytes / chips, cache, self._overhead(seqs, batched, chips), chips, tokens)
+
+    @property
+    def tokens(self) -> int:
+        """The length of the longest request: max-model-len, else the model's own; 0 where vLLM chooses."""
+        return read_tokens(self.args.get("max-model-len", self.context))
+
+    def room(self) -> float | None:
+        """Return the bytes of each chip that vLLM may use, None where its memory is unknown."""
+        if self.accelerator.memory_mib is None:
+            return None
+        return self.accelerator.memory_mib * 1024**2 * utilization(self.args)
+
+    def fits(self, tokens: int | None = None) -> bool:
+        """Return whether the instance fits, also where the memory of the chips is unknown."""
+        room = self.room()
+        return room is None or self.footprint(tokens).total <= room
+
+    def longest_context(self) -> int:
+        """Return the longest context up to the model's own that fits, 0 where not even a short one does."""
+        tokens = longest(self.fits, self.context)
+        return tokens if tokens >= SHORTEST else 0
+
+    def _batches(self) -> tuple[int, int]:
+        """Return max-num-seqs and max-num-batched-tokens, vLLM's own where they are not set."""
+        memory = (self.accelerator.memory_mib or 0) / 1024
+        if any(name in _SMALL_BATCHES for name in self.accelerator.ids):
+            memory = 0
+        batched, seqs = next((batched, seqs) for least, batched, seqs in _BATCHES if memory >= least)
+        if self.args.get("performance-mode") == "throughput":
+            # It doubles what is not set.
+            batched, seqs = 2 * batched, 2 * seqs
+        return (
+            _size(self.args, "max-num-seqs", seqs),
+            read_tokens(self.args.get("max-num-batched-tokens")) or batched,
+        )
+
+    def _overhead(self, seqs: int, batched: int, chips: int) -> float:
+        """Return the bytes of a chip that are neither weights nor cache. The two peaks are not at the same time."""
+        if self.accelerator.stack == "cpu":
+            return 0
+        peak = max(seqs * self.shape.vocabulary * LOGIT_BYTES, batched * self.shape.hidden * STEP_BYTES)
+        graphs = 0 if self.args.get("enforce-eager") else GRAPHS_GIB
+        collectives = COLLECTIVES_GIB if chips > 1 else 0
+        return peak + (CONTEXT_GIB + graphs + collectives) * GIB
+
+
+def _size(args: Mapping[str, Any], name: str, otherwise: int = 1) -> int:
+    """Return a positive number among the arguments; the parser of the release judges others."""
+    try:
+        return max(1, int(args.get(name) or otherwise))
+    except (TypeError, ValueError):
+        return otherwise

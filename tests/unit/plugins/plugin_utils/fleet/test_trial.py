@@ -1,0 +1,93 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import (
+    Bench,
+    TrialError,
+    models_of,
+    trial_table,
+)
+
+BENCH = Bench(load_catalogue(), "")
+NAME = "openai/gpt-oss-120b"
+RECIPE = load_recipe(NAME)
+
+
+def trials(*wanted):
+    return BENCH.try_recipe(NAME, RECIPE, BENCH.hosts(wanted, [RECIPE]))
+
+
+def test_each_variant_is_planned_on_each_host():
+    found = {
+        (trial.variant, trial.accelerator.model): trial.as_dict()
+        for trial in trials("h200", "h100:1", "ascend_a3", "mi355x:4")
+    }
+    assert set(found) == {
+        (variant, chip)
+        for variant in ("default", "amd_fp8", "bf16")
+        for chip in ("h200", "h100", "ascend_a3", "mi355x")
+    }
+    assert found["default", "h200"] == {
+        "recipe": NAME,
+        "variant": "default",
+        "accelerator": "h200",
+        "accelerator_count": 8,
+        "problem": "",
+        "chips": 2,
+        "memory_required_gib": 74.1,
+        "max_model_len": None,
+        "models": [NAME],
+    }
+    refused = found["default", "ascend_a3"]
+    assert (refused["accelerator_count"], refused["chips"], refused["models"]) == (16, 0, [])
+    # The name of the instance that is tried means nothing to anybody.
+    assert refused["problem"].startswith("'default' of recipe openai/gpt-oss-120b is not for ascend_a3: vLLM Ascend")
+
+
+def test_without_a_request_the_chips_that_the_recipe_lists_are_tried():
+    hosts = {host.model: host.count for host in BENCH.hosts([], [RECIPE])}
+    assert {"h200": 8, "ascend_a3": 16, "b200": 8}.items() <= hosts.items()
+    assert "l4" not in hosts
+    assert {host.model for host in BENCH.hosts([], [{"meta": {"hardware": {"h100": "verified"}}}])} == {"h100"}
+    assert BENCH.hosts([], [{"meta": {"hardware": {"h100": "unsupported"}}}]) == []
+
+
+@pytest.mark.parametrize("entry", ["h200:0", "h200:", "h200:x", "h200:8:8", "h200:1000"])
+def test_a_host_is_a_model_and_a_number(entry):
+    with pytest.raises(TrialError, match="expected MODEL or MODEL:COUNT, such as h200:8"):
+        BENCH.hosts([entry], [])
+
+
+def test_a_chip_that_nobody_knows_names_the_nearest():
+    with pytest.raises(TrialError, match=r"^accelerators: .*nearest: 'h20'"):
+        BENCH.hosts(["h20O"], [])
+
+
+def test_the_table_has_a_row_for_hosts_that_are_alike_and_a_reason_for_the_others():
+    found = trials("h100:1", "h200:1", "l4:1")
+    text = trial_table(found)
+    rows = [line.split("  ") for line in text.splitlines()]
+    assert [" ".join(row).split() for row in rows[2:4]] == [
+        [NAME, "default", "1", "x", "h100", "1", "69.1", "GiB", "the", "model's", "pinned"],
+        [NAME, "default", "1", "x", "h200", "1", "69.3", "GiB", "the", "model's", "pinned"],
+    ]
+    words = " ".join(text.split())
+    assert f"{NAME}, default, not on 1 x l4: does not fit: 60.8 GiB of weights" in words
+    assert f"{NAME}, bf16, not on 1 x h100, 1 x h200, 1 x l4: it is for ascend_a2, ascend_a3" in words
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_models_to_pin_are_those_that_some_plan_serves():
+    assert models_of(trials("h200", "l4:1")) == [NAME]
+    assert models_of(trials("l4:1")) == []
+    assert len(models_of(trials("h200", "ascend_a3"))) == 2
+
+
+def test_a_recipe_without_variants_has_one():
+    plain = {"model": {"model_id": "org/plain"}}
+    assert [trial.variant for trial in BENCH.try_recipe("org/plain", plain, BENCH.hosts(["h200"], []))] == ["default"]

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
+    declared_accelerator,
+    load_catalogue,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import library
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import weights_size
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, SiteSettings
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
+
+GIB = 1024**3
+SITE = SiteSettings("0.33.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60)
+
+
+def planned(chip, count=1, recipe="openai/gpt-oss-20b", **instance):
+    """Return the plan of one replica with the catalogue's own recipe and manifest."""
+    accelerator = declared_accelerator(load_catalogue(), chip, count)
+    return plan_instances("h", accelerator, {"chat": {"recipe": recipe, "replicas": 1, **instance}}, SITE, library())[0]
+
+
+def refusal(*chips, **instance):
+    with pytest.raises(PlanError) as caught:
+        planned(*chips, **instance)
+    return str(caught.value)
+
+
+def origin(plan, key):
+    return next(row for row in plan.explain if row["key"] == key)
+
+
+def test_a_context_that_fits_is_left_to_the_model():
+    plan = planned("l40s")
+    assert "max-model-len" not in plan.args
+    assert plan.memory_required_gib == 17.6
+
+
+def test_a_context_is_chosen_where_the_model_s_own_does_not_fit():
+    plan = planned("h100", recipe="openai/gpt-oss-120b", args={"max-num-seqs": 4000})
+    assert plan.args["max-model-len"] == 104448
+    assert origin(plan, "max-model-len") == {
+        "key": "max-model-len",
+        "value": 104448,
+        "layer": "collection",
+        "because": "the longest context that fits; the model's own of 131072 tokens does not",
+        "overrides": [],
+    }
+
+
+@pytest.mark.parametrize("length", [131072, "auto", None])
+def test_a_length_that_somebody_set_is_kept(length):
+    args = {"max-num-seqs": 4000, "max-model-len": length}
+    if length == "auto":
+        assert planned("h100", recipe="openai/gpt-oss-120b", args=args).args["max-model-len"] == "auto"
+    else:
+        assert "does not fit" in refusal("h100", recipe="openai/gpt-oss-120b", args=args)
+
+
+def test_a_refusal_names_the_calculation_and_all_ways_out():
+    args = {"max-model-len": 131072, "tensor-parallel-size": 1, "max-num-seqs": 4000}
+    assert refusal("h100", 4, recipe="openai/gpt-oss-120b", args=args) == (
+        "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.5 GiB of KV cache for one request of 131072 tokens "
+        "and 11.6 GiB for activations and graphs on each chip make 76.9 GiB, 1 x h100 have 80.0 GiB, of which "
+        "gpu-memory-utilization 0.95 is 76.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len or "
+        "variant, or another host; tensor-parallel-size 2 would fit; max-model-len 104448 would fit; as many chips of "
+        "h200, b200, mi300x, mi325x would do"
+    )
+
+
+def test_a_refusal_names_chips_with_more_memory_that_the_recipe_lists():
+    # Not Atlas, which lacks the number format.
+    assert refusal("l40s", recipe="openai/gpt-oss-120b").endswith("; as many chips of a100, h100, h200, b200 would do")
+
+
+def test_a_draft_model_takes_memory_too():
+    plain = planned("h200", recipe="openai/gpt-oss-20b")
+    draft = planned("h200", recipe="openai/gpt-oss-20b", features=["tool_calling", "spec_decoding"])
+    # The catalogue pins no draft model: nothing is known of it.
+    assert draft.memory_required_gib == plain.memory_required_gib
+
+
+def test_only_safetensors_are_weights():
+    files = {"a.safetensors": {"size": 5}, "b.safetensors": {"size": 7}, "tokenizer.json": {"size": 100}}
+    assert weights_size({"files": files}) == 12
+    assert weights_size({"files": {"tokenizer.json": {"size": 100}}}) is None
+    assert weights_size(None) is None
