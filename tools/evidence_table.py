@@ -18,7 +18,7 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import WORTH
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, Evidence
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import ESTIMATED, PLACE, Evidence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,9 +58,10 @@ def _lowest_chip(figures: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def short_table(evidence: Sequence[Evidence]) -> str:
-    """Return one row for each model and hardware: the best of its evidence with results."""
+    """Return one row for each model and hardware that was measured: the best of its evidence with results."""
     best: dict[tuple[str, int, str], Evidence] = {}
-    for entry in sorted((entry for entry in evidence if entry.results), key=_worth):
+    measured = [entry for entry in evidence if entry.results and entry.status != ESTIMATED]
+    for entry in sorted(measured, key=_worth):
         best[(entry.accelerator, entry.count, entry.model)] = entry
     rows = [
         (_hardware(entry), f"{entry.model}{_weights(entry)}", entry.release, _throughput(entry), _start(entry))

@@ -31,6 +31,8 @@ def test_the_short_table_shows_the_best_of_each_model_and_hardware():
         evidence(release="0.33.0", status="reported"),
         evidence("started", release="0.33.0", results=[]),
         evidence(release="0.20.2"),
+        evidence("guess", release="0.34.0", status="estimated"),
+        evidence(accelerator="b200", status="estimated"),
     ]
     rows = short_table(entries).splitlines()[2:]
     assert rows == [
