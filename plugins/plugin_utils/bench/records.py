@@ -83,8 +83,8 @@ class Records:
             publish(path, text)
         except OSError as exc:
             raise RecordError(
-                f"{self._option}: {path} cannot be written: {exc.strerror}. What was measured before is kept; make room "
-                "and run the playbook again, which measures only the rest"
+                f"{self._option}: {path} cannot be written: {exc.strerror}. What was measured before is kept; make "
+                "room and run the playbook again, which measures only the rest"
             ) from exc
         return path
 
