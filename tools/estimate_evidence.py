@@ -83,7 +83,8 @@ def parse_estimate(text: str, concurrency: int) -> Estimate:
     if not speed or not tpot or not release:
         last = [line for line in text.splitlines() if line.strip()][-1:] or ["it printed nothing"]
         raise EstimateError(f"AIConfigurator gave no figures for {concurrency} requests at a time: {last[0].strip()}")
-    return Estimate(concurrency, *(float(found[1].replace(",", "")) for found in (speed, tpot)), release[1])
+    figures = [float(found[1].replace(",", "")) for found in (speed, tpot)]
+    return Estimate(concurrency, figures[0], figures[1], release[1])
 
 
 def errors(estimates: Sequence[Estimate], found: Sequence[Evidence]) -> dict[int, float]:
