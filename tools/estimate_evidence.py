@@ -26,8 +26,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.docum
     ESTIMATED,
     PLACE,
     UNKNOWN,
-    Evidence,
     read_document,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.estimates import (
+    THROUGHPUT,
+    comparable,
+    error_text,
+    errors,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import BUNDLED, load_evidence
 
@@ -49,7 +54,6 @@ CHIPS: Mapping[str, Mapping[str, int]] = {
 }
 # The workload chat of catalog/workloads.yml, and the steps at which it was measured on the H200.
 INPUT_TOKENS, OUTPUT_TOKENS, STEPS = 1024, 512, (1, 64, 512)
-THROUGHPUT = "output_tokens_per_second"
 _NUMBER = r":\s+([\d,.]+)"
 
 
@@ -87,30 +91,6 @@ def parse_estimate(text: str, concurrency: int) -> Estimate:
     return Estimate(concurrency, figures[0], figures[1], release[1])
 
 
-def errors(estimates: Sequence[Estimate], found: Sequence[Evidence]) -> dict[int, float]:
-    """Return by how much each estimate is above the best figure of ``found``, as a share, by concurrency.
-
-    The best figure, because an estimate knows neither compilation nor a first run. ``found`` is evidence of the same
-    model and hardware with vLLM's own settings.
-    """
-    best: dict[int, float] = {}
-    for result in (result for entry in found for result in entry.results):
-        same = (result["input_tokens"], result["output_tokens"]) == (INPUT_TOKENS, OUTPUT_TOKENS)
-        if same and THROUGHPUT in result:
-            step = result["concurrency"]
-            best[step] = max(best.get(step, 0.0), result[THROUGHPUT]["median"])
-    return {
-        each.concurrency: each.tokens_per_second / best[each.concurrency] - 1
-        for each in estimates
-        if best.get(each.concurrency)
-    }
-
-
-def error_text(shares: Mapping[int, float]) -> str:
-    """Return errors as a clause: +8 % with 1 request at a time, -26 % with 64."""
-    return ", ".join(f"{share:+.0%} at {step}".replace("%", " %") for step, share in sorted(shares.items()))
-
-
 def note(tool: str, known: Mapping[str, str], model: str, hardware: str) -> str:
     """Return what a reader must know of an estimate; ``known`` has the error of the model's estimates by hardware."""
     told = "; ".join(f"{error} requests at a time on {name}" for name, error in sorted(known.items()))
@@ -127,22 +107,23 @@ def note(tool: str, known: Mapping[str, str], model: str, hardware: str) -> str:
     )
 
 
+def result_of(estimate: Estimate) -> dict[str, Any]:
+    """Return the entry of ``results`` for an estimate; there is no spread."""
+    return {
+        "workload": "chat",
+        "input_tokens": INPUT_TOKENS,
+        "output_tokens": OUTPUT_TOKENS,
+        "concurrency": estimate.concurrency,
+        "repeats": 1,
+        THROUGHPUT: _single(estimate.tokens_per_second, 1),
+        "tpot_ms": _single(estimate.tpot_ms, 2),
+    }
+
+
 def document(
     model: str, chip: str, chips: int, estimates: Sequence[Estimate], tool: str, date: str, text: str
 ) -> dict[str, Any]:
     """Return the evidence of one model on one chip."""
-    entries = [
-        {
-            "workload": "chat",
-            "input_tokens": INPUT_TOKENS,
-            "output_tokens": OUTPUT_TOKENS,
-            "concurrency": each.concurrency,
-            "repeats": 1,
-            THROUGHPUT: _single(each.tokens_per_second, 1),
-            "tpot_ms": _single(each.tpot_ms, 2),
-        }
-        for each in estimates
-    ]
     return {
         "status": ESTIMATED,
         "source": tool,
@@ -153,7 +134,7 @@ def document(
         "release": estimates[0].release,
         "accelerator": chip,
         "count": chips,
-        "results": entries,
+        "results": [result_of(each) for each in estimates],
     }
 
 
@@ -164,17 +145,6 @@ def _single(value: float, digits: int) -> dict[str, float]:
 def hardware_name(chip: str, chips: int) -> str:
     """Return hardware for a note: 2 x h100."""
     return f"{chips} x {chip}"
-
-
-def comparable(evidence: Sequence[Evidence], model: str, chip: str, chips: int) -> list[Evidence]:
-    """Return the evidence that an estimate is compared with: of real hardware, with vLLM's own settings."""
-    return [
-        entry
-        for entry in evidence
-        if (entry.model, entry.accelerator, entry.count) == (model, chip, chips)
-        and entry.status != ESTIMATED
-        and not entry.preset
-    ]
 
 
 def estimate(program: str, model: str, chip: str, chips: int) -> list[Estimate]:
@@ -213,7 +183,7 @@ def main() -> int:
             except EstimateError as exc:
                 print(f"{model} on {hardware_name(chip, chips)}: {exc}", flush=True)
                 continue
-            error = errors(found[chip], comparable(evidence, model, chip, chips))
+            error = errors([result_of(each) for each in found[chip]], comparable(evidence, model, chip, chips))
             if error:
                 known[hardware_name(chip, chips)] = error_text(error)
             speeds = [f"{each.tokens_per_second:,.0f} at {each.concurrency}" for each in found[chip]]

@@ -6,21 +6,9 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, read_document
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import read_document
 
-from tests.fakes.evidence import document as measured
-from tools.estimate_evidence import (
-    Estimate,
-    EstimateError,
-    command,
-    comparable,
-    document,
-    error_text,
-    errors,
-    note,
-    parse_estimate,
-    write,
-)
+from tools.estimate_evidence import Estimate, EstimateError, command, document, note, parse_estimate, write
 
 MODEL = "openai/gpt-oss-20b"
 TOOL = "AIConfigurator 0.12.0"
@@ -50,12 +38,6 @@ OUTPUT = """
 AT_64 = Estimate(64, 6638.36, 9.504, "0.24.0")
 
 
-def evidence(name="", **change):
-    """Return evidence with vLLM's own settings, unless ``change`` names a preset."""
-    made = {key: value for key, value in measured(**{"preset": None, **change}).items() if value is not None}
-    return read_document(made, PLACE.format(**made) + (f"-{name}" if name else ""), "x.yml")
-
-
 def test_the_figures_are_read_from_the_output():
     assert parse_estimate(OUTPUT, 64) == AT_64
 
@@ -71,22 +53,6 @@ def test_the_command_asks_for_measured_kernels_alone():
     words = command("aic", MODEL, "h100_sxm", 2, 64)
     for option, value in {"--database-mode": "SILICON", "--batch-size": "64", "--tp-size": "2"}.items():
         assert words[words.index(option) + 1] == value
-
-
-def test_the_error_is_that_against_the_best_figure_of_the_same_lengths():
-    slow = {"output_tokens_per_second": {"median": 4000, "lowest": 4000, "highest": 4000}}
-    result = evidence().results[0]
-    entries = [evidence(), evidence("slow", results=[{**result, **slow}])]
-    long = evidence("long", results=[{**result, "input_tokens": 8192, "concurrency": 1}])
-    best = result["output_tokens_per_second"]["median"]
-    found = errors([AT_64, Estimate(1, 350, 2.8, "0.24.0")], [*entries, long])
-    assert found == {64: 6638.36 / best - 1}
-    assert error_text({64: -0.261, 1: 0.08}) == "+8 % at 1, -26 % at 64"
-
-
-def test_estimates_and_presets_are_not_what_an_estimate_is_compared_with():
-    entries = [evidence(), evidence("b", status="estimated"), evidence("c", preset="latency"), evidence(count=2)]
-    assert comparable(entries, MODEL, "h200", 1) == [entries[0]]
 
 
 @pytest.mark.parametrize(
