@@ -18,7 +18,12 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import WORTH
-from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, Evidence
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import ESTIMATED, PLACE, Evidence
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.estimates import (
+    comparable,
+    error_text,
+    errors,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.files import load_evidence
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +35,10 @@ LONG_HEAD = (
     "|---|---|---|---|---|---|---|\n"
 )
 
+ESTIMATES_HEAD = (
+    "| hardware | model | estimated output tokens/s (requests at a time) | above what was measured or reported | by |\n"
+    "|---|---|---|---|---|\n"
+)
 MACHINES_HEAD = (
     "| machine | date | accepted | found, and its share of what is expected | driver |\n|---|---|---|---|---|\n"
 )
@@ -58,9 +67,10 @@ def _lowest_chip(figures: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def short_table(evidence: Sequence[Evidence]) -> str:
-    """Return one row for each model and hardware: the best of its evidence with results."""
+    """Return one row for each model and hardware that was measured: the best of its evidence with results."""
     best: dict[tuple[str, int, str], Evidence] = {}
-    for entry in sorted((entry for entry in evidence if entry.results), key=_worth):
+    measured = [entry for entry in evidence if entry.results and entry.status != ESTIMATED]
+    for entry in sorted(measured, key=_worth):
         best[(entry.accelerator, entry.count, entry.model)] = entry
     rows = [
         (_hardware(entry), f"{entry.model}{_weights(entry)}", entry.release, _throughput(entry), _start(entry))
@@ -70,7 +80,7 @@ def short_table(evidence: Sequence[Evidence]) -> str:
 
 
 def long_table(evidence: Sequence[Evidence]) -> str:
-    """Return a row for each file of evidence."""
+    """Return a row for each file of evidence from real hardware."""
     rows = [
         (
             _hardware(entry),
@@ -81,9 +91,30 @@ def long_table(evidence: Sequence[Evidence]) -> str:
             _first_token(entry),
             _start(entry),
         )
-        for entry in sorted(evidence, key=lambda entry: (entry.accelerator, entry.count, entry.model, entry.name))
+        for entry in _in_order(evidence)
+        if entry.status != ESTIMATED
     ]
     return LONG_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def estimates_table(evidence: Sequence[Evidence]) -> str:
+    """Return a row for each estimate, with its error where the hardware was measured."""
+    rows = [
+        (
+            f"[{_hardware(entry)}](../../catalog/evidence/{entry.name}.yml)",
+            entry.model,
+            _throughput(entry),
+            error_text(errors(entry.results, comparable(evidence, entry.model, entry.accelerator, entry.count))),
+            f"{entry.source}, vLLM {entry.release}",
+        )
+        for entry in _in_order(evidence)
+        if entry.status == ESTIMATED
+    ]
+    return ESTIMATES_HEAD + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _in_order(evidence: Sequence[Evidence]) -> list[Evidence]:
+    return sorted(evidence, key=lambda entry: (entry.accelerator, entry.count, entry.model, entry.name))
 
 
 def _worth(entry: Evidence) -> tuple[Any, ...]:
@@ -144,6 +175,7 @@ def pages() -> dict[Path, str]:
     tables = {
         "README.md": short_table(evidence),
         "docs/reference/hardware.md": long_table(evidence),
+        "docs/reference/evidence.md": estimates_table(evidence),
         "docs/operate/accept.md": machines_table(),
     }
     return {ROOT / name: replaced((ROOT / name).read_text(encoding="utf-8"), text) for name, text in tables.items()}

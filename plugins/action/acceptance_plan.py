@@ -34,6 +34,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "storage_bytes": {"type": "raw", "default": 4 << 30},
     "storage_gb_per_s": {"type": "raw", "default": 0},
     "network_gbit_per_s": {"type": "raw", "default": 0},
+    "bench_tokens_per_s": {"type": "raw", "default": 0},
     "catalog_path": {"type": "list", "elements": "path", "default": []},
 }
 
@@ -47,7 +48,7 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         check_names(variables)
         host, everyone = str(variables.get("inventory_hostname", "")), list(variables.get("groups", {}).get("all", ()))
-        names = ("storage_gb_per_s", "network_gbit_per_s")
+        names = ("storage_gb_per_s", "network_gbit_per_s", "bench_tokens_per_s")
         limits = {name: not_negative(f"accept_{name}", options[name]) for name in names}
         facing = list(variables.get("ansible_play_hosts_all", ()))
         check_peer(options["peer"], host, everyone, facing, limits["network_gbit_per_s"])

@@ -22,11 +22,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
 
 PART: dict[str, Any] = {"type": "dict", "default": {}}
+RESULTS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "dir": {"type": "path", "required": True},
     "minutes": {"type": "raw", "required": True},
     **dict.fromkeys(("accelerator", "expected", "limits", "driver", "burn_in", "storage", "network"), PART),
-    "chats": {"type": "list", "elements": "dict", "default": []},
+    "chats": RESULTS,
+    "benches": RESULTS,
 }
 
 

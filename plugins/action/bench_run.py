@@ -32,7 +32,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records 
     read_summary,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Measure, Seeds, run_steps
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, slowed_notes
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
     Amount,
     Fitted,
@@ -115,7 +115,7 @@ class ActionModule(ControllerAction):
                 records.forget()
             found = self._measure(fitted, options, records, measure, lambda line: self._say(host, name, [line]))
             summary = {"host": host, "instance": name, **evidence_of(plan, info, options["driver"], found)}
-            return self._write(records, fitted, summary, other)
+            return self._write(records, found, fitted, summary, other)
 
     @staticmethod
     def _measure(
@@ -132,11 +132,20 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(f"{exc}{between}{kept}") from None
 
     def _write(
-        self, records: Records, fitted: Fitted, summary: dict[str, Any], other: Mapping[str, Any] | None
+        self,
+        records: Records,
+        found: Sequence[Record],
+        fitted: Fitted,
+        summary: dict[str, Any],
+        other: Mapping[str, Any] | None,
     ) -> dict[str, Any]:
         """Write summary, evidence and page; return the values of the run."""
         document = {key: value for key, value in summary.items() if key not in ("host", "instance")}
-        summary = {**summary, "notes": fitted.notes}
+        slowed = slowed_notes(found)
+        for text in slowed:
+            Display().warning(f"{summary['host']} {summary['instance']}: {text}")
+        notes = [*fitted.notes, *slowed]
+        summary = {**summary, "notes": notes}
         records.write(SUMMARY, json.dumps(summary, indent=1) + "\n")
         paths = {
             "evidence": records.write("evidence.yml", evidence_text(document)),
@@ -149,7 +158,7 @@ class ActionModule(ControllerAction):
             "changed": True,
             "instance": summary["instance"],
             "directory": str(records.directory),
-            "notes": fitted.notes,
+            "notes": notes,
             "results": document["results"],
             "evidence_path": evidence_path(document),
             **paths,

@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import chips_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Seeds
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import figures_line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import figures_line, slowed_notes
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.store import Store, rules_of, step_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import CURRENT, TuneError
@@ -72,6 +72,8 @@ class ActionModule(ControllerAction):
         record = {**records.record(step, number, asdict(measurement), taken), **known}
         with records.opened():
             records.keep(step, number, record)
+        for text in slowed_notes([record]):
+            Display().warning(f"{host} {name}: {variant}: {text} (tune_fresh=true)")
         Display().display(f"{host} {name}: {where}: {figures_line(record)}, start {info['start_seconds'] or '?'} s")
         return {"changed": True, "figures": figures_line(record)}
 

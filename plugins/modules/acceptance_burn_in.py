@@ -149,7 +149,6 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.burn_in_host import Limits, run_burn_in
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.counters_host import read_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.python_host import (
     Interpreter,
     NoPythonError,
@@ -159,6 +158,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.pyt
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.readings import BurnIn
 from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.signals import exit_on_signals
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
 
 WORDS = {"type": "list", "elements": "str", "default": []}
 ARGUMENTS = {

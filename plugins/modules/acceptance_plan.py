@@ -61,6 +61,11 @@ options:
       - The network has to be at least that fast.
     type: raw
     default: 0
+  bench_tokens_per_s:
+    description:
+      - Each instance has to give at least that many output tokens per second.
+    type: raw
+    default: 0
   catalog_path:
     description:
       - Directories of the site's own accelerators.

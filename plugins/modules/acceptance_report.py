@@ -44,7 +44,8 @@ options:
     default: {}
   limits:
     description:
-      - The least that storage and network have to reach, as M(baremetal.inference.acceptance_plan) returns it.
+      - The least that storage, network and benchmarks have to reach, as M(baremetal.inference.acceptance_plan)
+        returns it.
     type: dict
     default: {}
   driver:
@@ -70,6 +71,12 @@ options:
   chats:
     description:
       - Results of M(baremetal.inference.endpoint), one for each instance.
+    type: list
+    elements: dict
+    default: []
+  benches:
+    description:
+      - Results of M(baremetal.inference.acceptance_bench), one for each instance that answered a chat.
     type: list
     elements: dict
     default: []

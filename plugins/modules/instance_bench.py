@@ -152,6 +152,13 @@ other_requests:
   description: How many requests of others were finished meanwhile; null where the instance does not report it.
   type: int
   returned: success, not in check mode
+slowed:
+  description:
+    - The instance's chips that heat or a power brake slowed down meanwhile, with the vendor's name of the reason; the
+      power limit alone is none.
+  type: list
+  elements: str
+  returned: success, not in check mode
 """
 
 from typing import Any
@@ -166,9 +173,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.run_host import Chips, measure
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.target_host import Instance, read_instance
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.slowed import slowed_chips
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle import read_load, wait_until_idle
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.ready import Watch
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import (
     Unit,
     UnitError,
@@ -217,6 +227,7 @@ def taken(module: AnsibleModule, instance: Instance, measurement: Measurement) -
         check_idle(instance, client, options["idle_timeout"])
     before = finished(client)
     chips = Chips(options["stack"], tuple(options["chips"]))
+    counters = read_counters(chips.stack) if chips.numbers else CountersAnswer()
     try:
         result, power = measure(instance, measurement, chips, options["timeout"], options["user"])
     except BenchError as exc:
@@ -227,7 +238,8 @@ def taken(module: AnsibleModule, instance: Instance, measurement: Measurement) -
             f"instance {instance.name} answered {others} requests of others during the measurement, so its figures say "
             "nothing; drain the host first (playbooks/drain.yml), or set bench_shared=true"
         )
-    return {"result": result, "power": power, "other_requests": others}
+    slowed = slowed_chips(counters, read_counters(chips.stack), chips.numbers) if counters.chips else []
+    return {"result": result, "power": power, "other_requests": others, "slowed": slowed}
 
 
 def check_idle(instance: Instance, client: TimedClient, timeout: float) -> None:

@@ -84,5 +84,10 @@ def test_the_machine_is_accepted(settled, tmp_path):
     done, output = run("accept", tmp_path, accept_minutes=0.2, accept_dir=str(tmp_path), accept_storage_bytes=64 << 20)
     assert done.returncode == 0, output
     (result,) = tmp_path.rglob("*.json")
-    assert json.loads(result.read_text())["accepted"] is True
+    document = json.loads(result.read_text())
+    assert document["accepted"] is True
+    (bench,) = document["benches"]
+    assert (bench["item"], bench["figures"]["requests"]) == ("chat", 8)
+    assert bench["figures"]["output_tokens_per_second"] > 0
+    assert "bench of chat" in output
     assert [path.suffix for path in tmp_path.iterdir() if path != result] == [".html"]

@@ -254,7 +254,7 @@ def _read(instance: Instance, place: str, directory: str) -> str:
 
 def _why(run: Run, command: str, seconds: float) -> str:
     if run.status in TIMED_OUT or run.status < 0:
-        return f"vllm bench serve was not finished after {seconds:g} s (bench_timeout)"
+        return f"vllm bench serve was not finished after {seconds:g} s, the time limit of a measurement"
     if run.status == 127:
         return f"{command} does not find vLLM's command ({explain_output(run.lines, 1)})"
     return f"vllm bench serve failed with exit status {run.status}: {explain_output(run.lines)}"

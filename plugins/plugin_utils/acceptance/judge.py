@@ -65,7 +65,8 @@ def judge(document: Mapping[str, Any]) -> Judgement:
 
     ``document`` has ``accelerator`` (the fact accelerator_detected), ``expected`` (of options.expected_figures),
     ``driver`` (findings of the stack's state module), ``burn_in`` (result of the module acceptance_burn_in),
-    ``storage``, ``network``, ``chats`` and ``limits``; a part that was not tried is empty.
+    ``storage``, ``network``, ``chats``, ``benches`` (results of acceptance_bench) and ``limits``; a part that was not
+    tried is empty.
     """
     findings = [
         *_driver(document.get("driver") or {}),
@@ -74,6 +75,7 @@ def judge(document: Mapping[str, Any]) -> Judgement:
         *_throughput("storage", "gb_per_s", "GB/s", document),
         *_throughput("network", "gbit_per_s", "Gbit/s", document),
         *_chats(document.get("chats") or []),
+        *_benches(document),
     ]
     return Judgement(tuple(findings), tuple(_notes(document)), tuple(_not_tried(document)))
 
@@ -231,6 +233,28 @@ def _chats(chats: Sequence[Mapping[str, Any]]) -> Iterator[AcceptanceFinding]:
             yield AcceptanceFinding(f"instance {chat['item']}", str(chat.get("msg", "no answer")), "see verify.yml")
 
 
+def _benches(document: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
+    least = (document.get("limits") or {}).get("bench_tokens_per_s") or 0
+    for bench in document.get("benches") or ():
+        where, figures = f"bench of {bench['item']}", bench.get("figures") or {}
+        found = figures.get("output_tokens_per_second")
+        if found is None:
+            if not bench.get("not_tried"):
+                what = str(bench.get("problem") or bench.get("msg") or "no result")
+                yield AcceptanceFinding(where, what, "see the journal of its unit, then repeat the acceptance")
+        elif found < least:
+            yield AcceptanceFinding(
+                where,
+                f"{found:g} output tokens/s with {figures['concurrency']} requests at a time, {found / least:.2f} of "
+                f"the {least:g} that accept_bench_tokens_per_s asks for",
+                "look at what else uses the host, at its temperature, and at its settings (explain.yml)",
+                found,
+                least,
+                round(found / least, 3),
+                "tokens/s",
+            )
+
+
 def _notes(document: Mapping[str, Any]) -> Iterator[str]:
     counters = (document.get("burn_in") or {}).get("counters") or {}
     for row in counters.get("before") or ():
@@ -273,7 +297,12 @@ def _not_tried(document: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         yield {"what": "network", "why": "accept_peer names no second host"}
     if not document.get("chats"):
         yield {"what": "chat", "why": "no instance of vLLM is installed"}
+        yield {"what": "bench", "why": "no instance of vLLM is installed"}
     for chat in document.get("chats") or ():
         if chat.get("skipped"):
             yield {"what": f"chat with {chat['item']}", "why": str(chat.get("msg", "it is not installed"))}
-    yield {"what": "bench of vLLM", "why": "bench.yml measures it"}
+    benches = {bench["item"]: bench for bench in document.get("benches") or ()}
+    for chat in document.get("chats") or ():
+        bench = benches.get(chat["item"], {"not_tried": "it answered no chat"})
+        if bench.get("not_tried"):
+            yield {"what": f"bench of {chat['item']}", "why": str(bench["not_tried"])}

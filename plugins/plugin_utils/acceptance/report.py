@@ -21,10 +21,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.jud
 
 FORMAT = 1
 # Of the parts of an acceptance, in the order of the document.
-PARTS = ("driver", "burn_in", "storage", "network", "chats")
+PARTS = ("driver", "burn_in", "storage", "network", "chats", "benches")
 _OF_TASKS = ("changed", "failed", "skipped", "invocation")
 _HARDWARE = ("model", "stack", "generation", "count", "models", "driver_version", "devices", "cpu")
 _DRIVER = ("driver", "findings", "later", "active")
+_BENCH = ("item", "figures", "problem", "not_tried")
 _CHAT = ("item", "ok", "msg", "model", "answer", "time_to_first_token_s", "tokens_per_second")
 
 
@@ -53,6 +54,7 @@ def result_of(host: str, tool: str, now: float, parts: Mapping[str, Any]) -> tup
     }
     document["driver"] = {key: driver[key] for key in _DRIVER if key in driver}
     document["chats"] = [{key: chat[key] for key in _CHAT if key in chat} for chat in parts.get("chats") or ()]
+    document["benches"] = [{key: one[key] for key in _BENCH if key in one} for one in parts.get("benches") or ()]
     return document, judgement
 
 
@@ -109,7 +111,17 @@ def summary_lines(document: Mapping[str, Any], files: Sequence[str]) -> list[str
     for part, figure, unit in (("storage", "gb_per_s", "GB/s"), ("network", "gbit_per_s", "Gbit/s")):
         if figure in document[part]:
             lines.append(f"  {part}: {document[part][figure]:g} {unit}")
+    measured = [one for one in document["benches"] if "figures" in one]
+    lines += [f"  bench of {one['item']}: {bench_line(one['figures'])}" for one in measured]
     lines += [f"  finding: {row['where']}: {row['what']}; {row['action']}" for row in document["findings"]]
     lines += [f"  note: {note}" for note in document["notes"]]
     lines += [f"  not tried: {row['what']} ({row['why']})" for row in document["not_tried"]]
     return [*lines, *(f"  {path}" for path in files)]
+
+
+def bench_line(figures: Mapping[str, Any]) -> str:
+    """Return the figures of a short benchmark as a line."""
+    return (
+        f"{figures['output_tokens_per_second']:,.1f} output tokens/s, TTFT {figures['ttft_ms']:,.1f} ms, ITL p99 "
+        f"{figures['itl_p99_ms']:,.1f} ms with {figures['concurrency']} requests at a time"
+    )

@@ -14,6 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary 
     Record,
     raw_digest,
     results_of,
+    slowed_notes,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
@@ -37,6 +38,7 @@ def evidence(
     value is not known are left out.
     """
     optional = {
+        "note": ". ".join(slowed_notes(records)),
         "preset": plan.get("preset"),
         "driver": driver,
         "power_limit_watts": _whole(info.get("power_limit_watts")),
@@ -47,6 +49,7 @@ def evidence(
         "status": MEASURED,
         "source": f"{NAME} {collection_version()}",
         "date": date,
+        "note": None,
         "model": plan["model"],
         "weights": RANDOM if plan["args"].get("load-format") == "dummy" else plan.get("revision") or UNKNOWN,
         "release": plan["vllm_version"],

@@ -27,7 +27,9 @@ class RecordError(ValueError):
 class Records:
     """The directory of one instance's results with one plan: DIR/HOST/INSTANCE/PLAN."""
 
-    def __init__(self, top: str, host: str, instance: str, plan: str) -> None:
+    def __init__(self, top: str, host: str, instance: str, plan: str, option: str = "bench_dir") -> None:
+        # The variable that messages name.
+        self._option = option
         parts = [re.sub(r"[^\w.:-]", "_", part) for part in (host, instance)]
         self.plan = plan
         self.directory = Path(os.path.expanduser(top)).absolute().joinpath(*parts, plan[:12])
@@ -41,9 +43,11 @@ class Records:
             with locked(str(self.raw), wait=0):
                 yield
         except LockedError as exc:
-            raise RecordError(f"bench_dir: {self.directory} is in use by another benchmark; wait for its end") from exc
+            raise RecordError(
+                f"{self._option}: {self.directory} is in use by another benchmark; wait for its end"
+            ) from exc
         except OSError as exc:
-            raise RecordError(f"bench_dir: {self.directory} cannot be used: {exc.strerror or exc}") from exc
+            raise RecordError(f"{self._option}: {self.directory} cannot be used: {exc.strerror or exc}") from exc
 
     def read(self, step: Step, repeat: int) -> dict[str, Any] | None:
         """Return a measurement that was taken earlier in the same way; None where there is none, or a damaged one."""
@@ -70,7 +74,7 @@ class Records:
             for path in self.raw.glob("*.json"):
                 path.unlink()
         except OSError as exc:
-            raise RecordError(f"bench_dir: {self.raw} cannot be emptied: {exc.strerror}") from exc
+            raise RecordError(f"{self._option}: {self.raw} cannot be emptied: {exc.strerror}") from exc
 
     def write(self, name: str, text: str) -> str:
         """Write a file of the directory in one step and return its path. Raises RecordError."""
@@ -79,8 +83,8 @@ class Records:
             publish(path, text)
         except OSError as exc:
             raise RecordError(
-                f"bench_dir: {path} cannot be written: {exc.strerror}. What was measured before is kept; make room and "
-                "run the playbook again, which measures only the rest"
+                f"{self._option}: {path} cannot be written: {exc.strerror}. What was measured before is kept; make "
+                "room and run the playbook again, which measures only the rest"
             ) from exc
         return path
 
@@ -98,6 +102,7 @@ class Records:
             "result": taken["result"],
             "power": taken.get("power") or {},
             "other_requests": taken.get("other_requests"),
+            "slowed": list(taken.get("slowed") or ()),
         }
 
     def _path(self, step: Step, repeat: int) -> Path:

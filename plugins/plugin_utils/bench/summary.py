@@ -77,6 +77,17 @@ def figures_line(record: Record) -> str:
     return ", ".join(parts)
 
 
+def slowed_notes(records: Sequence[Record]) -> list[str]:
+    """Return a sentence for each measurement during which a chip was slowed down by heat or a power brake."""
+    return [
+        f"{record['workload']['name']}, {record['concurrency']} at a time, run {record['repeat']}: slowed down: "
+        f"{', '.join(record['slowed'])}; the figures are too low: look at fans, airflow, temperature of the room and "
+        "power supplies, then measure again"
+        for record in records
+        if record.get("slowed")
+    ]
+
+
 def raw_digest(records: Sequence[Record]) -> str:
     """Return the sha256 of the raw results: the list of what vllm bench serve wrote, in order, as JSON."""
     return digest_of([record["result"] for record in records])

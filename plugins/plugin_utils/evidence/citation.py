@@ -10,6 +10,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
+    ESTIMATED,
     MEASURED,
     RANDOM,
     Evidence,
@@ -103,14 +104,18 @@ def _figure(result: Mapping[str, Any]) -> str:
 def outdated(
     evidence: Iterable[Evidence], release: str, model: str = "", accelerator: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the evidence that is older than a release as rows: name, release, date, status.
+    """Return the evidence that is older than a release as rows: name, release, date, status. Estimates are not among it:
+    they are of whatever release their tool knows, and no benchmark replaces them.
 
     ``model`` and ``accelerator`` limit it to one of them where they are not empty.
     """
     return [
         {"name": entry.name, "release": entry.release, "date": entry.date, "status": entry.status}
         for entry in evidence
-        if is_older(entry, release) and model in ("", entry.model) and accelerator in ("", entry.accelerator)
+        if entry.status != ESTIMATED
+        and is_older(entry, release)
+        and model in ("", entry.model)
+        and accelerator in ("", entry.accelerator)
     ]
 
 

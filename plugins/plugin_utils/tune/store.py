@@ -95,7 +95,7 @@ class Store:
 
     def records(self, plan: PlanDocument) -> Records:
         """Return the measurements of a plan."""
-        return Records(self.top, self.host, self.instance, plan_digest(plan))
+        return Records(self.top, self.host, self.instance, plan_digest(plan), "tune_dir")
 
     def taken_records(self, variant: str, step: Step, rounds: int) -> dict[int, Record]:
         """Return the measurements of a variant by round."""

@@ -48,7 +48,8 @@ def test_evidence_names_what_the_catalogue_has(path):
     document = load(path)
     recipe = load_recipe(document["model"])
     assert document["accelerator"] in load_catalogue().models
-    assert document["release"] in releases()
+    # Estimators have tables of their own releases.
+    assert document["release"] in releases() or document["status"] == "estimated"
     assert document.get("preset") is None or document["preset"] in recipe["presets"]
 
 

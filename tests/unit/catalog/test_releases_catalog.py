@@ -160,7 +160,7 @@ LOCKS = [
 
 def test_the_cuda_releases_have_a_lock_for_each_python():
     assert {(name, stack, python) for name, stack, python, _entry in LOCKS} == {
-        (name, "cuda", python) for name in ("0.25.1", "0.32.0") for python in ("3.11", "3.12", "3.13")
+        (name, "cuda", python) for name in ("0.25.1", "0.32.0", "0.33.0") for python in ("3.11", "3.12", "3.13")
     }
 
 

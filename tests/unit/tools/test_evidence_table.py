@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import PLACE, read_document
 
 from tests.fakes.evidence import document
-from tools.evidence_table import BEGIN, END, long_table, machines_table, pages, replaced, short_table
+from tools.evidence_table import BEGIN, END, estimates_table, long_table, machines_table, pages, replaced, short_table
 
 
 def evidence(name="", **change):
@@ -31,6 +31,8 @@ def test_the_short_table_shows_the_best_of_each_model_and_hardware():
         evidence(release="0.33.0", status="reported"),
         evidence("started", release="0.33.0", results=[]),
         evidence(release="0.20.2"),
+        evidence("guess", release="0.34.0", status="estimated"),
+        evidence(accelerator="b200", status="estimated"),
     ]
     rows = short_table(entries).splitlines()[2:]
     assert rows == [
@@ -43,6 +45,25 @@ def test_the_long_table_has_a_row_for_each_file_that_leads_to_it():
     assert [row.split(" | ")[0] for row in rows] == ["| 1 x cpu", "| 1 x NVIDIA H200"]
     assert "[0.25.1-2026-11-23-b](../../catalog/evidence/openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23-b.yml)" in rows[1]
     assert "random" not in rows[0]
+
+
+def test_estimates_are_in_a_table_of_their_own_with_their_error():
+    measured = {key: value for key, value in document().items() if key != "preset"}
+    found = read_document(measured, PLACE.format(**measured), "x.yml")
+    result = {
+        **measured["results"][0],
+        "output_tokens_per_second": dict.fromkeys(("median", "lowest", "highest"), 4475),
+    }
+    guess = evidence("estimated", status="estimated", source="AIConfigurator 0.12.0", results=[result])
+    far = evidence("estimated", status="estimated", accelerator="b200")
+    rows = estimates_table([found, guess, far]).splitlines()[2:]
+    place = "../../catalog/evidence/openai/gpt-oss-20b/h200x1/0.25.1-2026-11-23-estimated.yml"
+    assert rows[1] == (
+        f"| [1 x NVIDIA H200]({place}) | openai/gpt-oss-20b | 4,475 (64) | -50 % at 64 "
+        "| AIConfigurator 0.12.0, vLLM 0.25.1 |"
+    )
+    assert " |  | baremetal.inference" in rows[0]
+    assert len(long_table([found, guess, far]).splitlines()) == 3
 
 
 def test_a_page_without_the_marks_is_refused():

@@ -87,6 +87,11 @@
   if (data.storage.gb_per_s !== undefined) others.push(["storage", `${data.storage.gb_per_s} GB/s from ${data.storage.file}`]);
   if (data.network.gbit_per_s !== undefined) others.push(["network", `${data.network.gbit_per_s} Gbit/s from ${data.network.peer}`]);
   for (const chat of data.chats) others.push([`chat with ${chat.item}`, chat.answer || chat.msg || ""]);
+  for (const bench of data.benches) {
+    const found = bench.figures;
+    const figures = found && `${found.output_tokens_per_second} output tokens/s, TTFT ${found.ttft_ms} ms, ITL p99 ${found.itl_p99_ms} ms with ${found.concurrency} requests at a time`;
+    others.push([`bench of ${bench.item}`, figures || bench.problem || bench.not_tried]);
+  }
   table("others", ["part", "result"], others, "not tried");
   table("notes", ["note"], data.notes.map(note => [note]), "none");
   table("missing", ["what", "why"], data.not_tried.map(row => [row.what, row.why]), "everything was tried");

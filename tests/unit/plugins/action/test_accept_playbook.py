@@ -15,6 +15,7 @@ import pytest
 
 from tests.fakes.nvidia import h200_host
 from tests.fakes.wheelhouse import ROOT
+from tests.unit.standins import test_amd, test_huawei
 
 pytestmark = pytest.mark.slow
 
@@ -150,6 +151,55 @@ def test_a_real_h200s_recording_that_falls_short_in_every_way(tmp_path, host):
         assert sentence in done.stdout.replace("\n", "")
     # The driver's findings are those of this very system, which is no Ubuntu.
     assert not [sentence for sentence in found if sentence.startswith(chip) and "copies" in sentence]
+
+
+# The tool of another vendor, and a burn-in of eight chips, one of which begins to report memory errors.
+TOOL = """#!{python}
+import sys
+from pathlib import Path
+sys.path.insert(0, "{top}")
+from tests.standins.place import Place
+from tests.standins.tool import answer
+said = answer(Path(sys.argv[0]).name, sys.argv[1:], Place(Path("{root}")))
+sys.stdout.write(said.out)
+sys.stderr.write(said.err)
+sys.exit(said.rc)
+"""
+WEARS = """#!{python}
+import json, pathlib, sys
+pathlib.Path("{state}/ecc").write_text("{chip} 2")
+for phase, median in (("products", {products}), ("copy", {copy})):
+    value = [{{**{row}, "chip": number, "median": median}} for number in range(8)]
+    print(json.dumps({{"event": "result", "phase": phase, "value": value}}))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "model"), [("mi300x", "mi300x"), ("atlas_a2", "ascend_a2")])
+def test_a_stand_in_of_another_vendor_with_a_chip_that_reports_memory_errors(tmp_path, host, name, model):
+    amd = name == "mi300x"
+    root = tmp_path / "machine"
+    root.mkdir()
+    place = test_amd.host(root, name) if amd else test_huawei.installed(test_huawei.host(root, name))
+    (place.proc / "cpuinfo").write_text("processor\t: 0\nmodel name\t: A Xeon\nflags\t\t: avx2\n")
+    (place.proc / "meminfo").write_text("MemTotal:       65536000 kB\n")
+    tool = tmp_path / "bin" / ("amd-smi" if amd else "npu-smi")
+    tool.parent.mkdir()
+    tool.write_text(TOOL.format(python=sys.executable, top=ROOT, root=root))
+    tool.chmod(0o755)
+    chips = place.machine().chips()
+    figures = {"products": 700, "copy": 4.2} if amd else {"products": 250, "copy": 1.1}
+    wears = WEARS.format(python=sys.executable, state=place.state, chip=chips[3], row={**ROW, "wrong": 0}, **figures)
+    Path(host["accept_python"]).write_text(wears)
+    roots = {"accelerator_sysfs_root": str(place.sys), "accelerator_proc_root": str(place.proc)}
+    done = accept(tmp_path, {**host, **roots}, "-l", "gpu-1", hosts=("gpu-1",), path=tool.parent)
+    assert done.returncode == 2, done.stdout + done.stderr
+    document, _path = result(host)
+    assert (document["accelerator"]["model"], document["accelerator"]["count"]) == (model, 8)
+    rose = [row["where"] for row in document["findings"] if " rose from 0 to 2 during the burn-in" in row["what"]]
+    assert rose == [f"chip {chips[3]}"]
+    assert len(document["figures"]) == 16
+    assert not [row for row in document["findings"] if row["where"].startswith("chip ") and "rose" not in row["what"]]
 
 
 def test_check_mode_runs_and_writes_nothing(tmp_path, host):

@@ -25,7 +25,8 @@ SLOT = {"installed": True, "digest": "d", "good": {"digest": "d", "plan": summar
 class Host:
     """Answers the two modules; from the ``broken``th measurement on with a failure."""
 
-    def __init__(self, broken=1000, message="instance chat did not survive the measurement.", **info):
+    def __init__(self, broken=1000, message="instance chat did not survive the measurement.", slowed=(), **info):
+        self.slowed = list(slowed)
         self.info, self.broken, self.message, self.asked = {**INFO, **info}, broken, message, []
 
     def execute(self, module_name, module_args, task_vars, wrap_async):
@@ -36,7 +37,7 @@ class Host:
         self.asked.append(module_args)
         if len(self.asked) >= self.broken:
             return {"failed": True, "msg": self.message}
-        return taken(joules=153.6)
+        return {**taken(joules=153.6), "slowed": self.slowed}
 
 
 @pytest.fixture
@@ -104,6 +105,16 @@ def test_two_runs_are_compared(tmp_path, lines):
     first = run(Host(), tmp_path)
     other = run(Host(), tmp_path / "b", compare=first["directory"])
     assert "x1.00" in Path(other["page"]).read_text() and "x1.00" not in Path(first["page"]).read_text()
+
+
+def test_a_chip_that_was_slowed_down_is_a_warning_and_stays_with_the_figures(tmp_path, lines):
+    host = Host(slowed=["0000:1b:00.0 (hw_therm_slowdown)"])
+    result = run(host, tmp_path, concurrency=["8"], repeats=1)
+    (note,) = result["notes"]
+    assert note.startswith("chat, 8 at a time, run 1: slowed down: 0000:1b:00.0 (hw_therm_slowdown); the figures are")
+    assert f"WARNING gpu-a-01 chat: {note}" in lines
+    assert yaml.safe_load(Path(result["evidence"]).read_text())["note"] == note
+    assert "hw_therm_slowdown" in Path(result["page"]).read_text()
 
 
 def test_check_mode_only_plans(tmp_path, lines):

@@ -99,6 +99,24 @@ def test_power_is_measured_with_the_vendors_tool(host):
     assert bench(host, stack="cuda", chips=[0])["power"]["watts"] == 400.0
 
 
+# Between the two reports of the tool the counter of one chip rises.
+SMI = """#!/bin/sh
+[ "$1" = -q ] || exit 0
+n=$(cat {count} 2>/dev/null || echo 0); echo $((n + 250)) >{count}
+report() {{ echo "<gpu id='00000000:$1:00.0'><clocks_event_reasons_counters>"
+  echo "<clocks_event_reasons_counters_hw_therm_slowdown>$2 us</clocks_event_reasons_counters_hw_therm_slowdown>"
+  echo "</clocks_event_reasons_counters></gpu>"; }}
+echo "<log>"; report 1B 0; report 43 "$n"; echo "</log>"
+"""
+
+
+@pytest.mark.parametrize(("chip", "slowed"), [(0, []), (1, ["0000:43:00.0 (hw_therm_slowdown)"])])
+def test_a_chip_that_is_slowed_down_meanwhile_is_named(host, chip, slowed):
+    host.program("nvidia-smi", SMI.format(count=host.bin / "count"))
+    result = bench(host, stack="cuda", chips=[chip])
+    assert (result["rc"], result["slowed"]) == (0, slowed)
+
+
 def test_an_instance_with_other_requests_is_refused(tmp_path, monkeypatch):
     with engine(3, 100) as port:
         host = make(tmp_path, monkeypatch, port)

@@ -10,6 +10,10 @@ import copy
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.judge import judge
 
+BENCH = {
+    "concurrency": 16, "requests": 64, "input_tokens": 1024, "output_tokens": 256,
+    "output_tokens_per_second": 2400.0, "ttft_ms": 210.0, "tpot_ms": 6.1, "itl_p99_ms": 9.0,
+}  # fmt: skip
 CHIPS = ("0000:1b:00.0", "0000:43:00.0")
 MEASURED = {"status": "measured", "source": "one H200"}
 EXPECTED = {
@@ -52,8 +56,9 @@ def healthy():
         },
         "storage": {"problem": "", "gb_per_s": 6.1, "direct": True},
         "network": {"problem": "", "gbit_per_s": 93.0},
-        "limits": {"storage_gb_per_s": 5, "network_gbit_per_s": 90},
+        "limits": {"storage_gb_per_s": 5, "network_gbit_per_s": 90, "bench_tokens_per_s": 1000},
         "chats": [{"item": "chat", "ok": True}],
+        "benches": [{"item": "chat", "figures": BENCH}],
     }
 
 
@@ -65,7 +70,7 @@ def test_a_healthy_machine_is_accepted_and_nothing_is_left_out():
     judged = judge(healthy())
     assert judged.findings == ()
     assert judged.accepted
-    assert [missing["what"] for missing in judged.not_tried] == ["bench of vLLM"]
+    assert judged.not_tried == ()
     assert f"at its power limit, as is usual under full load: {', '.join(CHIPS)}" in judged.notes
 
 
@@ -114,6 +119,18 @@ SAMPLE = ("burn_in", "counters", "samples", 1)
         (("network",), {"problem": "no connection"}, "network: no connection; then repeat the acceptance"),
         (("network", "gbit_per_s"), 9.4, "network: 9.4 Gbit/s, 0.10 of the 90 that accept_network_gbit_per_s asks for"),
         (("chats",), [{"item": "chat", "ok": False, "msg": "HTTP 500"}], "instance chat: HTTP 500; see verify.yml"),
+        (
+            ("benches", 0, "figures"),
+            {**BENCH, "output_tokens_per_second": 400},
+            "bench of chat: 400 output tokens/s with 16 requests at a time, 0.40 of the 1000 that "
+            "accept_bench_tokens_per_s asks for; look at what else uses the host",
+        ),
+        (
+            ("benches",),
+            [{"item": "chat", "problem": "instance chat did not survive the measurement"}],
+            "bench of chat: instance chat did not survive the measurement; see the journal of its unit",
+        ),
+        (("benches",), [{"item": "chat", "failed": True, "msg": "MODULE"}], "bench of chat: MODULE; see the journal"),
         (
             ("driver", "findings"),
             [{"where": "module nvidia", "what": "old", "action": "reboot"}],
@@ -186,7 +203,7 @@ def test_a_host_without_accelerators_and_without_vllm_says_what_was_not_tried():
     judged = judge({"burn_in": {"measured": {"products": [row], "copy": [row]}, "problem": ""}, "storage": {}})
     assert judged.accepted
     assert [missing["what"] for missing in judged.not_tried] == [
-        "comparison of the processor", "copies between chips", "network", "chat", "bench of vLLM",
+        "comparison of the processor", "copies between chips", "network", "chat", "bench",
     ]  # fmt: skip
 
 
@@ -208,6 +225,19 @@ def test_a_chat_whose_module_broke_is_a_finding_and_one_that_check_mode_skipped_
     judged = judge({**healthy(), "chats": chats})
     assert [finding.sentence for finding in judged.findings] == ["instance b: MODULE; see verify.yml"]
     assert {"what": "chat with a", "why": "Not verified: b."} in judged.not_tried
+
+
+@pytest.mark.parametrize(
+    ("benches", "why"),
+    [
+        ([], "it answered no chat"),
+        ([{"item": "chat", "not_tried": "it has 3 running requests"}], "it has 3 running requests"),
+    ],
+)
+def test_an_instance_that_was_not_measured_is_named_and_no_finding(benches, why):
+    judged = judge({**healthy(), "benches": benches})
+    assert judged.accepted
+    assert judged.not_tried == ({"what": "bench of chat", "why": why},)
 
 
 def test_check_mode_finds_nothing_and_says_so():

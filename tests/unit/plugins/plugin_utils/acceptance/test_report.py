@@ -12,7 +12,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.rep
     summary_lines,
 )
 
-from tests.unit.plugins.plugin_utils.acceptance.test_judge import changed, healthy
+from tests.unit.plugins.plugin_utils.acceptance.test_judge import BENCH, changed, healthy
 
 NOW = 1795473900
 
@@ -38,6 +38,12 @@ def test_the_document_of_a_healthy_machine():
     assert len(document["figures"]) == 6
 
 
+def test_the_document_has_the_figures_of_each_bench_and_why_one_was_not_taken():
+    skipped = {"item": "b", "not_tried": "busy", "changed": False, "ansible_loop_var": "item"}
+    document = document_of({**healthy(), "benches": [*healthy()["benches"], skipped]})
+    assert document["benches"] == [{"item": "chat", "figures": BENCH}, {"item": "b", "not_tried": "busy"}]
+
+
 def test_a_chip_without_expected_figures_is_reported():
     document = document_of({**healthy(), "expected": {}})
     assert document["accepted"] is True
@@ -53,6 +59,7 @@ def test_the_lines_for_the_terminal():
     assert any(line.startswith("  finding: chip 0000:43:00.0: bf16 matrix products at 512") for line in lines)
     assert "  chip 0000:1b:00.0 to 0000:43:00.0: copies between chips 390 GB/s, 0.87 of 450" in lines
     assert "  storage: 6.1 GB/s" in lines
+    assert "  bench of chat: 2,400.0 output tokens/s, TTFT 210.0 ms, ITL p99 9.0 ms with 16 requests at a time" in lines
     assert lines[-1] == "  /r/gpu-1.json"
 
 

@@ -9,6 +9,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary 
     figures_line,
     raw_digest,
     results_of,
+    slowed_notes,
 )
 
 from tests.fakes.benches import record
@@ -55,3 +56,9 @@ def test_a_line_has_the_figures():
 def test_the_raw_results_are_named_by_what_the_benchmark_wrote():
     one, two = record(), record(repeat=2, speed=1)
     assert raw_digest([one, two]) == raw_digest([{**one, "repeat": 5}, two]) != raw_digest([two, one])
+
+
+def test_a_chip_that_was_slowed_down_is_a_note():
+    hot = {**record(concurrency=64, repeat=2), "slowed": ["0000:1b:00.0 (hw_therm_slowdown)"]}
+    (note,) = slowed_notes([record(), hot])
+    assert note.startswith("chat, 64 at a time, run 2: slowed down: 0000:1b:00.0 (hw_therm_slowdown); the figures are")

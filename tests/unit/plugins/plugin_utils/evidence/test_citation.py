@@ -116,6 +116,7 @@ def test_outdated():
     assert [row["name"] for row in outdated(entries, "0.33.0", "openai/gpt-oss-20b")] == [entries[0].name]
     assert len(outdated(entries, "0.33.0")) == 2
     assert outdated(entries, "0.33.0", accelerator="b200") == []
+    assert outdated([evidence(status="estimated")], "0.33.0") == []
     both = outdated([*entries, evidence("b", release="0.9.2")], "0.33.0", "openai/gpt-oss-20b")
     assert outdated_lines(both, "0.33.0") == [
         "Evidence older than vLLM 0.33.0: openai/gpt-oss-20b/h200x1, 2 files of vLLM 0.9.2, 0.25.1; "

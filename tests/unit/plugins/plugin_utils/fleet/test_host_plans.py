@@ -162,7 +162,7 @@ def test_a_fact_of_the_host_decides_a_rule():
             "name the largest themselves, vLLM refuses another one",
         ),
         (
-            {"runtime": "venv"},
+            {"model": "mi300x", "runtime": "venv"},
             "vllm_instances.chat.runtime: release '0.33.0' has no lock of wheels for this stack, so the host "
             "cannot have a virtual environment; use the runtime 'container', or name a lock (requirements) "
             "in a release of your own",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.acceptance.counters_host import read_counters
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     NOT_INSTALLED,
     CommandResult,

@@ -1,0 +1,69 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: acceptance_bench
+short_description: Measure an instance for seconds, as a part of an acceptance
+version_added: 0.8.0
+description:
+  - Internal to the playbook C(baremetal.inference.accept).
+  - Takes one measurement with M(baremetal.inference.instance_bench) after one that does not count.
+  - An instance that is busy, and a measurement that fails, are results and no errors.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Takes no measurement.
+  diff_mode:
+    support: none
+options:
+  instance:
+    description:
+      - Name of the instance on the host.
+    type: str
+    required: true
+  stack:
+    description:
+      - The stack of the host's accelerators, or C(cpu). A processor is asked for less.
+    type: str
+    required: true
+  user:
+    description:
+      - The user that the benchmark runs as, where the instance runs in a virtual environment.
+    type: str
+    default: vllm
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Measure an instance
+  baremetal.inference.acceptance_bench:
+    instance: chat
+    stack: cuda
+  become: true
+  register: measured
+"""
+
+RETURN = r"""
+figures:
+  description:
+    - Size of the measurement (C(concurrency), C(requests), C(input_tokens), C(output_tokens)) and its figures
+      (C(output_tokens_per_second), C(ttft_ms), C(tpot_ms), C(itl_p99_ms)).
+  type: dict
+  returned: when it was measured
+problem:
+  description: Why the measurement failed.
+  type: str
+  returned: when it failed
+not_tried:
+  description: Why nothing was measured.
+  type: str
+  returned: when the instance is busy, and in check mode
+"""
