@@ -34,8 +34,8 @@ class ControllerAction(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
         check_options(self.ROLES, task_vars, self._templar, self._task)
+        _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:

@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common import playbook_options
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playbook_options import (
+    CHOICES,
+    NUMBERS,
     PLAYBOOKS,
     PREFIXES,
+    WHOLE_NUMBERS,
     PlaybookOptionError,
     check_playbook_options,
+    check_values,
     known_options,
     unknown_options,
 )
@@ -38,6 +42,45 @@ def test_a_misspelt_option_is_an_error_that_names_the_nearest(name, nearest):
     with pytest.raises(PlaybookOptionError) as caught:
         unknown_options(frozenset({name, "site_hosts"}))
     assert str(caught.value) == f"-e {name}: no playbook has this option; nearest: {nearest!r}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("explain_format", "xml", "table or json"),
+        ("drift_format", "", "table or json"),
+        ("drain_min_available", "x", "a whole number from 0 on"),
+        ("drain_timeout", "²", "a number from 0 on"),
+        ("discover_timeout", "1.5", "a whole number from 0 on"),
+        ("verify_ready_timeout", "inf", "a number from 0 on"),
+        ("undrain_timeout", "-1", "a number from 0 on"),
+        ("drain_force", "maybe", "true or false"),
+        ("site_drivers", "nein", "true or false"),
+    ],
+)
+def test_a_value_of_another_kind_is_an_error_under_the_options_own_name(name, value, expected):
+    with pytest.raises(PlaybookOptionError) as caught:
+        check_values({name: value})
+    assert str(caught.value) == f"{name}: found {value!r}, expected {expected}"
+
+
+def test_values_of_the_right_kind_and_templates_pass():
+    check_values(
+        {
+            "explain_format": "json",
+            "drain_min_available": "0",
+            "drain_timeout": 300,
+            "undrain_timeout": "0.5",
+            "site_drivers": "no",
+        }
+    )
+    check_values(
+        {"site_drivers": "{{ wanted }}", "drain_timeout": "{{ 5 * 60 }}", "vllm_release": "x", "drain_reason": "x"}
+    )
+
+
+def test_each_option_of_a_kind_is_one_of_a_playbook():
+    assert {*WHOLE_NUMBERS, *NUMBERS, *CHOICES} <= known_options()
 
 
 def test_another_word_is_a_warning_and_the_variables_of_others_are_left_alone():
