@@ -57,7 +57,7 @@ integration: ready  ## Tests that need root and lab hosts of their own
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
 
 long: ready  ## What CI has no time for: long fuzzing, killed labs, every scenario with all of its tests
-	FUZZ_SECONDS=120 $(BIN)/pytest -q tests/unit -k fuzz
+	FUZZ_SECONDS=120 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import os
 import random
+import re
 import socket
 import struct
 import threading
@@ -140,6 +141,34 @@ def mutated(choose: random.Random, value: Any) -> Any:
             return nasty(choose)
         _change_place(choose, *choose.choice(places))
     return value
+
+
+def mutated_text(choose: random.Random, text: str) -> str:
+    """Return the text of a tool or a file with one to three changes: words, lines, characters, its end."""
+    for _change in range(choose.randint(1, 3)):
+        text = _change_text(choose, text)
+    return text
+
+
+def _change_text(choose: random.Random, text: str) -> str:
+    kind = choose.choice(("word", "word", "word", "number", "number", "line", "insert", "cut", "nothing"))
+    if kind == "cut":
+        return text[: choose.randint(0, len(text))]
+    if kind == "nothing":
+        return choose.choice(("", *NASTY_TEXTS, "[" * 100_000, '{"a":' * 100_000))
+    if kind == "insert":
+        at = choose.randint(0, len(text))
+        return text[:at] + choose.choice(NASTY_TEXTS) + text[at:]
+    if kind == "line":
+        lines = text.splitlines(keepends=True) or [""]
+        at = choose.randrange(len(lines))
+        lines[at : at + 1] = choose.choice(([], [lines[at]] * 2, [choose.choice(NASTY_TEXTS)]))
+        return "".join(lines)
+    found = [match.span() for match in re.finditer(r"\d+" if kind == "number" else r"[^\s,:=<>|\"]+", text)]
+    if not found:
+        return text
+    start, end = choose.choice(found)
+    return text[:start] + choose.choice(NASTY_TEXTS) + text[end:]
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 
 # Exit statuses of the program, and of a process that the kernel killed for memory.
 OK, NO_TORCH, NO_CHIP, HUNG, OUT_OF_MEMORY = 0, 3, 4, 5, 6
@@ -46,7 +47,7 @@ def parse_burn_in(out: str, err: str, rc: int, timed_out: bool, seconds: float) 
 def _entry(line: str) -> Mapping[str, Any]:
     """Return one line of the program; nothing for any other line, which libraries may print too."""
     try:
-        entry = json.loads(line)
+        entry = load_json(line)
     except ValueError:
         return {}
     return entry if isinstance(entry, dict) else {}

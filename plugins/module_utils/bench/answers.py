@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError, Measurement
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 
 # Printed by the benchmark when its own preparations are over.
@@ -25,7 +25,7 @@ _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit)\b.*|.*
 def read_result(text: str, measurement: Measurement) -> dict[str, Any]:
     """Return the benchmark's result. Raises BenchError where requests failed or a figure is missing."""
     try:
-        found = json.loads(text)
+        found = load_json(text)
     except ValueError as exc:
         raise BenchError(f"the result of vllm bench serve is not JSON ({exc})") from exc
     if not isinstance(found, dict):
@@ -51,7 +51,7 @@ def explain_output(lines: Sequence[str], most: int = 3) -> str:
 def model_length(body: bytes, model: str) -> int | None:
     """Return the longest sequence in tokens that the instance serves ``model`` with, from /v1/models."""
     try:
-        entries = json.loads(body)["data"]
+        entries = load_json(body)["data"]
         return next((int(entry["max_model_len"]) for entry in entries if entry.get("id") == model), None)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
 
 # One sample says nothing about a minute.
 _FEWEST = 3
@@ -52,9 +54,10 @@ def energy(samples: Sequence[tuple[float, float]], began: float, seconds: float)
 def _nvidia(text: str, chips: Sequence[int]) -> Power | None:
     found = {}
     for line in text.splitlines():
-        values = [_number(value) for value in line.split(",")]
-        if len(values) == 3 and values[0] is not None and values[1] is not None:
-            found[int(values[0])] = (values[1], values[2] or 0.0)
+        words = [word.strip() for word in line.split(",")]
+        chip, watts = read_count(words[0]), _number(words[1]) if len(words) == 3 else None
+        if chip is not None and watts is not None:
+            found[chip] = (watts, _number(words[2]) or 0.0)
     if any(chip not in found for chip in chips):
         return None
     # The lowest limit: the slowest chip decides how fast all are.
@@ -63,7 +66,7 @@ def _nvidia(text: str, chips: Sequence[int]) -> Power | None:
 
 def _amd(text: str, chips: Sequence[int]) -> Power | None:
     try:
-        document = json.loads(text)
+        document = load_json(text)
     except ValueError:
         return None
     # From ROCm 6.4 on the list has a name.
@@ -72,8 +75,9 @@ def _amd(text: str, chips: Sequence[int]) -> Power | None:
     for entry in entries if isinstance(entries, list) else ():
         power = entry.get("power") if isinstance(entry, dict) else None
         watts = _amd_watts(power.get("socket_power")) if isinstance(power, dict) else None
-        if watts is not None:
-            found[entry.get("gpu")] = watts
+        chip = read_count(entry.get("gpu")) if watts is not None else None
+        if watts is not None and chip is not None:
+            found[chip] = watts
     return Power(sum(found[chip] for chip in chips)) if all(chip in found for chip in chips) else None
 
 
@@ -101,7 +105,4 @@ def _ascend(text: str, chips: Sequence[int]) -> Power | None:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text.strip())
-    except ValueError:
-        return None
+    return read_finite(text.strip())

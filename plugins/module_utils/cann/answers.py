@@ -15,6 +15,7 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import NNAL, OPS, TOOLKIT
 from ansible_collections.baremetal.inference.plugins.module_utils.cann.versions import is_same, takes
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 
 # "| 0     910B4               | OK            | 86.0        40  ..."
 _FIRST_ROW = re.compile(r"\|\s*(\d+)\s+(\S+)\s*\|\s*([A-Za-z]\w*)\s*\|")
@@ -84,7 +85,8 @@ class Installed:
 def parse_cards(text: str) -> list[Card]:
     """Return the cards of ``npu-smi info -l``."""
     fields = _fields(text)
-    counts = [int(value) for name, value in fields if name == "Chip Count" and value.isdigit()]
+    found = [read_count(value) for name, value in fields if name == "Chip Count"]
+    counts = [count for count in found if count is not None]
     numbers = [value for name, value in fields if name == "NPU ID"]
     # Versions that omit the count have one chip on each NPU.
     return [Card(number, counts[index] if index < len(counts) else 1) for index, number in enumerate(numbers)]

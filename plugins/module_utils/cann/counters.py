@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     ChipCounters,
     CountersAnswer,
     counts_of,
+    explain_silence,
     first_number,
 )
 
@@ -40,8 +41,7 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
     """Return the counters of each chip of npu-smi's table; ``details`` are the results of commands_of by address."""
     rows = parse_table(table.out)
     if not rows:
-        last = (table.err.strip() or table.out.strip() or f"exit status {table.rc}").splitlines()[-1]
-        return CountersAnswer(problem=f"npu-smi info reports no chips: {last}")
+        return CountersAnswer(problem=f"npu-smi info reports no chips: {explain_silence(table)}")
     power = {npu: (first_number(watts), first_number(celsius)) for npu, watts, celsius in _POWER.findall(table.out)}
     chips = []
     for row in rows:

@@ -13,6 +13,9 @@ _EARLY = 0
 _FINAL = 1
 _RANGE = re.compile(r"\[([^\],]+),([^\]]+)\]")
 
+# int() refuses texts of more than 4,300 digits.
+NUMBER = re.compile(r"[0-9]{1,18}")
+
 Key = List[Tuple[int, int]]
 
 
@@ -20,7 +23,7 @@ def order(version: str) -> Key:
     """Return the sort key of a version: 26.0.rc1 is older than 26.0, 25.0.rc1 older than 25.0.rc1.1."""
     found = []
     for part in re.findall(r"[a-z]*\d+|[a-z]+", version.lower()):
-        number = re.search(r"\d+", part)
+        number = NUMBER.search(part)
         # A separate word, as in 9.2.0-beta.2, comes before its number.
         found.append((_EARLY if part[0].isalpha() else _FINAL, int(number.group()) if number else 0))
     return found

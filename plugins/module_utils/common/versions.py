@@ -21,14 +21,16 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda a, b: a < b,
 }
 # Marks of a pre-release after its numbers: 0.20.2rc1, 8.3.RC1, 1.0a2, 2.0.dev3. The kernel 6.8.0-31-generic is none.
-_STAGE = re.compile(r"(?<=\d)[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?(\d*)$", re.IGNORECASE)
+_STAGE = re.compile(r"(?<=\d)[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?([0-9]{0,18})$", re.IGNORECASE)
 _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "pre": -1, "rc": -1}
 _FINAL = (0, 0)
+# int() refuses texts of more than 4,300 digits.
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
     """Return the numbers of a version: ``580.65.06`` is (580, 65, 6), ``12.8+cu128`` is (12, 8)."""
-    return tuple(int(part) for part in re.findall(r"\d+", text.split("+")[0]))
+    return tuple(int(part) for part in _NUMBER.findall(text.split("+")[0]))
 
 
 def version_key(text: str) -> tuple[tuple[int, ...], tuple[int, int]]:
@@ -76,5 +78,5 @@ def _package_key(text: str) -> tuple[Any, ...]:
     """Return what versions of a package are sorted by: its epoch, the vendor's version, the numbers of its revision."""
     epoch, _colon, rest = text.rpartition(":")
     upstream = upstream_version(text)
-    revision = [int(number) for number in re.findall(r"\d+", rest[len(upstream) :])]
+    revision = [int(number) for number in _NUMBER.findall(rest[len(upstream) :])]
     return numbers_of(epoch), version_key(upstream), revision

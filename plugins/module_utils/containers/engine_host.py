@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 from typing import Any, Callable, List, Sequence, Tuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import CDI_DIRS, Found, cdi_kind
 
 # NVIDIA's hook for docker, by its names.
@@ -66,7 +66,7 @@ def cdi_kinds(directories: Sequence[str]) -> list[str]:
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = load_json(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
     DIGEST,
@@ -87,7 +87,7 @@ def blobs(top: Blob, read: Callable[[str], bytes], depth: int = DEEPEST) -> Iter
 def children(manifest: bytes, digest: str) -> list[Blob]:
     """Return what a manifest or an index names. Raises OciError where it is neither."""
     try:
-        data = json.loads(manifest)
+        data = load_json(manifest)
         below = [_blob(entry, True) for entry in data.get("manifests") or ()]
         config = [data["config"]] if "config" in data else []
         return below + [_blob(entry, False) for entry in [*config, *(data.get("layers") or ())]]

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sha256_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import (
     Blob,
     Wanted,
@@ -48,7 +48,7 @@ class Layout:
         except FileNotFoundError:
             return None
         found = {one.tag: one.digest for one in parse_index(text, self.directory, image.repository)}
-        sizes = {entry["digest"]: int(entry["size"]) for entry in json.loads(text)["manifests"]}
+        sizes = {entry["digest"]: int(entry["size"]) for entry in load_json(text)["manifests"]}
         digest = found.get(image.tag)
         return Blob(digest, sizes[digest], True) if digest else None
 

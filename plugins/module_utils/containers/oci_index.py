@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, Iterable
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 
 # What the distribution specification allows; a registry refuses other names with a poorer reason.
 REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
@@ -52,7 +53,7 @@ def parse_index(text: str, path: str, repository: str) -> list[Image]:
             "expected lower-case letters, digits, '.', '_' and '-', parted by '/'"
         )
     try:
-        manifests = json.loads(text)["manifests"]
+        manifests = load_json(text)["manifests"]
         return [_image(manifest, where, path, repository) for manifest in manifests]
     except OciError:
         raise

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+
 # The fields of nvidia-smi --query-gpu, in the order of GpuAnswer.
 QUERY = (
     "index",
@@ -21,7 +23,7 @@ QUERY = (
     "pci.bus_id",
     "pci.device_id",
 )
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+),?\s*(.*)")
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,9}),?\s*(.*)")
 _NO_VALUE = ("", "N/A", "[N/A]", "None", "[Not Supported]")
 
 
@@ -81,7 +83,7 @@ def short_address(bus_id: str) -> str:
 def parse_query(text: str) -> list[GpuAnswer]:
     """Return the chips that nvidia-smi lists. Lines in another form, headers and errors, are ignored."""
     rows = [[value.strip() for value in line.split(",")] for line in text.splitlines()]
-    full = [row for row in rows if len(row) == len(QUERY) and row[0].isdigit()]
+    full = [row for row in rows if len(row) == len(QUERY) and read_count(row[0]) is not None]
     return [GpuAnswer(*(short_address(value) if ":" in value else value for value in row)) for row in full]
 
 

@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     CountersAnswer,
     add_log_errors,
     counts_of,
+    explain_silence,
     first_number,
 )
 
@@ -53,7 +54,7 @@ REASONS = "clocks_event_reasons"
 OLDER_REASONS = "clocks_throttle_reasons"
 OLDER_DRAW = "gpu_power_readings/power_draw"
 
-_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+)")
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,9})")
 
 
 def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
@@ -62,8 +63,7 @@ def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer
     try:
         root = ElementTree.fromstring(report.out)  # noqa: S314 - the tool's own output, on the tool's own host
     except ElementTree.ParseError:
-        last = (report.err.strip() or report.out.strip() or f"exit status {report.rc}").splitlines()[-1]
-        return CountersAnswer(problem=f"nvidia-smi -q -x reports no chips: {last}")
+        return CountersAnswer(problem=f"nvidia-smi -q -x reports no chips: {explain_silence(report)}")
     chips = [_chip(gpu) for gpu in root.findall("gpu")]
     return CountersAnswer(add_log_errors(chips, _xids(log)), "" if chips else "nvidia-smi -q -x reports no chips")
 

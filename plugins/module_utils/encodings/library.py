@@ -9,10 +9,10 @@ accepts, is the release's matter.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.encodings.files import ENCODINGS
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
@@ -132,7 +132,7 @@ def parse_answer(output: str) -> dict[str, str]:
     """Return what the library answered, nothing where the output ends with no answer."""
     lines = output.strip().splitlines()
     try:
-        answer = json.loads(lines[-1]) if lines else None
+        answer = load_json(lines[-1]) if lines else None
     except ValueError:
         return {}
     return {str(key): str(value) for key, value in answer.items()} if isinstance(answer, dict) else {}

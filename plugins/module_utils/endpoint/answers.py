@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 
 # The number of characters to quote from a long answer or error body.
@@ -36,7 +37,7 @@ def refuse_failure(reply: Reply) -> None:
 def error_message(body: bytes) -> str:
     """Return the message in an error body: OpenAI's form, vLLM's plain form, or the text itself."""
     try:
-        data = json.loads(body)
+        data = load_json(body)
         error = data["error"]
         return shorten(str(error["message"] if isinstance(error, Mapping) else error))
     except (ValueError, KeyError, TypeError):
@@ -55,7 +56,7 @@ def read_object(text: str, what: str) -> dict[str, Any]:
     if not text.strip():
         raise BadAnswerError(f"{what} is empty, expected a JSON object")
     try:
-        data = json.loads(text)
+        data = load_json(text)
     except ValueError as exc:
         raise BadAnswerError(f"{what} is not JSON ({exc}); found {quote(text.encode())}") from exc
     if not isinstance(data, dict):

@@ -9,6 +9,8 @@ import json
 import re
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+
 VERSION = "0.4.13"
 # How an answer is recognised in the text of a response: the last match counts. A response without one is unreadable.
 _PATTERNS = {
@@ -128,7 +130,7 @@ def read_output(lines: Iterable[str], expected: Mapping[str, str]) -> list[dict[
     items: dict[str, dict[str, Any]] = {}
     for number, line in enumerate(lines, 1):
         try:
-            found = json.loads(line)
+            found = load_json(line)
             name = found["doc"]["id"]
             item = {
                 "id": name,

@@ -30,7 +30,7 @@ def unread_files(admin_socket: str, files: Iterable[str]) -> list[str]:
     where HAProxy does not run; a missing file is not newer.
     """
     try:
-        found = re.search(r"(?m)^Start_time_sec: (\d+)$", send_command(admin_socket, "show info"))
+        found = re.search(r"(?m)^Start_time_sec: ([0-9]{1,18})$", send_command(admin_socket, "show info"))
     except OSError:
         return []
     # The worker reports whole seconds.

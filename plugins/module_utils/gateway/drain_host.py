@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import ANSWER_SECONDS
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import (
     GatewayPaths,
@@ -179,7 +180,7 @@ class GatewayServers:
         for command in change.commands:
             answer = self.haproxy.ask(command).strip()
             if answer:
-                raise ServersError(f"{self.name}: HAProxy refused '{command}': {answer.splitlines()[0]}")
+                raise ServersError(f"{self.name}: HAProxy refused '{command}': {quote_foreign(answer)}")
         self.haproxy.save_states()
         if not draining:
             self.owners.write(change.records)

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import (
     ANSWER_SECONDS,
     send_command,
@@ -109,14 +111,14 @@ class HaproxyHost:
         if problem:
             raise ServersError(
                 f"{self.name}: HAProxy has the new server states, but {paths.tool} could not save them in "
-                f"{paths.state_file} ({problem}); run playbooks/gateway.yml, then run this again"
+                f"{paths.state_file} ({quote_foreign(problem)}); run playbooks/gateway.yml, then run this again"
             )
 
     def address_arrivals(self) -> int:
         """Return how often the shared address has come to this gateway, 0 without a shared address."""
         try:
             with open(self.paths.arrivals_file, encoding="ascii") as file:
-                return int(file.read(32))
+                return read_count(file.read(32).strip()) or 0
         except (OSError, ValueError):
             return 0
 

@@ -10,6 +10,7 @@ import json
 from typing import Iterator
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked, publish
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
     Records,
     RecordsError,
@@ -33,7 +34,7 @@ class OwnersFile:
         """Return the records, empty with a warning for a damaged file. Raises ServersError."""
         try:
             with open(self.path, encoding="utf-8") as file:
-                return read_records(json.load(file))
+                return read_records(load_json(file.read()))
         except FileNotFoundError:
             return {}
         except OSError as exc:

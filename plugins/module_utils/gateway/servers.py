@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY, HaproxyServer, HaproxyView
 
@@ -220,7 +221,7 @@ def read_records(data: Any) -> dict[str, dict[str, str]]:
     found = {}
     for name, record in data["servers"].items():
         if not isinstance(record, dict) or not all(isinstance(record.get(key), str) for key in _FIELDS):
-            raise RecordsError(f"has no complete record of {name}, expected {', '.join(_FIELDS)}")
+            raise RecordsError(f"has no complete record of {quote_foreign(name)}, expected {', '.join(_FIELDS)}")
         found[name] = {key: record[key] for key in _FIELDS}
     return found
 

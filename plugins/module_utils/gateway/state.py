@@ -10,6 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
+    quote_foreign,
+)
+
 # One worker answers one connection, so its counters and states belong together.
 VIEW_COMMANDS = "show info;show servers state;show stat"
 READY, DRAIN, MAINT = "ready", "drain", "maint"
@@ -92,7 +97,7 @@ def read_view(text: str) -> HaproxyView:
         if any(None in row or None in row.values() for row in rows):
             raise ValueError("a row has another number of columns than the heading")
         return HaproxyView(
-            pid=int(info_fields["Pid"]),
+            pid=_count(info_fields, "Pid"),
             started=f"{info_fields['Pid']}-{info_fields['Start_time_sec']}",
             servers=_servers(f"# be_id {states}", rows),
             frontends={
@@ -101,8 +106,12 @@ def read_view(text: str) -> HaproxyView:
                 if row["svname"] == "FRONTEND" and not row["pxname"].startswith(OWN)
             },
         )
-    except (KeyError, TypeError, ValueError, csv.Error) as exc:
-        raise StateError(f"its answer is invalid ({repr(exc)[:200]})") from exc
+    except KeyError as exc:
+        raise StateError(f"its answer lacks {quote_foreign(exc.args[0])}") from exc
+    except csv.Error as exc:
+        raise StateError(f"its table of counters cannot be read: {quote_foreign(exc)}") from exc
+    except ValueError as exc:
+        raise StateError(f"its answer is invalid: {quote_foreign(exc)}") from exc
 
 
 def read_kept_states(text: str) -> dict[str, str]:
@@ -112,6 +121,14 @@ def read_kept_states(text: str) -> dict[str, str]:
         return {row["srv_name"]: _state(row) for row in _rows(states)}
     except (KeyError, ValueError):
         return {}
+
+
+def _count(row: Mapping[str, str], name: str) -> int:
+    """Return a counter of a row; HAProxy leaves those that have no meaning there empty."""
+    count = read_count(row[name] or "0")
+    if count is None:
+        raise ValueError(f"{name}: found {row[name][:60]!r}, expected a number")
+    return count
 
 
 def _rows(states: str) -> Iterator[dict[str, str]]:
@@ -124,20 +141,24 @@ def _rows(states: str) -> Iterator[dict[str, str]]:
 
 
 def _state(row: Mapping[str, str]) -> str:
-    admin = int(row["srv_admin_state"])
+    admin = _count(row, "srv_admin_state")
     if admin & _MAINT:
         return MAINT
     # With a weight of 0 HAProxy sends no new requests either.
-    return DRAIN if admin & _DRAIN or int(row["srv_uweight"]) == 0 else READY
+    return DRAIN if admin & _DRAIN or _count(row, "srv_uweight") == 0 else READY
 
 
 def _servers(states: str, stats: list[dict[str, str]]) -> dict[str, HaproxyServer]:
     figures = {(row["pxname"], row["svname"]): row for row in stats}
-    return {
-        row["srv_name"]: _server(row, figures[row["be_name"], row["srv_name"]])
-        for row in _rows(states)
-        if not row["be_name"].startswith(OWN)
-    }
+    found = {}
+    for row in _rows(states):
+        backend, name = row["be_name"], row["srv_name"]
+        if backend.startswith(OWN):
+            continue
+        if (backend, name) not in figures:
+            raise ValueError(f"it has no counters of the server {backend}/{name}")
+        found[name] = _server(row, figures[backend, name])
+    return found
 
 
 def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
@@ -149,18 +170,18 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
         name=row["srv_name"],
         backend=row["be_name"],
         host=row["srv_addr"],
-        port=int(row["srv_port"]),
+        port=_count(row, "srv_port"),
         state=_state(row),
         up=up,
         why="" if up else _why(stat),
-        sessions=int(stat["scur"] or 0),
-        queued=int(stat["qcur"] or 0),
-        requests=int(stat["stot"] or 0),
+        sessions=_count(stat, "scur"),
+        queued=_count(stat, "qcur"),
+        requests=_count(stat, "stot"),
         # eresp includes answers that the server cut off; requests that clients aborted are not the server's errors.
-        errors=sum(int(stat[name] or 0) for name in ("hrsp_5xx", "econ", "eresp")),
-        retries=int(stat["wretr"] or 0),
-        redispatches=int(stat["wredis"] or 0),
-        weightless=int(row["srv_uweight"]) == 0,
+        errors=sum(_count(stat, name) for name in ("hrsp_5xx", "econ", "eresp")),
+        retries=_count(stat, "wretr"),
+        redispatches=_count(stat, "wredis"),
+        weightless=_count(row, "srv_uweight") == 0,
     )
 
 
@@ -174,9 +195,9 @@ def _why(stat: Mapping[str, str]) -> str:
 
 def _frontend(row: Mapping[str, str]) -> dict[str, int]:
     return {
-        "requests": int(row["req_tot"] or 0),
-        "ok": sum(int(row[f"hrsp_{kind}"] or 0) for kind in ("1xx", "2xx", "3xx")),
-        "client_errors": int(row["hrsp_4xx"] or 0),
-        "server_errors": int(row["hrsp_5xx"] or 0),
-        "denied": int(row["dreq"] or 0),
+        "requests": _count(row, "req_tot"),
+        "ok": sum(_count(row, f"hrsp_{kind}") for kind in ("1xx", "2xx", "3xx")),
+        "client_errors": _count(row, "hrsp_4xx"),
+        "server_errors": _count(row, "hrsp_5xx"),
+        "denied": _count(row, "dreq"),
     }

@@ -13,6 +13,7 @@ import json
 import re
 from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 
 NAME = "bundle.json"
@@ -78,7 +79,7 @@ def _content(path: Any, entry: Any, where: str) -> Content:
 def parse_bundle(text: str, where: str) -> Holds:
     """Return what a bundle.json says. Raises BundleError naming the file (``where``)."""
     try:
-        data = json.loads(text)
+        data = load_json(text)
     except ValueError as exc:
         raise BundleError(f"{where}: cannot be read ({exc}); {AGAIN}") from exc
     version = data.get("version") if isinstance(data, Mapping) else None

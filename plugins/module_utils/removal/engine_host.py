@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any, Callable, Mapping, Tuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.removal.model import RemovalError, StoredImage
 
 CommandResult = Tuple[int, str, str]
@@ -63,7 +63,7 @@ class Engines:
         if not ids:
             return []
         out = "\n".join(self._lines(engine, "image", "inspect", *dict.fromkeys(ids)) or ["[]"])
-        return [self._image(engine, entry) for entry in json.loads(out)]
+        return [self._image(engine, entry) for entry in load_json(out)]
 
     def _image(self, engine: str, entry: Mapping[str, Any]) -> StoredImage:
         identity = str(entry["Id"])

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 
 AMD_SMI = ("amd-smi", "static", "--asic", "--bus", "--driver", "--json")
 ROCM_SMI = ("rocm-smi", "--showproductname", "--showbus", "--json")
@@ -78,7 +80,8 @@ def parse_kfd(nodes: Sequence[str]) -> list[GpuAnswer]:
     found: dict[str, GpuAnswer] = {}
     for text in nodes:
         pairs = (line.split() for line in text.splitlines())
-        values = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+        numbers = ((pair[0], read_count(pair[1])) for pair in pairs if len(pair) == 2)
+        values = {name: number for name, number in numbers if number is not None}
         # Processors are nodes, too.
         if values.get("vendor_id") == _AMD and values.get("simd_count"):
             location = values.get("location_id", 0)
@@ -96,7 +99,7 @@ def _json(text: str) -> Any:
     """Return the JSON document in an output, None where there is none."""
     start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=-1)
     try:
-        return json.loads(text[start:]) if start >= 0 else None
+        return load_json(text[start:]) if start >= 0 else None
     except ValueError:
         return None
 

@@ -8,10 +8,10 @@ UNCONFIRMED on hardware: the names are those of amd-smi's own source and of reco
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.rocm.answers import chip_address
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import (
@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     CountersAnswer,
     add_log_errors,
     counts_of,
+    explain_silence,
     first_number,
 )
 
@@ -48,11 +49,10 @@ _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 def parse_counters(answers: Sequence[CommandResult], log: str) -> CountersAnswer:
     """Return the counters of each chip; ``answers`` are the results of COMMANDS, ``log`` the kernel's amdgpu lines."""
     metric, static = answers
-    addresses = {entry.get("gpu"): _value(entry, "bus", "bdf") for entry in _gpus(static.out)}
-    chips = [_chip(entry, str(addresses.get(entry.get("gpu")) or "")) for entry in _gpus(metric.out)]
+    addresses = {str(entry.get("gpu")): _value(entry, "bus", "bdf") for entry in _gpus(static.out)}
+    chips = [_chip(entry, str(addresses.get(str(entry.get("gpu"))) or "")) for entry in _gpus(metric.out)]
     if not chips:
-        last = (metric.err.strip() or metric.out.strip() or f"exit status {metric.rc}").splitlines()[-1]
-        return CountersAnswer(problem=f"amd-smi metric --json reports no chips: {last}")
+        return CountersAnswer(problem=f"amd-smi metric --json reports no chips: {explain_silence(metric)}")
     return CountersAnswer(add_log_errors(chips, _log_errors(log)))
 
 
@@ -60,7 +60,7 @@ def _gpus(text: str) -> list[Mapping[str, Any]]:
     """Return the entries of a document of amd-smi: a list, or from ROCm 7 on an object with the list in gpu_data."""
     start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=-1)
     try:
-        document = json.loads(text[start:]) if start >= 0 else None
+        document = load_json(text[start:]) if start >= 0 else None
     except ValueError:
         return []
     entries = document.get("gpu_data") if isinstance(document, dict) else document

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
     QUADLET,
     STATE_DIR,
@@ -190,7 +191,7 @@ def document(slot: Slot) -> str:
 def parse(text: str, name: str, digest: str) -> Slot:
     """Return the slot of an instance from the text of its slot.json. Raises SlotError for an invalid text."""
     try:
-        found = json.loads(text)
+        found = load_json(text)
         if found["schema"] != SCHEMA:
             raise SlotError(f"slot.json has the form {found['schema']}, expected {SCHEMA}")
         files = tuple(Entry(path, **entry) for path, entry in sorted(found["files"].items()))

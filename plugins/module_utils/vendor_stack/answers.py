@@ -15,6 +15,7 @@ TIMED_OUT = 124
 
 # "nvidia/580.95.05, 6.1.0-28-amd64, x86_64: installed"; before version 3 "nvidia, 580.95.05, ..."; "added" has no
 # kernel. Warnings may follow the state.
+_LONGEST_LINE = 500
 _DKMS = re.compile(r"([\w.-]+)(?:/|, )([\w.+~-]+)(?:, ([^,:\s]+)(?:, [^,:\s]+)?)?\s*: (added|built|installed)")
 
 
@@ -54,4 +55,6 @@ def parse_module_info(text: str) -> ModuleInfo | None:
 
 def parse_dkms(text: str) -> tuple[DkmsBuild, ...]:
     """Return the builds of ``dkms status``."""
-    return tuple(DkmsBuild(name, version, kernel or "", state) for name, version, kernel, state in _DKMS.findall(text))
+    # A build is one short line; a search of the whole text would take minutes for one of 70,000 letters.
+    found = [_DKMS.search(line) for line in text.splitlines() if len(line) <= _LONGEST_LINE]
+    return tuple(DkmsBuild(match[1], match[2], match[3] or "", match[4]) for match in found if match)

@@ -8,6 +8,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import CommandResult
+
+# A longer value is no number and its unit.
+_LONGEST_VALUE = 100
+
 
 @dataclass(frozen=True)
 class ChipCounters:
@@ -50,11 +57,14 @@ class CountersAnswer:
 
 def first_number(text: Any) -> float | None:
     """Return the number that a value of a tool begins with: 121.88 of "121.88 W"; None for N/A and the like."""
-    words = str(text).strip().split(" ", 1)
-    try:
-        return float(words[0].rstrip("x%"))
-    except ValueError:
-        return None
+    words = str(text)[:_LONGEST_VALUE].strip().split(" ", 1)
+    return read_finite(words[0].rstrip("x%"))
+
+
+def explain_silence(result: CommandResult) -> str:
+    """Return the last line of a command that reported no chips, for a message; else its exit status."""
+    lines = (result.err.strip() or result.out.strip()).splitlines()
+    return quote_foreign(lines[-1].strip() if lines else f"exit status {result.rc}")
 
 
 def counts_of(values: Mapping[str, Any]) -> dict[str, int]:

@@ -262,7 +262,7 @@ def manager_of(distribution: str) -> str:
 
 def branch_of(version: str) -> int:
     """Return the driver branch of a version, its first number. Raises StackError where there is none."""
-    found = re.match(r"\d+", version)
+    found = re.match(r"[0-9]{1,18}", version)
     if found is None:
         raise StackError(f"driver version {version!r} does not begin with a number; expected a form like 580.95.05")
     return int(found.group())

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import at_least
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
     TIMED_OUT,
@@ -17,6 +18,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.a
     parse_module_info,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.model import APT, Host
+
+# Characters of each part of a finding; tools and logs say some of it.
+_LONGEST = 1000
 
 LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
@@ -31,13 +35,15 @@ class Finding:
     later: bool = False
 
     def as_dict(self) -> dict[str, str]:
-        """Return the finding as plain data, JSON-serialisable."""
-        return {"what": self.what, "where": self.where, "action": self.action}
+        """Return the finding as plain data, JSON-serialisable: texts in one line, which a terminal can show."""
+        texts = {"what": self.what, "where": self.where, "action": self.action}
+        return {name: quote_foreign(text, _LONGEST) for name, text in texts.items()}
 
 
 def describe_findings(findings: Sequence[Finding]) -> str:
     """Return findings as sentences for an error message: the place, what is wrong, what to do. Empty for none."""
-    return " ".join(f"{finding.where}: {finding.what}; {finding.action}." for finding in findings)
+    shown = (finding.as_dict() for finding in findings)
+    return " ".join(f"{finding['where']}: {finding['what']}; {finding['action']}." for finding in shown)
 
 
 @dataclass(frozen=True)
@@ -134,7 +140,7 @@ def _not_built(kind: DriverKind, host: Host, kernel: str, before: str, build_log
     lacks = "" if headers in host.packages else f"install {headers}, then "
     action = f"{lacks}run 'dkms autoinstall -k {kernel}'" if builds else "install the driver for this kernel"
     if build_log:
-        action += f"; the last build ended with: {build_log}"
+        action += f"; the last build ended with: {'; '.join(build_log.splitlines())}"
     elif builds:
         action += f"; if that fails, read /var/lib/dkms/{builds[0].module}/{builds[0].version}/build/make.log"
     return Finding(f"{before}there is no module for kernel {kernel}", f"kernel {kernel}", action)

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,6 @@ def format_duration(seconds: float) -> str:
 def parse_progress(text: str) -> Progress | None:
     """Return the report in a file's text; None where it is none."""
     try:
-        return Progress(**json.loads(text))
+        return Progress(**load_json(text))
     except (ValueError, TypeError):
         return None

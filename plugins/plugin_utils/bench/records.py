@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import LockedError, locked, publish
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Step, definition
 
@@ -52,7 +53,7 @@ class Records:
     def read(self, step: Step, repeat: int) -> dict[str, Any] | None:
         """Return a measurement that was taken earlier in the same way; None where there is none, or a damaged one."""
         try:
-            found = json.loads(self._path(step, repeat).read_text(encoding="utf-8"))
+            found = load_json(self._path(step, repeat).read_text(encoding="utf-8"))
             same = (
                 found["schema"] == SCHEMA
                 and found["plan"] == self.plan
@@ -114,7 +115,7 @@ def read_summary(option: str, path: str) -> dict[str, Any]:
     directory = Path(os.path.expanduser(path))
     file = directory / SUMMARY if directory.is_dir() else directory
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = load_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError as exc:
         below = sorted(str(each.parent) for each in directory.glob(f"*/*/*/{SUMMARY}"))
         below += sorted(str(each.parent) for each in directory.glob(f"*/{SUMMARY}"))

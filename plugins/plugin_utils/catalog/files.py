@@ -39,7 +39,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.insta
 MISSING = {"recipes": "no recipe", "releases": "no release", "weights": "no manifest of weights"}
 ENTRYPOINTS = ("image", "module")
 
-
+RELEASE_KEYS = ("vllm", "supports", "stacks")
 # What the plan reads of a stack of a release.
 STACK_KEYS = {
     **dict.fromkeys(("digest", "minimum_driver", "python", "runtime"), TEXT),
@@ -162,6 +162,9 @@ def _release(path: Path) -> Mapping[str, Any]:
     for key in ("vllm", "stacks"):
         if key not in release:
             raise PlanError(f"{path}: {key!r} is missing")
+    for key in release:
+        if key not in RELEASE_KEYS:
+            raise PlanError(f"{path}: unknown key {key!r}; {nearest(str(key), RELEASE_KEYS)}")
     if not isinstance(release["stacks"], dict):
         raise PlanError(f"{path}: stacks: found {release['stacks']!r}, expected a mapping of stacks")
     for key, expected in (("vllm", TEXT), ("supports", NAMES)):

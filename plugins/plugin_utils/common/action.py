@@ -10,6 +10,10 @@ from typing import Any, ClassVar, Mapping
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playbook_options import (
+    PlaybookOptionError,
+    check_playbook_options,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RoleOptionError,
     check_role_options,
@@ -30,8 +34,8 @@ class ControllerAction(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
+        check_options(self.ROLES, task_vars, self._templar, self._task)
         _validated, options = self.validate_argument_spec(argument_spec=dict(self.ARGUMENT_SPEC))
-        check_options(self.ROLES, task_vars, self._templar)
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
@@ -51,15 +55,19 @@ class CheckedModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        check_options(self.ROLES, task_vars, self._templar)
+        check_options(self.ROLES, task_vars, self._templar, self._task)
         return {**result, **self._execute_module(task_vars=task_vars)}
 
 
-def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, templar: Any) -> None:
-    """Show the warnings of check_role_options, whatever becomes of the task. Raises AnsibleActionFail."""
+def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, templar: Any, task: Any = None) -> None:
+    """Show warnings of misspelt options of roles and playbooks, whatever becomes of the task.
+
+    Raises AnsibleActionFail.
+    """
     try:
-        warnings = check_role_options(variables or {}, roles, templar.template if templar else None)
-    except RoleOptionError as exc:
+        warnings = check_playbook_options(task.get_path() if task else None)
+        warnings += check_role_options(variables or {}, roles, templar.template if templar else None)
+    except (PlaybookOptionError, RoleOptionError) as exc:
         raise AnsibleActionFail(str(exc)) from exc
     for text in warnings:
         Display().warning(text)

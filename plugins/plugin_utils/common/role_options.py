@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare a host's variables with the argument specs of roles.
 
-A misspelt option would have no effect in silence, and the text "false" would count as true.
+A misspelt option would have no effect in silence, the text "false" would count as true, and a number or a text of the
+wrong kind would be refused later, in the words of Python.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import functools
 from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleError
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
@@ -40,34 +43,33 @@ SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "encoding
 
 
 class RoleOptionError(ValueError):
-    """A variable is a misspelt option or no boolean; the message names the variable and what is expected."""
+    """A variable is a misspelt option or of the wrong kind; the message names the variable and what is expected."""
 
 
 def check_role_options(
     variables: Mapping[str, Any], roles: Iterable[str], template: Callable[[Any], Any] | None = None
 ) -> list[str]:
-    """Return the warnings of check_names_and_booleans with the name of the host. Raises RoleOptionError, too."""
+    """Return the warnings of check_names_and_values with the name of the host. Raises RoleOptionError, too."""
     host = variables.get("inventory_hostname", "")
     try:
-        return [f"{host}: {text}" for text in check_names_and_booleans(variables, tuple(roles), template)]
+        return [f"{host}: {text}" for text in check_names_and_values(variables, tuple(roles), template)]
     except RoleOptionError as exc:
         raise RoleOptionError(f"{host}: {exc}") from exc
 
 
-def check_names_and_booleans(
+def check_names_and_values(
     variables: Mapping[str, Any], roles: tuple[str, ...], template: Callable[[Any], Any] | None = None
 ) -> list[str]:
     """Return warnings of variables with a role's prefix that no role reads, and of old names.
 
-    Raises RoleOptionError for a name that is close to an option's, and for a boolean option with another value.
+    Raises RoleOptionError for a name that is close to an option's, and for a value of another type than the option's.
     ``template`` renders a value; without it a template is not judged.
     """
     warnings = misspelt_options(frozenset(variables), roles)
-    try:
-        for name in (name for role in roles for name in booleans_of(role) if name in variables):
-            _check_boolean(name, variables[name], template)
-    except BooleanError as exc:
-        raise RoleOptionError(str(exc)) from exc
+    for role in roles:
+        for name, kind in types_of(role).items():
+            if name in variables:
+                _check_value(name, kind, variables[name], template)
     return warnings
 
 
@@ -96,7 +98,11 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
     return warnings
 
 
-def _check_boolean(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
+def _check_value(name: str, kind: str, value: Any, template: Callable[[Any], Any] | None) -> None:
+    if kind in _TEXTS:
+        if isinstance(value, (Mapping, list, tuple)):
+            raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a text")
+        return
     if isinstance(value, str) and ("{{" in value or "{%" in value):
         if template is None:
             return
@@ -104,7 +110,37 @@ def _check_boolean(name: str, value: Any, template: Callable[[Any], Any] | None)
             value = template(value)
         except AnsibleError:
             return  # the task that reads the option reports it
-    read_boolean(name, value)
+    try:
+        _READERS[kind](name, value)
+    except BooleanError as exc:
+        raise RoleOptionError(str(exc)) from exc
+
+
+def _check_number(name: str, value: Any, expected: str, whole: bool) -> None:
+    """Raise RoleOptionError for anything but a finite number or its text, which -e makes of every number."""
+    number = None
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        number = read_finite(str(value)) if "_" not in str(value) else None
+    if value is not None and (number is None or (whole and not number.is_integer())):
+        found = name_kind(value) if isinstance(value, (Mapping, list, tuple)) else repr(value)[:80]
+        raise RoleOptionError(f"{name}: found {found}, expected {expected}")
+
+
+def _check_list(name: str, value: Any) -> None:
+    """Raise RoleOptionError for a mapping or a number; a text is a list of one."""
+    if value is not None and not isinstance(value, (list, tuple, str)):
+        raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a list of texts")
+
+
+_TEXTS = ("str", "path")
+# A list whose entries are texts.
+_LIST = "list of texts"
+_READERS: Mapping[str, Callable[[str, Any], object]] = {
+    "bool": read_boolean,
+    "int": functools.partial(_check_number, expected="a whole number", whole=True),
+    "float": functools.partial(_check_number, expected="a number", whole=False),
+    _LIST: _check_list,
+}
 
 
 @functools.lru_cache(maxsize=None)
@@ -115,8 +151,15 @@ def options_of(role: str) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=None)
-def booleans_of(role: str) -> tuple[str, ...]:
-    """Return the names of the boolean options of a role, sorted."""
+def types_of(role: str) -> Mapping[str, str]:
+    """Return the types of the options of a role that are checked here: booleans, numbers, texts and lists of texts."""
     specs = read_yaml(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
     options = {name: option for entry in specs.values() for name, option in (entry.get("options") or {}).items()}
-    return tuple(sorted(name for name, option in options.items() if option.get("type") == "bool"))
+    kinds = {name: option.get("type", "str") for name, option in options.items()}
+    kinds.update((name, _LIST) for name, option in options.items() if option.get("elements") in _TEXTS)
+    return {name: kinds[name] for name in sorted(kinds) if kinds[name] in _READERS or kinds[name] in _TEXTS}
+
+
+def booleans_of(role: str) -> tuple[str, ...]:
+    """Return the names of the boolean options of a role, sorted."""
+    return tuple(name for name, kind in types_of(role).items() if kind == "bool")

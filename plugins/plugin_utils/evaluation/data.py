@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
     EvaluationError,
@@ -82,7 +83,7 @@ def _rows(definition: TaskDefinition, text: str, where: str) -> Iterator[tuple[i
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = load_json(line)
         except ValueError as exc:
             raise EvaluationError(f"{where}: line {number}: is not JSON: {exc}") from exc
         if not isinstance(row, dict):

@@ -18,6 +18,7 @@ from typing import Any, Iterable, Mapping, Sequence
 import yaml
 from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import VERSION
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
@@ -144,7 +145,7 @@ def result_path(directory: str, host: str, instance: str, task: str) -> str:
 def read_result(path: str) -> dict[str, Any] | None:
     """Return a result, None where there is none. Raises EvaluationError for a file that is no result."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        data = load_json(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as exc:

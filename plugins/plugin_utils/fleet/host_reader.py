@@ -16,12 +16,13 @@ import yaml
 from ansible import template as ansible_template
 from ansible.errors import AnsibleError
 from ansible.template import Templar
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     SERVING,
     RoleOptionError,
-    check_names_and_booleans,
+    check_names_and_values,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SETTINGS
@@ -72,7 +73,7 @@ class HostReader:
         """Return pairs of name and JSON text; equal for hosts with the same plans. Raises FleetError."""
         own = dict(self._hostvars.raw_get(host))
         try:
-            for text in check_names_and_booleans(own, SERVING):
+            for text in check_names_and_values(own, SERVING):
                 self.warnings.setdefault(text, []).append(host)
         except RoleOptionError as exc:
             raise FleetError(str(exc)) from exc
@@ -160,14 +161,22 @@ class HostReader:
         """Return which secrets each instance has; a secret itself is not read where possible."""
         try:
             secrets = templar.template(secrets) if isinstance(secrets, str) else secrets
+            if not isinstance(secrets, Mapping):
+                raise FleetError(
+                    f"{SECRETS}: found {name_kind(secrets)}, expected a mapping of instances to their secrets"
+                )
             found = {}
             for name, entries in secrets.items():
                 entries = templar.template(entries) if isinstance(entries, str) else entries
+                if not isinstance(entries, Mapping):
+                    # The value may be the secret itself, so the message has its kind alone.
+                    raise FleetError(
+                        f"{SECRETS}.{name}: found {name_kind(entries)}, expected a mapping of environment variables, "
+                        "as in {VLLM_API_KEY: ...}"
+                    )
                 found[str(name)] = sorted(str(key) for key in entries)
         except AnsibleError as exc:
             raise UnrenderedError(f"{SECRETS}: {exc}") from exc
-        except (AttributeError, TypeError) as exc:
-            raise FleetError(f"{SECRETS}: expected a mapping of instances to their secrets") from exc
         return found
 
 

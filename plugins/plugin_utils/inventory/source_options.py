@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 
 # What Ansible itself casts without an error that names the option.
 _EXPECTED = {"list": (list, "a list"), "dict": (dict, "a mapping"), "dictionary": (dict, "a mapping")}
+
+_NUMBERS = ("int", "integer", "float")
 
 
 class SourceOptionError(ValueError):
@@ -46,6 +49,8 @@ def _check_value(name: str, value: Any, definition: Mapping[str, Any]) -> None:
     if isinstance(value, str):
         if kind in ("bool", "boolean") and "{{" not in value:
             _check_boolean(name, value)
+        if kind in _NUMBERS and "{{" not in value and not _is_number(value, kind):
+            raise SourceOptionError(f"{name}: found {value[:80]!r}, expected {_describe_type(kind)}")
         return  # Ansible splits and casts texts
     if kind in ("bool", "boolean"):
         _check_boolean(name, value)
@@ -53,12 +58,17 @@ def _check_value(name: str, value: Any, definition: Mapping[str, Any]) -> None:
         raise SourceOptionError(f"{name}: found {_kind(value)}, expected a text")
     if kind in _EXPECTED and not isinstance(value, _EXPECTED[kind][0]):
         raise SourceOptionError(f"{name}: found {_kind(value)}, expected {_describe_type(kind)}")
-    if kind in ("int", "integer", "float") and (isinstance(value, bool) or not isinstance(value, (int, float))):
+    if kind in _NUMBERS and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise SourceOptionError(f"{name}: found {_kind(value)}, expected {_describe_type(kind)}")
     if isinstance(value, list) and definition.get("elements") == "str":
         strange = [entry for entry in value if not isinstance(entry, str)]
         if strange:
             raise SourceOptionError(f"{name}: found {_kind(strange[0])} in the list, expected texts")
+
+
+def _is_number(text: str, kind: str) -> bool:
+    number = read_finite(text)
+    return number is not None and (kind == "float" or number.is_integer())
 
 
 def _check_boolean(name: str, value: Any) -> None:

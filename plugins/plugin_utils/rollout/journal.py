@@ -17,9 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import locked
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 
 JOURNAL = "journal.jsonl"
+# That of Linux; a larger number is damage, and os.kill refuses it.
+_LARGEST_PID = 2**22
 # The steps that end the update of a host, by their meaning for the rollout.
 DONE_STEPS, FAILED_STEPS = ("done",), ("failed", "rolled_back", "skipped", "out")
 
@@ -96,7 +99,7 @@ def read(path: str) -> list[dict[str, Any]]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
-                event = json.loads(line)
+                event = load_json(line)
             except ValueError:
                 continue
             if isinstance(event, dict) and "event" in event:
@@ -113,16 +116,22 @@ def state_of(events: list[dict[str, Any]]) -> JournalState:
             state.begun = event
         elif kind == "host":
             state.clusters[host] = str(event.get("cluster", ""))
-            state.before[host] = dict(event.get("states") or {})
+            state.before[host] = _states(event)
         elif kind == "step":
-            state.steps[host] = str(event["step"])
+            state.steps[host] = str(event.get("step", ""))
             state.details[host] = str(event.get("detail") or "")
-            state.after[host] = dict(event.get("states") or {})
+            state.after[host] = _states(event)
         elif kind == "stopped":
             state.stopped = str(event.get("reason", ""))
         elif kind == "ended":
             state.result = str(event.get("result", ""))
     return state
+
+
+def _states(event: Mapping[str, Any]) -> dict[str, str]:
+    """Return the state of each instance in an event; empty where a damaged journal has something else there."""
+    states = event.get("states")
+    return {str(key): str(digest) for key, digest in states.items()} if isinstance(states, dict) else {}
 
 
 def may_run(begun: Mapping[str, Any]) -> bool:
@@ -133,7 +142,7 @@ def may_run(begun: Mapping[str, Any]) -> bool:
 def is_running(begun: Mapping[str, Any]) -> bool:
     """Return whether the process that began a rollout on this controller still runs."""
     pid, started = begun.get("pid"), begun.get("pid_started")
-    if not isinstance(pid, int) or begun.get("boot") != boot_id():
+    if not isinstance(pid, int) or not 0 < pid <= _LARGEST_PID or begun.get("boot") != boot_id():
         return False
     if started is None:
         # This system does not report when a process was started.

@@ -23,6 +23,8 @@ ENDS = (*DONE_STEPS, *FAILED_STEPS)
 # The states of a host: how its update ended, or that it has not ended or not begun.
 STATES = (*ENDS, "unfinished", "untouched")
 COUNTERS = ("requests", "ok", "client_errors", "server_errors", "denied")
+# Larger times and counters are damage; an int may be too large for a float.
+_LARGEST = 1e18
 Event = Mapping[str, Any]
 
 
@@ -331,7 +333,7 @@ def _counters(values: Any) -> dict[str, float]:
 
 def _number(value: Any) -> float | None:
     """Return the value where it is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -_LARGEST < value < _LARGEST:
         return None
     return value
 

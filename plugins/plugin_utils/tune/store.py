@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.processes_host import boot_id, started_at
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import Records
@@ -142,7 +143,7 @@ class Store:
     def _read(self, name: str, otherwise: Any) -> Any:
         path = self.directory / name
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return load_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return otherwise
         except (OSError, ValueError) as exc:

@@ -3,22 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Options of accelerators.yml that nobody should write: each is accepted, or refused with the file and the option.
 
-`FUZZ_SEED=7 FUZZ_CASES=5000 pytest tests/unit/plugins/inventory/test_option_fuzz.py` looks further than CI does.
+FUZZ_SECONDS=60 runs each test for a minute.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import random
 
 import pytest
 from ansible.errors import AnsibleParserError
 
+from tests.fakes.fuzz import cases
 from tests.fakes.inventory_plugin import NAME, parse, plugin, write_source
 
-SEED = int(os.environ.get("FUZZ_SEED", "20261123"))
-CASES = int(os.environ.get("FUZZ_CASES", "60"))
 VALUES = (
     None, True, False, 0, -1, 3, 1.5, 10**30, "", "x", "maybe", "no", "a\0b", "{{ x }}", "{% if %}", "*", "../*", [],
     [None], [1], ["x"], [["x"]], [{}], {}, {"a": "b"}, {"a": None}, {"": "{{"}, [{"key": "x"}], [{"prefix": 1}],
@@ -45,8 +42,9 @@ def options_of(chance, known):
 
 
 def test_no_option_raises_anything_but_an_error_with_the_file(tmp_path):
-    chance, known, refused = random.Random(SEED), names(), 0
-    for case in range(CASES):
+    known, refused, count = names(), 0, 0
+    for case, chance in cases("options", 60):
+        count += 1
         options = options_of(chance, known)
         source = write_source(tmp_path, FLEETS)
         source.write_text(json.dumps({"plugin": NAME, "fleet_files": list(FLEETS), **options}))
@@ -56,13 +54,12 @@ def test_no_option_raises_anything_but_an_error_with_the_file(tmp_path):
             refused += 1
             assert str(tmp_path) in str(error) or any(name in str(error) for name in options), (case, options, error)
         except Exception as error:
-            pytest.fail(f"FUZZ_SEED={SEED}, case {case}: {options!r} raised {error!r}")
-    assert 0 < refused < CASES
+            pytest.fail(f"FUZZ_CASE={case}: {options!r} raised {error!r}")
+    assert 0 < refused < count
 
 
 def test_no_damaged_fleet_file_raises_anything_but_an_error_with_its_line(tmp_path):
-    chance = random.Random(SEED)
-    for case in range(CASES):
+    for case, chance in cases("fleet-files", 60):
         name, text = chance.choice(sorted(FLEETS.items()))
         content = bytearray(text.encode())
         for _change in range(chance.randint(1, 4)):
@@ -79,7 +76,7 @@ def test_no_damaged_fleet_file_raises_anything_but_an_error_with_its_line(tmp_pa
         except AnsibleParserError as error:
             assert f"{tmp_path}/{name}" in str(error), (case, content, error)
         except Exception as error:
-            pytest.fail(f"FUZZ_SEED={SEED}, case {case}: {bytes(content)!r} raised {error!r}")
+            pytest.fail(f"FUZZ_CASE={case}: {bytes(content)!r} raised {error!r}")
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_an_upgraded_kernel_that_has_no_module_yet(host):
 def test_a_build_that_failed(host):
     write(host / f"boot/vmlinuz-{NEXT}", "")
     write(host / "var/lib/dkms/amdgpu/6.16.13-1/build/make.log", "CC kcl.o\nerror: migrate_enable\n")
-    assert "the last build ended with: CC kcl.o\nerror: migrate_enable" in state(host)["findings"][0]["action"]
+    assert "the last build ended with: CC kcl.o; error: migrate_enable" in state(host)["findings"][0]["action"]
 
 
 def test_what_keeps_the_driver_out(host):

@@ -143,6 +143,8 @@ def test_release_with_its_lock(tmp_path):
     [
         ("vllm: x\n", "'stacks' is missing"),
         ("stacks: {}\n", "'vllm' is missing"),
+        ("vllm: x\nstacks: {}\nsuports: [a]\n", "unknown key 'suports'; nearest: 'supports'"),
+        ("vllm: x\nstacks: {}\n1: [a]\n", "unknown key 1; known: stacks, supports, vllm"),
         ("vllm: x\nstacks: [cuda]\n", "stacks: found ['cuda'], expected a mapping of stacks"),
         ("vllm: x\nstacks: {cuda: {image: y}}\n", "stacks.cuda: 'runtime' is missing; expected container or venv"),
         ("vllm: x\nstacks: {cuda: y}\n", "stacks.cuda: 'runtime' is missing; expected container or venv"),

@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Damaged recipes, releases, manifests, catalogues and fleets: a plan, or one sentence that names file or key.
 
-Each case has its own seed, which the failure shows. CATALOG_FUZZ=2000 searches further.
+Each case has its own seed, which the failure shows. FUZZ_SECONDS=60 runs each test for a minute.
 """
 
 from __future__ import annotations
 
 import copy
-import os
 import random
 from pathlib import Path
 
@@ -30,7 +29,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.flee
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_formats import FleetText
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
-SEEDS = range(int(os.environ.get("CATALOG_FUZZ", "40")))
+from tests.fakes.fuzz import cases
+
 SITE = {
     "weights_root": "/srv/models",
     "encodings_dir": "/srv/encodings",
@@ -186,11 +186,10 @@ def test_the_files_are_right_before_they_are_damaged(tmp_path):
 def test_a_damaged_file_of_a_plan_is_one_sentence_with_file_or_key(kind, tmp_path):
     wrong = []
     name = next(name for name in FILES if name.startswith(kind))
-    for seed in SEEDS:
-        chance = random.Random(f"{kind} {seed}")
+    for seed, chance in cases(kind, 40):
         text = damaged(FILES[name], chance)
         # A new directory each, because files are read once.
-        directory = tmp_path / str(seed)
+        directory = tmp_path / seed.replace("/", "-")
         write(directory, **{kind: text})
         try:
             planned(directory, chance)
@@ -211,9 +210,8 @@ def names_a_place(message, path):
 
 def test_a_damaged_catalogue_of_accelerators_is_one_sentence_with_file_or_key(tmp_path):
     wrong = []
-    for seed in SEEDS[: len(SEEDS) // 4 + 1]:
-        chance = random.Random(f"catalogue {seed}")
-        directory = tmp_path / str(seed)
+    for seed, chance in cases("catalogue", 10):
+        directory = tmp_path / seed.replace("/", "-")
         directory.mkdir()
         (directory / "nvidia.yml").write_text(damaged(CATALOGUE, chance), encoding="utf-8")
         try:
@@ -228,8 +226,8 @@ def test_a_damaged_catalogue_of_accelerators_is_one_sentence_with_file_or_key(tm
 
 def test_a_damaged_fleet_is_one_sentence_with_file_and_line():
     wrong = []
-    for seed in SEEDS:
-        text = damaged(FLEET, random.Random(f"fleet {seed}"))
+    for seed, chance in cases("fleet", 40):
+        text = damaged(FLEET, chance)
         try:
             read_fleet([FleetText(str(Path("/fleet.yml")), text.encode())])
         except FleetFileError as exc:

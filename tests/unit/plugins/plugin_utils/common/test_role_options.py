@@ -74,3 +74,33 @@ def test_every_role_is_checked_by_the_action_that_it_calls_first():
 def test_a_role_is_checked_where_the_hardware_was_detected_before(action, role):
     module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{action}")
     assert role in module.ActionModule.ROLES
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "value", "words"),
+    [
+        ("vllm", "vllm_drain_timeout", "abc", "found 'abc', expected a whole number"),
+        ("vllm", "vllm_drain_timeout", "²", "found '²', expected a whole number"),
+        ("vllm", "vllm_drain_timeout", "1_0", "found '1_0', expected a whole number"),
+        ("vllm", "vllm_drain_timeout", 1.5, "found 1.5, expected a whole number"),
+        ("vllm", "vllm_drain_timeout", True, "found True, expected a whole number"),
+        ("vllm", "vllm_drain_timeout", ["300"], "found a list, expected a whole number"),
+        ("vllm", "vllm_drain_timeout", "9" * 5000, f"found '{'9' * 79}, expected a whole number"),
+        ("vllm", "vllm_user", ["vllm"], "found a list, expected a text"),
+        ("vllm", "vllm_recipe_path", {"a": 1}, "found a mapping, expected a list of texts"),
+        ("vllm", "vllm_recipe_path", 5, "found a number, expected a list of texts"),
+        ("vllm", "vllm_venv_root", {"path": "/opt"}, "found a mapping, expected a text"),
+    ],
+)
+def test_a_number_or_text_of_another_kind_is_an_error_in_plain_words(role, name, value, words):
+    with pytest.raises(RoleOptionError) as caught:
+        check(role, **{name: value})
+    assert str(caught.value) == f"gpu-1: {name}: {words}"
+
+
+def test_numbers_may_be_texts_and_texts_may_be_numbers():
+    for value in (300, "300", 300.0, None):
+        assert check("vllm", vllm_drain_timeout=value) == []
+    for value in (0.33, "0.33.0", None, True):
+        assert check("vllm", vllm_release=value) == []
+    assert check("vllm", vllm_drain_timeout="{{ somewhere }}") == []

@@ -145,7 +145,15 @@ def test_only_the_names_of_secrets_are_looked_at():
 
 
 def test_secrets_that_are_no_mapping_are_refused():
-    assert "vllm_secrets: expected a mapping" in problem_of(vllm_secrets=["x"])
+    assert "vllm_secrets: found a list, expected a mapping" in problem_of(vllm_secrets=["x"])
+
+
+@pytest.mark.parametrize(("value", "kind"), [("sk-canary", "a text"), (["sk-canary"], "a list"), (None, "nothing")])
+def test_the_secrets_of_an_instance_that_are_no_mapping_are_refused_and_not_shown(value, kind):
+    """The letters of a text would become the names of secrets, which plans show."""
+    text = problem_of(vllm_secrets={"chat": value})
+    assert f"vllm_secrets.chat: found {kind}, expected a mapping of environment variables" in text
+    assert "canary" not in text
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_secrets_that_are_no_mapping_are_refused():
     [
         ({"vllm_drain_timeout": "soon"}, "vllm_drain_timeout"),
         ({"accelerator_count": 0}, "accelerator_count: found 0, expected a number above 0"),
-        ({"accelerator_count": "many"}, "accelerator_count: found 'many', expected a number above 0"),
+        ({"accelerator_count": "many"}, "accelerator_count: found 'many', expected a whole number"),
         (
             {"accelerator": "h20o"},
             "accelerator 'h20o' of the inventory is in no file of the catalogue; nearest: ",

@@ -16,6 +16,7 @@ DEFINITIONS = {
     "compose": {"type": "dict"},
     "redfish": {"type": "bool"},
     "redfish_parallel": {"type": "int"},
+    "redfish_timeout": {"type": "float"},
     "redfish_ca_file": {"type": "str"},
     "anything": {},
 }
@@ -29,6 +30,8 @@ DEFINITIONS = {
         ({7: 1}, "unknown option '7'; known: "),
         ([], "found a list, expected a mapping that begins with 'plugin'"),
         ("x", "found 'x', expected a mapping that begins with 'plugin'"),
+        ({"redfish_parallel": "abc"}, "redfish_parallel: found 'abc', expected a whole number"),
+        ({"redfish_timeout": "inf"}, "redfish_timeout: found 'inf', expected a number"),
         ({"redfish": "maybe"}, "redfish: found 'maybe', expected true or false"),
         ({"redfish": 3}, "redfish: found 3, expected true or false"),
         ({"redfish": None}, "redfish: found nothing, expected true or false; leave the option out"),

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of playbooks that a user sets with -e: Ansible ignores a misspelt one, and the default takes effect.
+
+A value of another kind is refused here under the option's own name; later a module would name its own option.
+
+Only extra variables are judged: in an inventory a site may have variables of its own with the same beginning.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any, Iterable, Mapping
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
+
+PLAYBOOKS = COLLECTION / "playbooks"
+# What the names of their options begin with.
+PREFIXES = (
+    "accept", "bench", "bundle", "discover", "drain", "drift", "evaluate", "explain", "fleet", "lock", "pin", "remove",
+    "render", "site", "tune", "undrain", "verify",
+)  # fmt: skip
+WHOLE_NUMBERS = ("discover_timeout", "drain_least", "drain_min_available")
+# Seconds, which may have fractions.
+NUMBERS = ("drain_timeout", "undrain_timeout", "verify_ready_timeout", "verify_request_timeout")
+CHOICES = {"drift_format": ("table", "json"), "explain_format": ("table", "json"), "bundle_check": ("stamp", "full")}
+_BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
+_NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
+
+
+class PlaybookOptionError(ValueError):
+    """An extra variable is a misspelt option of a playbook, or its value is of another kind; the message names it."""
+
+
+def check_playbook_options(task_path: str | None) -> list[str]:
+    """Return warnings of extra variables that look like options of a playbook and are none.
+
+    ``task_path`` is Ansible's ``FILE:LINE`` of the task; nothing is checked in playbooks of others. Raises
+    PlaybookOptionError for a misspelt option and for a value of another kind.
+    """
+    if not task_path or PLAYBOOKS not in Path(task_path.rpartition(":")[0]).resolve().parents:
+        return []
+    extra = load_extra_vars(DataLoader())
+    check_values(extra)
+    return unknown_options(frozenset(str(name) for name in extra))
+
+
+def check_values(extra: Mapping[str, Any]) -> None:
+    """Raise PlaybookOptionError for a value that is not of the option's kind; templates are not judged."""
+    for name, value in extra.items():
+        if isinstance(value, str) and ("{{" in value or "{%" in value):
+            continue
+        if name in CHOICES and value not in CHOICES[name]:
+            raise PlaybookOptionError(f"{name}: found {value!r}, expected {' or '.join(CHOICES[name])}")
+        if name in WHOLE_NUMBERS and read_count(value) is None:
+            raise PlaybookOptionError(f"{name}: found {str(value)[:80]!r}, expected a whole number from 0 on")
+        number = read_finite(str(value)) if name in NUMBERS else 0
+        if number is None or number < 0:
+            raise PlaybookOptionError(f"{name}: found {str(value)[:80]!r}, expected a number from 0 on")
+        if _NAME.fullmatch(str(name)) and name in _booleans():
+            try:
+                read_boolean(name, value)
+            except BooleanError as exc:
+                raise PlaybookOptionError(str(exc)) from exc
+
+
+@functools.lru_cache(maxsize=16)
+def unknown_options(names: Iterable[str]) -> list[str]:
+    """Return a warning for each name that begins as options do and is none. Raises PlaybookOptionError."""
+    unknown = [name for name in sorted(names) if _NAME.fullmatch(name)]
+    unknown = [name for name in unknown if name not in known_options()] if unknown else []
+    for name in unknown:
+        nearest = misspelt(name, known_options())
+        if nearest:
+            raise PlaybookOptionError(f"-e {name}: no playbook has this option; nearest: {nearest!r}")
+    return [f"-e {name}: no playbook has this option; nothing reads it" for name in unknown]
+
+
+@functools.lru_cache(maxsize=1)
+def known_options() -> frozenset[str]:
+    """Return the names with these beginnings in the playbooks, their task files and variables."""
+    return frozenset(_NAME.findall(_text()))
+
+
+@functools.lru_cache(maxsize=1)
+def _booleans() -> frozenset[str]:
+    return frozenset(_BOOLEAN.findall(_text()))
+
+
+@functools.lru_cache(maxsize=1)
+def _text() -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PLAYBOOKS.rglob("*.yml")))

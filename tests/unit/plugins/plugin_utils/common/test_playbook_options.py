@@ -1,0 +1,122 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A misspelt -e option of a playbook is refused; Ansible would ignore it, and the default would take effect."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common import playbook_options
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playbook_options import (
+    CHOICES,
+    NUMBERS,
+    PLAYBOOKS,
+    PREFIXES,
+    WHOLE_NUMBERS,
+    PlaybookOptionError,
+    check_playbook_options,
+    check_values,
+    known_options,
+    unknown_options,
+)
+
+TOP = Path(__file__).resolve().parents[5]
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("site_driver", "site_drivers"),
+        ("render_host", "render_hosts"),
+        ("remove_instances", "remove_instance"),
+        ("drain_forced", "drain_force"),
+        ("explain_formt", "explain_format"),
+    ],
+)
+def test_a_misspelt_option_is_an_error_that_names_the_nearest(name, nearest):
+    with pytest.raises(PlaybookOptionError) as caught:
+        unknown_options(frozenset({name, "site_hosts"}))
+    assert str(caught.value) == f"-e {name}: no playbook has this option; nearest: {nearest!r}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("explain_format", "xml", "table or json"),
+        ("drift_format", "", "table or json"),
+        ("drain_min_available", "x", "a whole number from 0 on"),
+        ("drain_timeout", "²", "a number from 0 on"),
+        ("discover_timeout", "1.5", "a whole number from 0 on"),
+        ("verify_ready_timeout", "inf", "a number from 0 on"),
+        ("undrain_timeout", "-1", "a number from 0 on"),
+        ("drain_force", "maybe", "true or false"),
+        ("site_drivers", "nein", "true or false"),
+    ],
+)
+def test_a_value_of_another_kind_is_an_error_under_the_options_own_name(name, value, expected):
+    with pytest.raises(PlaybookOptionError) as caught:
+        check_values({name: value})
+    assert str(caught.value) == f"{name}: found {value!r}, expected {expected}"
+
+
+def test_values_of_the_right_kind_and_templates_pass():
+    check_values(
+        {
+            "explain_format": "json",
+            "drain_min_available": "0",
+            "drain_timeout": 300,
+            "undrain_timeout": "0.5",
+            "site_drivers": "no",
+        }
+    )
+    check_values(
+        {"site_drivers": "{{ wanted }}", "drain_timeout": "{{ 5 * 60 }}", "vllm_release": "x", "drain_reason": "x"}
+    )
+
+
+def test_each_option_of_a_kind_is_one_of_a_playbook():
+    assert {*WHOLE_NUMBERS, *NUMBERS, *CHOICES} <= known_options()
+
+
+def test_another_word_is_a_warning_and_the_variables_of_others_are_left_alone():
+    assert unknown_options(frozenset({"site_colour", "sites", "datacentre_site", "vllm_release", "bundle_dir"})) == [
+        "-e site_colour: no playbook has this option; nothing reads it"
+    ]
+
+
+def test_every_option_of_the_documentation_is_known():
+    pages = [TOP / "README.md", *(TOP / "docs").rglob("*.md"), *(TOP / "roles").glob("*/README.md")]
+    begins = "|".join(PREFIXES)
+    pattern = re.compile(rf"-e (?:'\{{\")?((?:{begins})_[a-z_]+)")
+    found = {name for page in pages for name in pattern.findall(page.read_text(encoding="utf-8"))}
+    assert len(found) > 40
+    assert found <= known_options()
+
+
+def test_every_playbook_with_options_has_its_beginning_here():
+    names = {path.stem.split("_")[0] for path in PLAYBOOKS.glob("*.yml")}
+    # Their options are those of the roles of the same names.
+    assert names - {"gateway", "rollout", "rollback", "mirror"} <= set(PREFIXES)
+
+
+def test_only_tasks_of_our_playbooks_judge_extra_variables(monkeypatch):
+    monkeypatch.setattr(playbook_options, "load_extra_vars", lambda _loader: {"site_driver": "false"})
+    with pytest.raises(PlaybookOptionError):
+        check_playbook_options(f"{PLAYBOOKS / 'site.yml'}:27")
+    with pytest.raises(PlaybookOptionError):
+        check_playbook_options(f"{PLAYBOOKS / 'tasks' / 'inspect.yml'}:3")
+    assert check_playbook_options("/home/alice/site.yml:3") == []
+    assert check_playbook_options(None) == []
+
+
+@pytest.mark.slow
+def test_ansible_playbook_refuses_it():
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "inventories/example", "playbooks/site.yml"]
+    done = subprocess.run([*command, "-e", "site_driver=false"], cwd=TOP, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "-e site_driver: no playbook has this option; nearest: 'site_drivers'" in done.stdout + done.stderr

@@ -1,0 +1,71 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent of a gateway reads whatever HAProxy and vLLM answer, or raises ValueError, which its loops catch."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+import pytest
+
+from tests.fakes.fuzz import HostileServer, assert_enough, cases, mutated_text, told_apart, within
+from tests.fakes.gateways import loaded
+
+agent = loaded("gateway-agent")
+STAT = "# pxname,svname,status,hrsp_5xx,bout,\nchat,gpu-1--chat,UP,3,918,\nchat,BACKEND,UP,3,918,\n\n"
+METRICS = (
+    "# HELP vllm:num_requests_running x\n"
+    'vllm:num_requests_running{engine="0",model_name="m"} 2.0\n'
+    'vllm:generation_tokens_total{engine="0",model_name="m"} 91827.0\n'
+    'vllm:prompt_tokens_total{engine="0",model_name="m"} 1.8273e+06\n'
+)
+
+
+def test_whatever_haproxy_counts_it_is_read_or_a_value_error():
+    read = 0
+    for label, choose in cases("agent-stat", 400):
+        with told_apart(label):
+            text = mutated_text(choose, STAT).rstrip("\n") + "\n\n"
+            with contextlib.suppress(ValueError):
+                found = within(60, lambda text=text: agent.read_servers(text))
+                read += bool(found)
+                assert all(isinstance(errors, int) for _is_up, errors, _sent in found.values())
+    assert_enough(read, 50, "read")
+
+
+def test_whatever_vllm_counts_it_is_finite_or_a_value_error():
+    read = 0
+    for label, choose in cases("agent-metrics", 400):
+        with told_apart(label), contextlib.suppress(ValueError):
+            found = within(60, lambda text=mutated_text(choose, METRICS): agent.read_metrics(text))  # noqa: B008
+            read += bool(found)
+            assert all(math.isfinite(value) for value in found.values())
+    assert_enough(read, 50, "read")
+
+
+@pytest.mark.slow
+def test_whatever_an_engine_answers_its_state_is_one_line(monkeypatch):
+    """Head, body and timing: the agent's own limits end each question."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    states = set()
+    for label, choose in cases("agent-engine", 40):
+
+        def script(_head, choose=choose):
+            body = mutated_text(choose, METRICS) if choose.random() < 0.5 else METRICS
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body.encode('utf-8', 'replace'))}\r\n\r\n"
+            if choose.random() < 0.5:
+                head = mutated_text(choose, head)
+            if choose.random() < 0.1:
+                yield choose.choice((0.05, None))
+            yield head.encode("utf-8", "replace") + body.encode("utf-8", "replace")
+
+        with told_apart(label), HostileServer(script) as server:
+            watched = agent.Watched(0.2, 60, 3)
+            address = server.url.partition("//")[2]
+            for _time in range(2):
+                within(60, lambda address=address, watched=watched: agent.check_instance(address, "m", watched))
+            assert watched.answer.isprintable() and len(watched.answer) < 300
+            states.add(watched.answer.partition(" ")[0])
+    assert states
