@@ -54,6 +54,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.servin
     find_serving,
     stopped,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.share_host import (
+    find_shared_files,
+    link_shared_files,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import (
     Access,
     Source,
@@ -192,7 +196,7 @@ def check_preconditions(states: Sequence[ModelState], site: WeightsStore) -> Non
         units = find_serving(state, site.state_dir, site.is_active) if site.serving == REFUSE else []
         if units:
             raise WeightsError(describe_serving(state, units))
-    check_room(todo)
+    check_room(todo, {state.directory: find_shared_files(site.root, state) for state in todo})
 
 
 class NoSourceError(WeightsError):
@@ -274,6 +278,9 @@ def _fetch_and_publish(
         write_stamp(state.directory, state.manifest, state.seen)
         return chosen
     link_verified_files(state)
+    shared = link_shared_files(site.root, state)
+    if shared:
+        log(f"{state.manifest.path}: {len(shared)} files are those of other models here: {', '.join(shared)}")
     verified = {file.name: state.seen[file.name] for file in state.right}
     result = _fetch_missing_files(chosen, site, log, track, verified)
     remove_unlisted_files(state)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from typing import Iterable
+from typing import Collection, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
@@ -17,8 +17,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan i
 )
 
 
-def check_room(states: Iterable[ModelState]) -> None:
-    """Raise WeightsError where a file system that models are to be fetched to has no room, or cannot be written."""
+def check_room(states: Iterable[ModelState], shared: Mapping[str, Collection[str]]) -> None:
+    """Raise WeightsError where a file system that models are to be fetched to has no room, or cannot be written.
+
+    ``shared`` holds, by the model's directory, the names of files that are linked instead.
+    """
     by_device: dict[int, list[ModelState]] = {}
     for state in states:
         by_device.setdefault(os.stat(_existing(state.directory)).st_dev, []).append(state)
@@ -26,7 +29,7 @@ def check_room(states: Iterable[ModelState]) -> None:
         place = _existing(together[0].directory)
         _check_writable(place)
         figures, names = os.statvfs(place), [state.manifest.repository for state in together]
-        needed = sum(_needed_bytes(state, figures.f_frsize) for state in together)
+        needed = sum(_needed_bytes(state, shared.get(state.directory, ()), figures.f_frsize) for state in together)
         check_space(_mount_point(place), needed, figures.f_bavail * figures.f_frsize, names)
         # A file system without a table of inodes says that it has none.
         if figures.f_files:
@@ -61,9 +64,9 @@ def _needed_inodes(state: ModelState) -> int:
     return len(state.missing) + len(directories) + 6
 
 
-def _needed_bytes(state: ModelState, block: int) -> int:
-    """Return the bytes that the missing files still take, those of an earlier run's partial files left out."""
-    needed = sum(round_up_to_blocks(file.size, block) for file in state.missing)
+def _needed_bytes(state: ModelState, shared: Collection[str], block: int) -> int:
+    """Return the bytes that the missing files still take, without linked ones and those of partial files."""
+    needed = sum(round_up_to_blocks(file.size, block) for file in state.missing if file.name not in shared)
     for parent, _directories, names in os.walk(state.partial):
         needed -= sum(_disk_bytes(os.path.join(parent, name)) for name in names)
     return max(needed, 0)

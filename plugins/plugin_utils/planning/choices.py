@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.check
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips import Demand
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.class_presets import with_class_presets
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Choice, features_on
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import with_family_features
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator, exact_blocks
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
     Library,
@@ -75,7 +76,8 @@ def choose(
 ) -> Chosen:
     """Return one entry of vllm_instances with every default resolved. Raises PlanError for an invalid choice."""
     where = f"vllm_instances.{name}"
-    recipe = with_class_presets(_load(f"{where}.recipe", library.recipe, requested["recipe"]))
+    recipe = _load(f"{where}.recipe", library.recipe, requested["recipe"])
+    recipe = with_family_features(with_class_presets(recipe))
     release_name = choose_release(str(requested.get("release") or site.release), accelerator)
     release_key = f"{where}.release" if requested.get("release") else "vllm_release"
     release = _load(release_key, library.release, release_name)

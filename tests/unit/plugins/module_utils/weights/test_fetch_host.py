@@ -107,7 +107,8 @@ def test_room_is_looked_at_while_another_run_renames(tmp_path):
     partial = Path(state.partial)
     partial.mkdir(parents=True)
     (partial / "model.safetensors.partial").symlink_to("nowhere")
-    assert _needed_bytes(state, 4096) == 8192
+    assert _needed_bytes(state, (), 4096) == 8192
+    assert _needed_bytes(state, ("model.safetensors",), 4096) == 0
 
 
 def site_of(tmp_path, sources, **settings):

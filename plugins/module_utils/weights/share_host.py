@@ -1,0 +1,72 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that another model on the host has too, such as shards of an earlier revision: stored once, by hard links."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Iterator
+
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.partial_file import make_directory
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import (
+    ModelState,
+    file_status,
+    read_stamp,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import parse_stamp
+
+# Smaller files are fetched: a link would save nothing.
+LEAST = 2**20
+
+
+def find_shared_files(root: str, state: ModelState) -> dict[str, str]:
+    """Return the paths of files of other published models that have the content of missing ones, by these names.
+
+    A stamp vouches for each: the file is as it was when its hash was right. It is read again before it is published.
+    """
+    wanted = {(file.size, file.sha256): file.name for file in state.missing if file.size >= LEAST}
+    found: dict[str, str] = {}
+    for directory in _published(root) if wanted else ():
+        if directory == state.directory:
+            continue
+        for name, (status, sha256) in parse_stamp(read_stamp(directory)).items():
+            path = os.path.join(directory, name)
+            missing = wanted.get((status.size, sha256))
+            with contextlib.suppress(OSError):
+                if missing and file_status(os.lstat(path)) == status:
+                    found.setdefault(missing, path)
+    return found
+
+
+def link_shared_files(root: str, state: ModelState) -> list[str]:
+    """Link what other models have into the partial directory; return the names. What cannot be linked is fetched."""
+    parent, linked = os.path.dirname(state.partial), []
+    for name, path in sorted(find_shared_files(root, state).items()):
+        dest = os.path.join(state.partial, name)
+        make_directory(os.path.dirname(dest), parent)
+        if os.path.lexists(dest):
+            continue
+        # Another file system, too many links, or a model that was removed just now.
+        with contextlib.suppress(OSError):
+            os.link(path, dest)
+            linked.append(name)
+    return linked
+
+
+def _published(root: str) -> Iterator[str]:
+    """Yield the directories of the revisions below a root of weights: ORGANISATION/NAME/REVISION."""
+    for organisation in _entries(root):
+        for model in _entries(organisation):
+            yield from _entries(model)
+
+
+def _entries(directory: str) -> list[str]:
+    """Return the paths of the plain directories in a directory, by name, without those that are hidden."""
+    try:
+        with os.scandir(directory) as entries:
+            plain = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False) and entry.name[0] != "."]
+    except OSError:
+        return []
+    return sorted(plain)

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import hashlib
+import os
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.fetch_host import (
+    ProgressTracker,
+    WeightsStore,
+    check_preconditions,
+    choose_source,
+    fetch_weights,
+    inspect_weights,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.share_host import find_shared_files
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import Access, parse_sources
+
+SHARD, OTHER, SMALL = bytes(2**20), b"x" * 2**20, b"{}"
+
+
+def manifest_of(name, revision, files):
+    listed = {
+        file: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for file, content in files.items()
+    }
+    return parse_manifest({"repository": f"org/{name}", "revision": revision * 40, "files": listed})
+
+
+FIRST = manifest_of("first", "a", {"model-1.safetensors": SHARD, "config.json": SMALL})
+# The same shard under another name, one of its own, and a small file that is the same.
+SECOND = manifest_of("second", "b", {"weights/w1.safetensors": SHARD, "w2.safetensors": OTHER, "config.json": SMALL})
+CONTENTS = {FIRST.path: {"model-1.safetensors": SHARD, "config.json": SMALL}}
+CONTENTS[SECOND.path] = {"weights/w1.safetensors": SHARD, "w2.safetensors": OTHER, "config.json": SMALL}
+
+
+@pytest.fixture
+def site(tmp_path):
+    for path, files in CONTENTS.items():
+        for name, content in files.items():
+            file = tmp_path / "source" / path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+    sources = parse_sources([f"file://{tmp_path}/source"])
+    root = str(tmp_path / "models")
+    return WeightsStore(root, sources, (Access(),), str(tmp_path), lambda _unit: False, Settings())
+
+
+def fetch(site, manifest):
+    lines = []
+    state = inspect_weights(site.root, manifest)
+    check_preconditions([state], site)
+    return fetch_weights(choose_source(state, site), site, lines.append, ProgressTracker()), lines
+
+
+def inode(site, manifest, name):
+    return os.stat(os.path.join(site.root, manifest.path, name)).st_ino
+
+
+def test_a_shard_that_another_model_has_is_stored_once(site):
+    fetch(site, FIRST)
+    result, lines = fetch(site, SECOND)
+    assert inode(site, FIRST, "model-1.safetensors") == inode(site, SECOND, "weights/w1.safetensors")
+    assert inode(site, FIRST, "config.json") != inode(site, SECOND, "config.json")
+    assert result.transferred == len(OTHER) + len(SMALL)
+    assert any("1 files are those of other models here: weights/w1.safetensors" in line for line in lines)
+    for manifest in (FIRST, SECOND):
+        assert not inspect_weights(site.root, manifest, full=True).changed
+
+
+def test_a_damaged_copy_is_not_shared(site):
+    fetch(site, FIRST)
+    path = os.path.join(site.root, FIRST.path, "model-1.safetensors")
+    os.utime(path, (1, 1))
+    assert find_shared_files(site.root, inspect_weights(site.root, SECOND)) == {}
+    fetch(site, SECOND)
+    assert inode(site, FIRST, "model-1.safetensors") != inode(site, SECOND, "weights/w1.safetensors")
+
+
+def test_damage_that_no_stamp_shows_is_read_before_it_is_published(site):
+    fetch(site, FIRST)
+    path = os.path.join(site.root, FIRST.path, "model-1.safetensors")
+    before = os.stat(path)
+    with open(path, "r+b") as file:
+        file.write(b"damage")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    fetch(site, SECOND)
+    assert not inspect_weights(site.root, SECOND, full=True).changed
+    assert inode(site, FIRST, "model-1.safetensors") != inode(site, SECOND, "weights/w1.safetensors")
+
+
+def test_a_repair_of_one_leaves_the_other(site):
+    fetch(site, FIRST)
+    fetch(site, SECOND)
+    os.unlink(os.path.join(site.root, FIRST.path, "model-1.safetensors"))
+    fetch(site, FIRST)
+    assert inode(site, FIRST, "model-1.safetensors") == inode(site, SECOND, "weights/w1.safetensors")
+    assert not inspect_weights(site.root, FIRST, full=True).changed
+
+
+def test_where_links_are_impossible_the_file_is_fetched(site, monkeypatch):
+    fetch(site, FIRST)
+
+    def refuse(_source, _dest):
+        raise OSError("links are not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    result, _lines = fetch(site, SECOND)
+    assert result.transferred == len(SHARD) + len(OTHER) + len(SMALL)
+
+
+def test_a_linked_file_takes_no_room(site, monkeypatch):
+    fetch(site, FIRST)
+    real = os.statvfs
+
+    class Full:
+        """A file system with room for the other shard only."""
+
+        def __init__(self, path):
+            self.found = real(path)
+
+        def __getattr__(self, name):
+            return 2**20 // self.found.f_frsize + 8 if name == "f_bavail" else getattr(self.found, name)
+
+    monkeypatch.setattr(os, "statvfs", Full)
+    check_preconditions([inspect_weights(site.root, SECOND)], site)
+    os.unlink(os.path.join(site.root, FIRST.path, "model-1.safetensors"))
+    with pytest.raises(WeightsError):
+        check_preconditions([inspect_weights(site.root, SECOND)], site)
