@@ -21,8 +21,8 @@ class ClusterError(ValueError):
 def cluster_of(value: Any, groups: Iterable[str]) -> str:
     """Return the cluster of a host from its variable ``cluster`` and its groups, "" without one.
 
-    Raises ClusterError where the variable and a group disagree, for a host in the groups of two clusters, and for a list
-    or mapping, whose text would become a name.
+    Raises ClusterError where the variable and a group disagree, for a host in the groups of two clusters, and for a
+    list or mapping, whose text would become a name.
     """
     if isinstance(value, (Mapping, list, tuple)):
         raise ClusterError(f"cluster: found {name_kind(value)}, expected the name of a cluster")
