@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import BenchError, Measurement
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 
 # Printed by the benchmark when its own preparations are over.
@@ -33,12 +34,17 @@ def read_result(text: str, measurement: Measurement) -> dict[str, Any]:
     completed, failed = found.get("completed"), found.get("failed") or 0
     if failed or completed != measurement.requests:
         raise BenchError(f"of {measurement.requests} requests {completed or 0} were answered and {failed} failed")
-    missing = [name for name in FIGURES if not isinstance(found.get(name), (int, float))]
+    missing = [name for name in FIGURES if not _is_figure(found.get(name))]
     if missing:
         raise BenchError(f"the result of vllm bench serve lacks {', '.join(missing)}")
     if found["duration"] <= 0 or found["total_output_tokens"] <= 0:
         raise BenchError("the result of vllm bench serve has no output tokens")
     return found
+
+
+def _is_figure(value: Any) -> bool:
+    """Return whether a value is a number that a float can hold; JSON may have NaN and 1e999."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e18 < value < 1e18
 
 
 def explain_output(lines: Sequence[str], most: int = 3) -> str:
@@ -52,7 +58,7 @@ def model_length(body: bytes, model: str) -> int | None:
     """Return the longest sequence in tokens that the instance serves ``model`` with, from /v1/models."""
     try:
         entries = load_json(body)["data"]
-        return next((int(entry["max_model_len"]) for entry in entries if entry.get("id") == model), None)
+        return next((read_count(entry["max_model_len"]) for entry in entries if entry.get("id") == model), None)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
@@ -60,8 +66,9 @@ def model_length(body: bytes, model: str) -> int | None:
 def finished_requests(metrics: str) -> int | None:
     """Return how many requests an engine has finished since its start, from /metrics; None where that is not there."""
     matches = [_SUCCESS.match(line.strip()) for line in metrics.splitlines()]
-    values = [float(match["value"]) for match in matches if match]
-    return int(sum(values)) if values else None
+    values = [read_finite(match["value"]) for match in matches if match]
+    known = [value for value in values if value is not None]
+    return int(sum(known)) if known and sum(known) < 1e18 else None
 
 
 def other_requests(before: int | None, after: int | None, result: Mapping[str, Any]) -> int | None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
     DIGEST,
@@ -92,11 +94,14 @@ def children(manifest: bytes, digest: str) -> list[Blob]:
         config = [data["config"]] if "config" in data else []
         return below + [_blob(entry, False) for entry in [*config, *(data.get("layers") or ())]]
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise OciError(f"{digest}: not the manifest of an image ({exc!r})") from exc
+        raise OciError(f"{digest}: not the manifest of an image ({quote_foreign(repr(exc))})") from exc
 
 
 def _blob(entry: Mapping[str, Any], manifest: bool) -> Blob:
     digest = str(entry["digest"])
     if not DIGEST.fullmatch(digest):
         raise ValueError(digest)
-    return Blob(digest, int(entry["size"]), manifest)
+    size = read_count(entry["size"])
+    if size is None:
+        raise ValueError(f"size of {digest}: found {entry['size']!r}, expected a number of bytes")
+    return Blob(digest, size, manifest)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.layouts import (
     Blob,
     Wanted,
@@ -48,9 +49,14 @@ class Layout:
         except FileNotFoundError:
             return None
         found = {one.tag: one.digest for one in parse_index(text, self.directory, image.repository)}
-        sizes = {entry["digest"]: int(entry["size"]) for entry in load_json(text)["manifests"]}
+        sizes = {entry["digest"]: read_count(entry.get("size")) for entry in load_json(text)["manifests"]}
         digest = found.get(image.tag)
-        return Blob(digest, sizes[digest], True) if digest else None
+        if not digest:
+            return None
+        size = sizes[digest]
+        if size is None:
+            raise OciError(f"{self.directory}/{INDEX}: no valid size of {digest}; copy the image there again")
+        return Blob(digest, size, True)
 
     def has(self, blob: Blob) -> bool:
         """Whether a blob is there, by its size; a manifest by its sha256."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 
 # What the distribution specification allows; a registry refuses other names with a poorer reason.
 REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
@@ -58,18 +59,22 @@ def parse_index(text: str, path: str, repository: str) -> list[Image]:
     except OciError:
         raise
     except (ValueError, LookupError, TypeError, AttributeError) as exc:
-        raise OciError(f"{where}: not the index of an image layout ({exc!r}); copy the image there again") from exc
+        raise OciError(
+            f"{where}: not the index of an image layout ({quote_foreign(repr(exc))}); copy the image there again"
+        ) from exc
 
 
 def _image(manifest: dict[str, Any], where: str, path: str, repository: str) -> Image:
     tag, digest = (manifest.get("annotations") or {}).get(TAG_ANNOTATION, ""), manifest["digest"]
     if not TAG.fullmatch(tag):
         raise OciError(
-            f"{where}: found the tag {tag!r}, expected one like v0.33.0; "
+            f"{where}: found the tag {str(tag)[:128]!r}, expected one like v0.33.0; "
             f"copy the image there again with its tag: skopeo copy ... oci:{path}:TAG"
         )
     if not DIGEST.fullmatch(digest):
-        raise OciError(f"{where}: found the digest {digest!r}, expected sha256:...; copy the image there again")
+        raise OciError(
+            f"{where}: found the digest {str(digest)[:128]!r}, expected sha256:...; copy the image there again"
+        )
     return Image(path, repository, tag, digest)
 
 

@@ -9,6 +9,7 @@ import json
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 
 # The number of characters to quote from a long answer or error body.
@@ -17,8 +18,18 @@ _SHOWN = 200
 _KINDS: dict[type, str] = {str: "text", int: "a number", list: "a list", dict: "an object"}
 
 
+# Characters of a message about an answer.
+_LONGEST = 1000
+
+
 class BadAnswerError(Exception):
-    """An answer is unusable; the message is a clause with what was found and what was expected."""
+    """An answer is unusable; the message is a clause with what was found and what was expected.
+
+    It is in one line without controls, because much of it may be the server's text.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(quote_foreign(message, _LONGEST))
 
 
 def refuse_failure(reply: Reply) -> None:

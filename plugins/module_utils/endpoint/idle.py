@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 
 RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
@@ -53,10 +54,10 @@ def read_load(reply: Reply) -> EngineLoad:
     for line in reply.body.decode(errors="replace").splitlines():
         match = _LINE.match(line.strip())
         if match and match["name"] in (RUNNING, WAITING):
-            try:
-                found[match["name"]] = found.get(match["name"], 0.0) + float(match["value"])
-            except ValueError:
-                return EngineLoad(problem=f"{match['name']} is {match['value']!r}, expected a number")
+            value = read_finite(match["value"])
+            if value is None or not 0 <= value < 1e9:
+                return EngineLoad(problem=f"{match['name']} is {match['value'][:60]!r}, expected a number of requests")
+            found[match["name"]] = found.get(match["name"], 0.0) + value
     missing = [name for name in (RUNNING, WAITING) if name not in found]
     if missing:
         return EngineLoad(problem=f"its metrics lack {' and '.join(missing)}; expected those of vLLM")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Sequence, Tuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import (
     BadAnswerError,
     describe_value,
@@ -29,6 +30,10 @@ _PATHS = {
     "responses": "/v1/responses",
     "completions": "/v1/completions",
 }
+
+
+# Characters of the description of an answer.
+_LONGEST = 1000
 
 
 @dataclass(frozen=True)
@@ -106,7 +111,7 @@ def judge(name: str, question: Question, reply: Reply) -> Finding:
         answer, detail, speed = _JUDGES[name](question, reply)
     except BadAnswerError as exc:
         return Finding(name, False, reply.seconds, f"{method} {path}: {exc}")
-    return Finding(name, True, reply.seconds, detail, answer, speed)
+    return Finding(name, True, reply.seconds, quote_foreign(detail, _LONGEST), answer, speed)
 
 
 def _judge_models(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
     CLUSTER_PREFIX,
     name_region_group,
@@ -20,8 +21,11 @@ class ClusterError(ValueError):
 def cluster_of(value: Any, groups: Iterable[str]) -> str:
     """Return the cluster of a host from its variable ``cluster`` and its groups, "" without one.
 
-    Raises ClusterError where the variable and a group disagree, and for a host in the groups of two clusters.
+    Raises ClusterError where the variable and a group disagree, for a host in the groups of two clusters, and for a
+    list or mapping, whose text would become a name.
     """
+    if isinstance(value, (Mapping, list, tuple)):
+        raise ClusterError(f"cluster: found {name_kind(value)}, expected the name of a cluster")
     named = "" if value is None or isinstance(value, bool) else str(value)
     found = sorted({group for group in groups if group.startswith(CLUSTER_PREFIX)})
     others = [group for group in found if named and group != name_region_group("cluster", named)]

@@ -57,3 +57,10 @@ def test_the_problems_of_all_hosts_are_reported():
     wrong = {"cluster": "x", "group_names": ["cluster_y"]}
     with pytest.raises(ClusterError, match=r"(?s)^a: cluster: found 'x'.*\nb: cluster: found 'x'"):
         clusters_of(["a", "b"], {"a": wrong, "b": wrong})
+
+
+@pytest.mark.parametrize(("value", "kind"), [(["fra1"], "a list"), ({"fra1": 1}, "a mapping")])
+def test_a_list_or_mapping_is_no_name(value, kind):
+    with pytest.raises(ClusterError) as caught:
+        cluster_of(value, [])
+    assert str(caught.value) == f"cluster: found {kind}, expected the name of a cluster"
