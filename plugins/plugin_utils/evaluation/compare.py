@@ -83,9 +83,10 @@ def check_comparable(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise EvaluationError for the first setting in which two runs of a task differ."""
     for key in SETTINGS:
         if before.get(key) != now.get(key):
+            found = f"{now['task']}: {VARIABLES.get(key, key)}: found {now.get(key)!r}"
             raise EvaluationError(
-                f"{now['task']}: {VARIABLES.get(key, key)}: found {now.get(key)!r}, but the run to compare with has {before.get(key)!r}; "
-                "only runs with the same questions and settings can be compared"
+                f"{found}, but the run to compare with has {before.get(key)!r}; only runs with the same questions and "
+                "settings can be compared"
             )
 
 
