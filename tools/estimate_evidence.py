@@ -47,10 +47,11 @@ SYSTEMS = {
     "l40s": "l40s",
     "rtx_pro_6000": "rtx_pro_6000_server",
 }
-# Chips of one replica, as the recipes have it: 1 where a chip is not named.
+# Chips of one replica, as the recipes have it: 1 where a chip is not named, 0 where the estimate is left out. Of eight
+# L40S AIConfigurator 0.12.0 expects 771 tokens/s at 512 requests and 715 at 64, which is not credible.
 CHIPS: Mapping[str, Mapping[str, int]] = {
     "openai/gpt-oss-20b": {},
-    "openai/gpt-oss-120b": {"h100": 2, "h200": 2, "l40s": 8},
+    "openai/gpt-oss-120b": {"h100": 2, "h200": 2, "l40s": 0},
 }
 # The workload chat of catalog/workloads.yml, and the steps at which it was measured on the H200.
 INPUT_TOKENS, OUTPUT_TOKENS, STEPS = 1024, 512, (1, 64, 512)
@@ -178,6 +179,8 @@ def main() -> int:
         found: dict[str, list[Estimate]] = {}
         for chip in SYSTEMS:
             chips = counts.get(chip, 1)
+            if not chips:
+                continue
             try:
                 found[chip] = estimate(options.aiconfigurator, model, chip, chips)
             except EstimateError as exc:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What bench.yml, tune.yml and accept.yml find on a host that serves, and that they leave it as it was."""
+"""What bench, tune, accept and evaluate find on a host that serves, and that they leave it as it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 
 import pytest
 import yaml
-from serving_host import SECRETS, chat, playbook
+from serving_host import SECRETS, TOP, chat, playbook
 
 pytestmark = pytest.mark.long
 SHORT = {"short": {"title": "Short chats", "dataset": "random", "input_tokens": 32, "output_tokens": 16}}
@@ -91,3 +91,20 @@ def test_the_machine_is_accepted(settled, tmp_path):
     assert bench["figures"]["output_tokens_per_second"] > 0
     assert "bench of chat" in output
     assert [path.suffix for path in tmp_path.iterdir() if path != result] == [".html"]
+
+
+def test_questions_are_asked_twice_and_compared(serving, tmp_path):
+    if not list((TOP / ".lab/mirror/wheels").glob("lm_eval-*.whl")):
+        pytest.skip("needs the wheels of lm-eval on the mirror (MOLECULE_LONG=1 tools/lab/content.sh brings them)")
+    asked = {"evaluate_tasks": "made", "evaluate_samples": 40}
+    done, output = run("evaluate", tmp_path, **asked, evaluate_dir=str(tmp_path / "before"))
+    assert done.returncode == 0, output
+    result = json.loads((tmp_path / "before/cpu-12/chat/made.json").read_text())
+    # The smoke model knows one sentence: it is right where that is the answer.
+    assert result["samples"] == 40 and 0 < result["score"] < 0.5
+    assert {item["response"] for item in result["items"] if item["correct"]} == {"The fleet is ready."}
+    again = {"evaluate_dir": str(tmp_path / "after"), "evaluate_compare": str(tmp_path / "before")}
+    done, output = run("evaluate", tmp_path, **asked, **again)
+    assert done.returncode == 0, output
+    assert "no difference found" in output
+    assert serving.run("ls -d /var/tmp/evaluate-*").rc != 0

@@ -14,6 +14,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tas
 SIGNIFICANCE = 0.05
 # What must be equal for two runs to have asked the same questions in the same way.
 SETTINGS = ("task", "definition_sha256", "data_sha256", "limit", "request")
+# The variables that decide some of them, for messages.
+VARIABLES = {"limit": "evaluate_samples", "request": "evaluate_request", "data_sha256": "sha256 of evaluate_data"}
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,10 @@ def check_comparable(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise EvaluationError for the first setting in which two runs of a task differ."""
     for key in SETTINGS:
         if before.get(key) != now.get(key):
+            found = f"{now['task']}: {VARIABLES.get(key, key)}: found {now.get(key)!r}"
             raise EvaluationError(
-                f"{now['task']}: {key}: found {now.get(key)!r}, but the run to compare with has {before.get(key)!r}; "
-                "only runs with the same questions and settings can be compared"
+                f"{found}, but the run to compare with has {before.get(key)!r}; only runs with the same questions and "
+                "settings can be compared"
             )
 
 

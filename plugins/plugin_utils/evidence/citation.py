@@ -104,9 +104,9 @@ def _figure(result: Mapping[str, Any]) -> str:
 def outdated(
     evidence: Iterable[Evidence], release: str, model: str = "", accelerator: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the evidence that is older than a release as rows: name, release, date, status. Estimates are not among it:
-    they are of whatever release their tool knows, and no benchmark replaces them.
+    """Return the evidence that is older than a release as rows: name, release, date, status.
 
+    Estimates are not among it: they are of whatever release their tool knows, and no benchmark replaces them.
     ``model`` and ``accelerator`` limit it to one of them where they are not empty.
     """
     return [

@@ -93,9 +93,17 @@ def test_the_verdict_needs_a_significant_difference():
     assert Comparison(100, 0.5, 0.56, 0, 6, mcnemar(0, 6)).verdict == "better"
 
 
-@pytest.mark.parametrize("key", ["definition_sha256", "data_sha256", "limit", "request"])
-def test_runs_with_other_settings_are_not_compared(key):
-    with pytest.raises(EvaluationError, match=rf"t: {key}: found 'other', but the run to compare with has "):
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("definition_sha256", "definition_sha256"),
+        ("data_sha256", "sha256 of evaluate_data"),
+        ("limit", "evaluate_samples"),
+        ("request", "evaluate_request"),
+    ],
+)
+def test_runs_with_other_settings_are_not_compared(key, shown):
+    with pytest.raises(EvaluationError, match=rf"t: {shown}: found 'other', but the run to compare with has "):
         compare(result([True]), result([True], **{key: "other"}))
 
 

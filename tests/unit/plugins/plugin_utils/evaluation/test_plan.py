@@ -87,7 +87,7 @@ def test_a_run_that_cannot_be_compared_is_refused_before_anything_is_asked(reque
     with pytest.raises(EvaluationError, match=r"evaluate_compare: .*made.json is not there"):
         pending([task], {"chat": STATE}, "gpu-1", compared)
     keep(compared.compare, {**task, "request": {"max_tokens": 32}}, state="b" * 16)
-    with pytest.raises(EvaluationError, match=r"made: request: found .* but the run to compare with has"):
+    with pytest.raises(EvaluationError, match=r"made: evaluate_request: found .* but the run to compare with has"):
         pending([task], {"chat": STATE}, "gpu-1", compared)
     keep(compared.compare, task, state="b" * 16)
     assert len(pending([task], {"chat": STATE}, "gpu-1", compared)) == 1
