@@ -96,8 +96,8 @@ def _row(options: Mapping[str, Any], release: Mapping[str, Any]) -> MatrixRow:
     cann = options["version"] or release.get("cann", "")
     driver = options["driver_version"] or release.get("hdk", "")
     if not cann or not driver:
-        lacking = "no CANN (cann), set cann_version" if not cann else "no driver (hdk), set cann_driver_version"
-        raise PlanError(f"release {options['release']!r} names for cann {lacking} or another cann_release")
+        lacking = "no version of CANN (cann); set cann_version" if not cann else "no driver (hdk); set cann_driver_version"
+        raise PlanError(f"release {options['release']!r} names {lacking} or choose another cann_release")
     # Firmware of the release belongs to its driver, not to another.
     firmware = "" if options["driver_version"] else release.get("firmware", "")
     return MatrixRow(cann, driver, options["firmware_version"] or firmware)

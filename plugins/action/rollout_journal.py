@@ -194,7 +194,7 @@ def _label(step: str, detail: str) -> str:
     if detail.startswith(UNREACHABLE) and (step != "out" or "; it is in service at " in detail):
         return "unreachable"
     ends = {
-        "rolled_back": "back on what it ran before",
+        "rolled_back": "restored to its earlier state",
         "failed": "as it was",
         "skipped": "skipped, as it was",
         "out": "OUT OF SERVICE",
@@ -222,7 +222,7 @@ def _message(state: JournalState, result: str) -> str:
     if state.untouched():
         lines.append(f"not begun: {hosts_in_words(state.untouched())}")
     if result != "done":
-        lines.append("Mend what failed and run it again: hosts that are done are left alone")
+        lines.append("Correct what failed and run the playbook again: hosts that are done stay unchanged")
     return "\n".join(lines)
 
 

@@ -74,7 +74,7 @@ class ActionModule(ControllerAction):
             return {
                 **base,
                 **NOTHING,
-                "summary": [f"Nothing to do: all of {len(seen)} hosts are as the inventory says"],
+                "summary": [f"Nothing to do: all of {len(seen)} hosts match the inventory"],
             }
         concerns = {entry.cluster for entry in concerned}
         clusters = {cluster: seen_in for cluster, seen_in in by_cluster(seen).items() if cluster in concerns}

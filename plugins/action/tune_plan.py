@@ -80,5 +80,5 @@ class ActionModule(ControllerAction):
     def _workload(goal: Goal, definitions: dict[str, Any]) -> Workload:
         known = load_workloads(definitions)
         if goal.workload not in known:
-            raise TuneError(f"tune_goal.workload: {goal.workload!r} is no workload; {nearest(goal.workload, known)}")
+            raise TuneError(f"tune_goal.workload: {goal.workload!r} is not a workload; {nearest(goal.workload, known)}")
         return known[goal.workload]

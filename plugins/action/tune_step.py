@@ -99,7 +99,7 @@ class ActionModule(ControllerAction):
         reason = failure_of(options["failed"])
         if options["variant"] == CURRENT:
             raise TuneError(
-                f"{host}: the instance as it is does not start, so nothing can be compared with it: {reason}"
+                f"{host}: the unchanged instance does not start, so there is nothing to compare with: {reason}"
             )
         store.keep_failure(options["variant"], f"does not start: {reason}")
         return {"failed_variant": options["variant"], "reason": reason}

@@ -80,7 +80,7 @@ class ActionModule(ActionBase):
             on_controller.update(paths)
             pushed = of_controller.text if paths else pushed
             for reason in reasons:
-                Display().warning(f"{host_of(task_vars)}: source passed over: {reason}")
+                Display().warning(f"{host_of(task_vars)}: source skipped: {reason}")
             failed += reasons
         raise AssertionError("unreachable")
 

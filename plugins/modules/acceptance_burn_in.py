@@ -95,7 +95,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Work the chips for two minutes
+- name: Put the chips under full load for two minutes
   baremetal.inference.acceptance_burn_in:
     program: "{{ lookup('ansible.builtin.file', 'burn_in.py') }}"
     stack: cuda
@@ -107,15 +107,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problem:
-  description: Why the burn-in did not come to its end, empty if it did.
+  description: The reason why the burn-in did not finish; empty if it did.
   type: str
   returned: success
 measured:
-  description: What the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in GB/s.
+  description: The figures that the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in GB/s.
   type: dict
   returned: success
 not_tried:
-  description: Why nothing was run, empty if it was.
+  description: The reason why nothing was run; empty if something was.
   type: str
   returned: success
 python:
@@ -132,7 +132,7 @@ counters:
       type: list
       elements: dict
     samples:
-      description: The same, one entry for each chip and reading meanwhile.
+      description: The same during the burn-in, one entry for each chip and reading.
       type: list
       elements: dict
     after:
@@ -140,7 +140,7 @@ counters:
       type: list
       elements: dict
     problem:
-      description: Why there are none, empty if there are.
+      description: The reason why there are none; empty if there are some.
       type: str
 """
 

@@ -88,7 +88,7 @@ expected:
   type: dict
   returned: success
 limits:
-  description: The least that storage and network have to reach.
+  description: The lowest throughput of storage and network that is accepted.
   type: dict
   returned: success
 devices:
@@ -110,7 +110,7 @@ port:
   type: int
   returned: success
 storage_bytes:
-  description: Bytes of a file that is made.
+  description: Size of the test file in bytes.
   type: int
   returned: success
 """

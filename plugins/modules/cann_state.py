@@ -184,7 +184,7 @@ findings:
     what:
       description: What is wrong.
       type: str
-      sample: npu-smi lists 7 of 8 chips on PCI; the driver has not taken it
+      sample: npu-smi lists 7 of 8 chips on PCI; the driver is not bound to it
     where:
       description: The place of the fault.
       type: str

@@ -49,7 +49,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have docker pull through the site's mirror
+- name: Let docker pull through the site's mirror
   baremetal.inference.container_runtime_daemon:
     settings:
       registry-mirrors: [https://mirror.example:5000]

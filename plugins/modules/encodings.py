@@ -147,7 +147,7 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     for outcome in outcomes:
         for reason in outcome.skipped:
-            module.warn(f"source passed over for {outcome.state.name}: {reason}")
+            module.warn(f"source skipped for {outcome.state.name}: {reason}")
     module.exit_json(
         changed=any(outcome.state.changed for outcome in outcomes),
         files=[outcome.as_dict() for outcome in outcomes],

@@ -415,9 +415,9 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
     message.append(f"Unit {watch.unit.name}: {watch.now}.")
     # A server that is up and answers badly may have logged errors about other people's requests.
     if why and not result["checks"][0]["ok"]:
-        message += ["Why, from its journal:", *(f"  {line}" for line in why)]
+        message += ["The reason, from its journal:", *(f"  {line}" for line in why)]
         known = advice(lines, endpoint.params["known_issues"])
-        message += ["This is known:", *(f"  {line}" for line in known)] if known else []
+        message += ["This is a known problem:", *(f"  {line}" for line in known)] if known else []
     # They are in the result anyway; the message repeats them only where nothing else says why.
     elif last:
         shown = last[-LINES_IN_MESSAGE:]

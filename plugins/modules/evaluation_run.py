@@ -214,7 +214,7 @@ class Evaluation:
         if problem or self.watch.now.invocation != invocation:
             what = problem or f"unit {self.watch.unit.name} was restarted"
             lines = redact_lines(reasons(self.watch.unit.journal(invocation)), self.secrets)
-            why = f". Why, from its journal: {'; '.join(lines)}" if lines else ""
+            why = f". The reason, from its journal: {'; '.join(lines)}" if lines else ""
             raise EvaluationError(f"{what} {after}, so the task was not completed{why}")
         if ended.status is None:
             raise EvaluationError(

@@ -231,7 +231,7 @@ class Work:
                 what = "the disk is full; make room there" if is_full(exc) else "check that file system"
                 raise SlotError(
                     f"{self.slots.directory}: {exc.strerror}: {what}. The earlier slots are unchanged, and "
-                    "the instance goes on"
+                    "the instance keeps running"
                 ) from exc
         after = state.digest if not rewritten else "(what this run writes)" if changed else before
         return {"changed": changed, **self.status(), "diff": describe(self.slots.directory, before, after, [])}
@@ -249,7 +249,7 @@ class Work:
         if state.image and not state.image.id:
             raise SlotError(
                 f"the image {state.image.ref} is not in the store of {state.image.engine} ({self.engine.trouble}), so "
-                "going back to it would be impossible. Nothing was kept"
+                "a rollback to it would fail. Nothing was kept"
             )
         if not self.service.is_up:
             raise SlotError(
@@ -258,7 +258,7 @@ class Work:
         if stale(self.host, self.slots, state, self.service, self.engine):
             _when, path = self.host.changed(self.name, state)
             raise SlotError(
-                f"{self.service.unit} runs with other files or another image than are there (newest: {path}); "
+                f"{self.service.unit} runs with older files or another image than those installed (newest: {path}); "
                 "run site.yml, which restarts it. Nothing was kept"
             )
 

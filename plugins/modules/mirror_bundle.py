@@ -85,7 +85,7 @@ bytes:
   type: int
   returned: success
 missing:
-  description: Files that do not exist with their size.
+  description: Files that are missing or have another size.
   type: list
   elements: str
   returned: with O(state=planned)

@@ -371,7 +371,7 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     for outcome in outcomes:
         for reason in outcome.skipped:
-            module.warn(f"source passed over for {outcome.state.manifest.repository}: {reason}")
+            module.warn(f"source skipped for {outcome.state.manifest.repository}: {reason}")
     for sentence in describe_damage(module.params["root"]):
         module.warn(f"{platform.node()}: {sentence}")
     if module.check_mode and module.params["serving"] == REPORT:

@@ -150,9 +150,9 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(tmp_path):
             (run(found, state="drained", owner="admin:al"), "servers: the list is empty"),
             (
                 drain(found, ONE, TWO),
-                f"service chat: without {ONE}, {TWO} it has no server left, and min_available is 1",
+                f"service chat: without {ONE}, {TWO}, no server would remain, but min_available is 1",
             ),
-            (drain(found, ONE, min_available=2), f"without {ONE} it has {TWO} left, and min_available is 2"),
+            (drain(found, ONE, min_available=2), f"without {ONE}, {TWO} would remain, but min_available is 2"),
         ):
             assert result["rc"] and words in result["msg"], result
         assert run(found)["backends"]["chat"]["ready"] == 2
@@ -172,7 +172,7 @@ def test_of_two_runs_at_a_time_one_gets_the_last_pair(tmp_path):
         assert sorted(result["rc"] for result in results) == [0, 1], results
         (refused,) = [result for result in results if result["rc"]]
         assert (
-            "it has no server left, and min_available is 1" in refused["msg"]
+            "no server would remain, but min_available is 1" in refused["msg"]
             and "is drained by rollout:" in refused["msg"]
         )
         assert run(found)["backends"]["chat"]["ready"] == 1
@@ -350,7 +350,7 @@ def test_whoever_brings_a_server_back_meanwhile_is_believed(tmp_path):
             until(lambda: (tmp_path / "drained.json").exists() and found.state(ONE).startswith("DRAIN"))
             assert ready(found, ONE, owner="admin:al", force=True, wait=0)["changed"]
             result = waiting.result()
-        assert result["rc"] and f"{ONE} was made ready by somebody else while it was being drained" in result["msg"]
+        assert result["rc"] and f"{ONE} was made ready by another user while it was being drained" in result["msg"]
         assert run(found)["servers"][ONE]["state"] == "ready"
 
 
@@ -607,7 +607,7 @@ def test_the_playbooks_drain_show_and_bring_back(site):
         rc, said = play(found, site, "drain", "-l", "far")
         assert rc and "far: no gateway sends requests to it" in said and "cluster b of the host" in said, said
         rc, said = play(found, site, "drain", "-l", "gw")
-        assert rc and "it has no server left, and min_available is 1" in said and found.state(ONE) == "UP", said
+        assert rc and "no server would remain, but min_available is 1" in said and found.state(ONE) == "UP", said
         rc, said = play(found, site, "drain", "-l", "gw", "--check", drain_min_available=0)
         assert rc == 0 and found.state(ONE) == "UP", said
         rc, said = play(

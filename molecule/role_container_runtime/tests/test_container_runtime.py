@@ -249,7 +249,7 @@ DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "docker-ce", "docker-ce-cl
 def test_an_engine_of_another_source_stays_by_default(engines, playbook, vendor):
     done = playbook(engines["cpu-12", "docker"], **{**vendor, "container_runtime_policy": "retain"})
     assert (done.rc, done.changed) == (0, 0), done.output
-    assert "it works and is left alone (container_runtime_policy: retain)" in done.flat
+    assert "it works and stays unchanged (container_runtime_policy: retain)" in done.flat
 
 
 def test_an_untrusted_or_unreachable_repository_leaves_the_engine_unchanged(engines, playbook, vendor):

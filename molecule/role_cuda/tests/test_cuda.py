@@ -55,7 +55,7 @@ def test_a_chip_that_does_not_answer_and_one_that_the_driver_has_not_taken_are_f
     assert fleet.play().fails_everywhere("0000:c1:00.0", "4 of 5 chips")
     fleet.run("echo 0000:10:00.0 >/var/lib/standin/lost-chip")
     cleaned.append("rm /var/lib/standin/lost-chip")
-    assert fleet.play().fails_everywhere("a chip does not answer any more")
+    assert fleet.play().fails_everywhere("a chip no longer responds")
 
 
 @pytest.mark.long

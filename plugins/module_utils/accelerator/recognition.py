@@ -217,7 +217,7 @@ def unusable(detected: Detected, catalogue: Catalogue) -> str | None:
     if detected.model == CPU and cpu["arch"] == "x86_64" and X86_NEEDS not in cpu["instruction_sets"]:
         return (
             f"found no accelerator, and the processor ({cpu['model']}) has no AVX2, which vLLM's CPU build needs; "
-            "take another host, or let a virtual machine see the processor as it is (CPU type 'host')"
+            "use another host, or set the CPU type of the virtual machine to 'host'"
         )
     return None
 

@@ -43,7 +43,7 @@ def serve(port: int, seconds: float, patience: float) -> int:
         try:
             listener = socket.create_server(("", port), backlog=STREAMS)
         except OSError as exc:
-            raise NetworkError(f"port {port} cannot be listened on: {exc.strerror}; set accept_port") from exc
+            raise NetworkError(f"port {port}: cannot listen: {exc.strerror}; set accept_port") from exc
     threads = []
     with contextlib.closing(listener):
         listener.settimeout(patience)
@@ -75,7 +75,7 @@ def receive(host: str, port: int, seconds: float, patience: float) -> Throughput
     taken = time.monotonic() - begin
     total = sum(counts)
     if not total:
-        raise NetworkError(f"{host} port {port}: connected, and nothing came; is another program listening there?")
+        raise NetworkError(f"{host} port {port}: connected, but nothing arrived; is another program listening there?")
     return Throughput(round(total * 8 / taken / 1e9, 2), total, round(taken, 2), len(connections))
 
 

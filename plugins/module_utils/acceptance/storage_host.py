@@ -71,18 +71,18 @@ def _made_file(directory: str, size: int) -> Iterator[str]:
     free = shutil.disk_usage(directory).free
     if free < size + RESERVE:
         raise StorageError(
-            f"{directory} has {free / 1e9:.1f} GB free, and a file of {size / 1e9:.1f} GB has to be made to read it; "
+            f"{directory} has {free / 1e9:.1f} GB free, but the test needs a file of {size / 1e9:.1f} GB; "
             "free some space, or set accept_storage_bytes"
         )
     try:
         handle, path = tempfile.mkstemp(prefix=".baremetal-accept-", dir=directory)
     except OSError as exc:
-        raise StorageError(f"{directory}: no file can be made there: {exc.strerror}") from exc
+        raise StorageError(f"{directory}: cannot create a file there: {exc.strerror}") from exc
     try:
         _fill(handle, size)
         yield path
     except OSError as exc:
-        raise StorageError(f"{directory}: {exc.strerror} while a file was made to read it") from exc
+        raise StorageError(f"{directory}: {exc.strerror} while the test file was written") from exc
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -194,14 +194,14 @@ def working_directory(user: str) -> Iterator[tuple[str, pwd.struct_passwd | None
         try:
             account = pwd.getpwnam(user)
         except KeyError as exc:
-            raise BenchError(f"user: {user!r} is no user of this host, expected the one that vLLM runs as") from exc
+            raise BenchError(f"user: {user!r} is not a user of this host, expected the user that vLLM runs as") from exc
     directory = ""
     try:
         directory = tempfile.mkdtemp(prefix="vllm-bench-")
         if account:
             os.chown(directory, account.pw_uid, account.pw_gid)
     except OSError as exc:
-        raise BenchError(f"a temporary directory for the benchmark cannot be made: {exc}") from exc
+        raise BenchError(f"cannot create a temporary directory for the benchmark: {exc}") from exc
     try:
         yield directory, account
     finally:
@@ -254,7 +254,7 @@ def _read(instance: Instance, place: str, directory: str) -> str:
 
 def _why(run: Run, command: str, seconds: float) -> str:
     if run.status in TIMED_OUT or run.status < 0:
-        return f"vllm bench serve was not finished after {seconds:g} s (bench_timeout)"
+        return f"vllm bench serve did not finish within {seconds:g} s (bench_timeout)"
     if run.status == 127:
-        return f"{command} does not find vLLM's command ({explain_output(run.lines, 1)})"
+        return f"{command} does not find the command vllm ({explain_output(run.lines, 1)})"
     return f"vllm bench serve failed with exit status {run.status}: {explain_output(run.lines)}"

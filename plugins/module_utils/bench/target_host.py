@@ -82,7 +82,7 @@ def read_instance(name: str, root: str = "/") -> Instance:
     options += ["--insecure"] if url.startswith("https:") else []
     tokenizer = _word(config, "tokenizer") or _word(config, "model")
     if not tokenizer:
-        raise BenchError(f"{path}: neither tokenizer nor model is there; the benchmark needs the tokenizer's name")
+        raise BenchError(f"{path}: found neither tokenizer nor model; the benchmark needs the name of the tokenizer")
     target = Target(url, models[0], tokenizer, command, tuple(options), inside)
     return Instance(name, target, secrets.get(API_KEY, ""), tuple(worth_masking(secrets)))
 

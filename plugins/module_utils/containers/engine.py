@@ -121,7 +121,7 @@ def _why_not(found: Found, missing: Sequence[str]) -> str:
         return f"podman {found.version} does not support CDI devices; {since} and later do"
     return (
         f"docker {found.version} does not support CDI devices ({since} and later do, with the feature cdi in "
-        "daemon.json), and its older way, NVIDIA's hook, is not there; install the package nvidia-container-toolkit"
+        "daemon.json), and its older method, NVIDIA's hook, is missing; install the package nvidia-container-toolkit"
     )
 
 

@@ -130,7 +130,7 @@ def _try_sources(before: EncodingOutcome, sources: Sequence[str], attempt: Calla
         else:
             return EncodingOutcome(state, source, tuple(skipped))
     raise EncodingsError(
-        f"no source gives {state.name} (sha256 {state.published.sha256}): "
+        f"no source has {state.name} (sha256 {state.published.sha256}): "
         f"{'; '.join(skipped) or 'encodings_sources is empty'}"
     )
 

@@ -146,7 +146,7 @@ def describe_refusal(use: Use, answer: Mapping[str, str], found: FoundFile, user
 def _reason(answer: Mapping[str, str], found: FoundFile) -> str:
     size, sha256 = ENCODINGS[NEEDED]
     if found.size < 0:
-        return f"found no such file, expected {size} bytes"
+        return f"the file is missing, expected {size} bytes"
     if found.size != size:
         return f"found {found.size} bytes, expected {size}"
     if found.sha256 != sha256:
@@ -156,10 +156,10 @@ def _reason(answer: Mapping[str, str], found: FoundFile) -> str:
 
 def _advice(use: Use, found: FoundFile, user: str) -> str:
     if found.sha256 != ENCODINGS[NEEDED].sha256:
-        return f"run the role encodings on this host with encodings_dir {use.directory}, which puts the right one there"
+        return f"run the role encodings on this host with encodings_dir {use.directory}, which installs the right file"
     return (
-        f"the bytes are the published ones, so check that {use.user or user} may read the file and every directory "
-        f"above it, or take a release whose library accepts it"
+        f"the content is correct, so check that {use.user or user} may read the file and every directory "
+        f"above it, or choose a release whose library accepts it"
     )
 
 

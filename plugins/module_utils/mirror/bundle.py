@@ -83,7 +83,7 @@ def parse_bundle(text: str, where: str) -> Holds:
         raise BundleError(f"{where}: cannot be read ({exc}); {AGAIN}") from exc
     version = data.get("version") if isinstance(data, Mapping) else None
     if version != VERSION:
-        raise BundleError(f"{where}: version: found {version!r}, expected {VERSION}, the only one that is read here")
+        raise BundleError(f"{where}: version: found {version!r}, expected {VERSION}, the only one that this release reads")
     return parse_holds(data.get("holds"), f"{where}: holds")
 
 

@@ -90,7 +90,7 @@ def check_room(root: str, missing: int) -> Room:
     if missing > free:
         raise BundleError(
             f"{root}: {missing} bytes ({format_bytes(missing)}) are missing, {free} bytes ({format_bytes(free)}) "
-            f"are free at {place}; make room there or let bundle_dir name a larger disk"
+            f"are free at {place}; free some space there, or set bundle_dir to a larger disk"
         )
     return Room(missing, free)
 

@@ -93,8 +93,8 @@ def check_chosen(
     found = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
     kinds = quote_foreign(", ".join(found) or "no files")
     raise WeightsError(
-        f"{model}: found no *.safetensors that is not left out (it has {kinds}); pin a "
-        "revision or a model that has them, or name the files that are wanted in include"
+        f"{model}: found no *.safetensors after include and exclude (it has {kinds}); pin a "
+        "revision or a model that has them, or list the files to take in include"
     )
 
 
@@ -115,7 +115,7 @@ def check_shards(model: str, index: str, content: bytes, chosen: Iterable[Listed
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise WeightsError(
             f"{model}: {quote_foreign(missing[0])}{more} of the {len(shards)} shards that {index} names is missing; "
-            "the source has half a model, or exclude leaves it out"
+            "the source is incomplete, or exclude leaves the shard out"
         )
 
 

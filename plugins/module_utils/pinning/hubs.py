@@ -61,7 +61,7 @@ class Hub:
         right = blob_id(content) == file.blob if file.blob else _is_right(content, file)
         if len(content) != file.size or not right:
             raise WeightsError(
-                f"{self._model}: {file.name} has other content than the hub's listing says "
+                f"{self._model}: {file.name} does not match the hub's listing "
                 f"({len(content)} bytes, {file.size} expected); try again, and check the proxies on the way"
             )
         return content
@@ -84,7 +84,7 @@ class Hub:
         name = reply.json().get("id")
         if isinstance(name, str) and name != self._model:
             raise WeightsError(
-                f"model: found {self._model!r}, which the hub calls {quote_foreign(repr(name))}; give that name"
+                f"model: found {self._model!r}, which the hub calls {quote_foreign(repr(name))}; use that name"
             )
 
     def _get(self, url: str) -> Response:
@@ -126,8 +126,8 @@ class ModelScope:
         content = self._get(_hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name)).body
         if not _is_right(content, file):
             raise WeightsError(
-                f"{self._model}: {file.name} has other content than ModelScope's listing says; try "
-                "again, and look at proxies on the way"
+                f"{self._model}: {file.name} does not match ModelScope's listing; try "
+                "again, and check the proxies on the way"
             )
         return content
 

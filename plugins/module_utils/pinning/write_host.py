@@ -192,7 +192,7 @@ def _token(request: Request, kind: str, environment: Mapping[str, str]) -> str:
             with open(request.token_file, encoding="utf-8") as file:
                 token = file.read()
         except (OSError, UnicodeDecodeError) as exc:
-            raise WeightsError(f"{where}: cannot be read: {getattr(exc, 'strerror', None) or 'it is no text'}") from exc
+            raise WeightsError(f"{where}: cannot be read: {getattr(exc, 'strerror', None) or 'it is not text'}") from exc
         if not token.strip():
             raise WeightsError(f"{where}: the file is empty, expected a token")
     token = token.strip()

@@ -42,7 +42,7 @@ def decide(request: Request, contents: Contents) -> Plan:
     if contents.rollout:
         raise RemovalError(
             f"{contents.rollout}; wait until it has ended, or continue it with rollout.yml. If nobody "
-            "will, delete that file"
+            "will continue it, delete that file"
         )
     return _DECIDERS[request.kind](request, contents)
 

@@ -138,7 +138,7 @@ class Removal:
         kind = ABANDONED if name.startswith(".") else REVISION
         gone = remove_old(OldDirectory(self.at(item.target), kind, item.size))
         if not gone and os.path.lexists(self.at(item.target)):
-            self.kept.append(f"{item.target} stays: another run is at work in {os.path.dirname(item.target)}")
+            self.kept.append(f"{item.target} stays: another run is working in {os.path.dirname(item.target)}")
             return False
         self._tidy_model(directory)
         return gone

@@ -135,7 +135,7 @@ class RangeResponse:
             if isinstance(self.failure, SourceTooSlowError):
                 raise FetchError(f"{redact_url(self.url)}: {self.failure}") from self.failure
             stalled = isinstance(self.failure, socket.timeout)
-            reason = f"no byte came for {self.patience:g} s" if stalled else f"broke off: {_describe(self.failure)}"
+            reason = f"no data arrived for {self.patience:g} s" if stalled else f"broke off: {_describe(self.failure)}"
             raise TransferError(reason, stalled=stalled) from self.failure
         return got
 
@@ -304,7 +304,7 @@ class RangeConnections:
             if found.first != first or (last is not None and found.last > last):
                 self.close_connection(url)
                 raise FetchError(
-                    f"{redact_url(url)}: asked for its bytes from {first} to {last}, got those from {found.first} to "
+                    f"{redact_url(url)}: requested its bytes {first} to {last}, got {found.first} to "
                     f"{found.last}"
                 )
             return self._opened(response, url, found.first, found.size)

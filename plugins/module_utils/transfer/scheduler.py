@@ -236,7 +236,7 @@ class Scheduler:
         job, tries = part.job, _Attempts(self._limits)
         with self._lock:
             if len(job.parts) > 1:
-                raise FetchError(f"{redact_url(job.location)}: the server gave parts of it before, now it does not")
+                raise FetchError(f"{redact_url(job.location)}: the server served parts of the file before, now it does not")
             job.whole, job.assigned = True, job.size
             job.parts.clear()
         job.target.restart()

@@ -65,7 +65,7 @@ class RateFloor:
             if waited >= self._window:
                 if self._came < self._lowest * self._window:
                     raise SourceTooSlowError(
-                        f"only {self._came} bytes came in {waited:.0f} s, expected {self._lowest} bytes/s or more"
+                        f"only {self._came} bytes arrived in {waited:.0f} s, expected {self._lowest} bytes/s or more"
                     )
                 self._since, self._waited, self._came, waited = now, 0.0, 0, 0.0
             return self._window - waited

@@ -73,10 +73,10 @@ def check_exit(tool: str, answer: CommandResult, log: str) -> Iterator[Finding]:
     """Yield a vendor's tool that does not end, or ends with an unknown error; ``log`` are its words in dmesg."""
     if answer.rc == TIMED_OUT:
         action = f"look for a chip in the kernel's log with 'dmesg | grep -i {log}'; a reboot may be needed"
-        yield Finding(f"{tool} does not come to an end", tool, action)
+        yield Finding(f"{tool} does not finish", tool, action)
     elif answer.rc != 0:
         last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"{tool} ends with {answer.rc} and says: {last_line}", tool, "see to what it says")
+        yield Finding(f"{tool} ends with exit status {answer.rc}: {last_line}", tool, "correct what it reports")
 
 
 def check_builds(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
@@ -146,7 +146,7 @@ def check_kernels(kind: DriverKind, host: Host, disk: Mapping[str, str], build_l
         info = parse_module_info(disk.get(kernel, ""))
         if info is None:
             if kernel != host.kernel:
-                yield _not_built(kind, host, kernel, "the machine boots next without a driver: ", build_log)
+                yield _not_built(kind, host, kernel, "the next boot has no driver: ", build_log)
         elif info.kernel != kernel:
             yield Finding(
                 f"the module for kernel {kernel} was built for {info.kernel or 'an unknown one'}",

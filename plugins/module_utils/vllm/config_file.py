@@ -37,7 +37,7 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     names = config.get("served-model-name") or config.get("model") or []
     names = [names] if isinstance(names, str) else names
     if not names:
-        raise InstanceError("neither served-model-name nor model is there; expected the name to ask for")
+        raise InstanceError("found neither served-model-name nor model; expected the name of the model")
     scheme = "https" if "ssl-certfile" in config else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", tuple(names)
 

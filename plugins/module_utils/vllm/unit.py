@@ -127,11 +127,11 @@ def explain_failure(first: UnitState, now: UnitState) -> str:
         return f"has failed: {_manner(now)}"
     # For systemd a status of 0 is no failure; a server that ends by itself has failed all the same.
     if now.sub == "auto-restart":
-        return f"has ended by itself: {_manner(now)}"
+        return f"ended by itself: {_manner(now)}"
     if now.active == "inactive" and not now.job:
         return "is not started"
     if now.restarts > first.restarts:
-        return "died and was started again by systemd while it was waited for"
+        return "died and was restarted by systemd while this run waited for it"
     return ""
 
 
@@ -152,11 +152,11 @@ def _not_loaded(state: UnitState) -> str:
 def _manner(state: UnitState) -> str:
     """Return how the main process ended, from systemd's result and the exit status."""
     if state.result == "oom-kill":
-        return "the kernel killed a process of it for want of memory (oom-kill)"
+        return "the kernel killed one of its processes because memory ran out (oom-kill)"
     if state.result == "start-limit-hit":
         return "it died too often in a short time (start-limit-hit)"
     if state.result == "timeout":
-        return "systemd's time limit for starting or stopping it is over (timeout)"
+        return "it exceeded systemd's time limit for starting or stopping (timeout)"
     # The codes are those of waitid(2).
     ended = {1: "exit status", 2: "killed by signal", 3: "dumped core on signal"}
     return f"{ended[state.code]} {state.status} ({state.result})" if state.code in ended else state.result

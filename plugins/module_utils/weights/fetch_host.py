@@ -201,7 +201,7 @@ class NoSourceError(WeightsError):
     def __init__(self, state: ModelState, reasons: Sequence[str]) -> None:
         count = len(state.missing)
         super().__init__(
-            f"{state.manifest.repository} revision {state.manifest.revision}: no source gives its {count} missing "
+            f"{state.manifest.repository} revision {state.manifest.revision}: no source has its {count} missing "
             f"file{'s' if count > 1 else ''}: {'; '.join(reasons) or 'weights_sources is empty'}"
         )
         self.state = state

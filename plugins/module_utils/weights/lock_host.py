@@ -33,7 +33,7 @@ def lock_model_directory(
             stack.enter_context(locked(path, wait, mode=0o644, waiting=waiting, pause=PAUSE_SECONDS))
         except LockedError as exc:
             raise WeightsError(
-                f"{directory}: {exc.holder} still fetches into it after {wait:g} s of waiting; check that process on "
+                f"{directory}: {exc.holder} is still downloading into it after {wait:g} s of waiting; check that process on "
                 "its host, or wait longer (weights_lock_timeout)"
             ) from exc
         except OSError as exc:
@@ -49,6 +49,6 @@ def _explain(exc: OSError, directory: str, path: str) -> Exception:
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
         return WeightsError(f"{path}: cannot be written: {exc.strerror}; free some space there")
     return WeightsError(
-        f"{directory}: its file system gives no locks ({exc.strerror}), so two hosts could fetch at once; mount it "
+        f"{directory}: its file system supports no locks ({exc.strerror}), so two hosts could fetch at once; mount it "
         "with locks (Lustre: -o flock, NFS: without nolock)"
     )

@@ -29,7 +29,7 @@ _MAX_SIZE = 2**63 - 1
 # A dot would make "..", a stamp or a partial file possible; the others are something else to rsync or a shell.
 _NO_FIRST_CHARACTER = " .-~#;"
 _NAME_EXPECTED = (
-    "a relative path without '..' or leading dots, of characters that print, without backslashes, and of at most "
+    "a relative path without '..', leading dots, backslashes or unprintable characters, and with at most "
     f"{_MAX_NAME_BYTES} bytes between two slashes"
 )
 
@@ -93,7 +93,7 @@ def parse_manifest(data: Any) -> Manifest:
     if version != SCHEMA_VERSION:
         raise WeightsError(
             f"manifest of {quote_foreign(data['repository'])}: schema_version: found {_quote(version)}, "
-            f"expected {SCHEMA_VERSION}, the only one that this version of the collection reads"
+            f"expected {SCHEMA_VERSION}, the only one that this release of the collection reads"
         )
     repository = _text(data["repository"], _REPOSITORY, "manifest: repository", "<organisation>/<name>")
     where = f"manifest of {repository}"

@@ -93,7 +93,7 @@ def check_space(file_system: str, needed: int, free: int, models: Iterable[str])
     if needed > free:
         raise WeightsError(
             f"{file_system}: {needed} bytes ({format_gib(needed)}) are needed for {', '.join(models)}, "
-            f"{free} bytes ({format_gib(free)}) are free; make room or let weights_root name a larger file system"
+            f"{free} bytes ({format_gib(free)}) are free; free some space, or set weights_root to a larger file system"
         )
 
 
@@ -102,7 +102,7 @@ def check_inodes(file_system: str, needed: int, free: int, models: Iterable[str]
     if needed > free:
         raise WeightsError(
             f"{file_system}: {needed} inodes are needed for {', '.join(models)}, {free} are free (df -i); remove files "
-            "there or let weights_root name another file system"
+            "there, or set weights_root to another file system"
         )
 
 

@@ -47,7 +47,7 @@ def _sentence(path: str, entry: dict[str, Any]) -> str:
     day = time.strftime("%Y-%m-%d", time.gmtime(entry["when"]))
     return (
         f"{path}: damaged when the scrub read it on {day}: found {entry['found']}, expected sha256 "
-        f"{entry['expected']}; the role weights fetches it again while a manifest names its revision, else remove "
+        f"{entry['expected']}; the role weights downloads it again if a manifest names its revision; otherwise remove "
         f"{entry['directory']}"
     )
 

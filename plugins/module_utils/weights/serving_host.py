@@ -51,4 +51,4 @@ def stopped(units: Sequence[str], systemctl: Callable[[str, str], str]) -> Itera
     finally:
         faults = [fault for fault in (systemctl("start", unit) for unit in units) if fault]
     if faults:
-        raise WeightsError(f"the weights are replaced, and the instance cannot be started: {'; '.join(faults)}")
+        raise WeightsError(f"the weights are replaced, but the instance cannot be started: {'; '.join(faults)}")

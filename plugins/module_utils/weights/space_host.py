@@ -41,7 +41,7 @@ def check_place(state: ModelState) -> None:
         if os.path.ismount(path):
             raise WeightsError(
                 f"{path}: found a mount point, expected a plain directory, since a model is published by a rename; "
-                "unmount it, or let weights_root name a directory of that file system"
+                "unmount it, or set weights_root to a directory of that file system"
             )
 
 
@@ -49,10 +49,10 @@ def _check_writable(place: str) -> None:
     if os.statvfs(place).f_flag & os.ST_RDONLY:
         raise WeightsError(
             f"{_mount_point(place)}: it is mounted read-only; mount it for writing (mount -o remount,rw), "
-            "or let weights_root name another file system"
+            "or set weights_root to another file system"
         )
     if not os.path.isdir(place):
-        raise WeightsError(f"{place}: found a file, expected a directory; let weights_root name a directory")
+        raise WeightsError(f"{place}: found a file, expected a directory; set weights_root to a directory")
 
 
 def _needed_inodes(state: ModelState) -> int:

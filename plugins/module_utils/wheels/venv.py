@@ -72,7 +72,7 @@ class Lock:
         """The pin of uv. Raises VenvError when there is none."""
         if TOOL not in self.pins:
             raise VenvError(
-                "the lock does not pin uv, which makes the environment; add uv==VERSION to it and lock again"
+                "the lock does not pin uv, which creates the environment; add uv==VERSION to it and lock again"
             )
         return self.pins[TOOL]
 
@@ -85,7 +85,7 @@ def parse_target(text: str) -> Target:
     """Return the target that is written as ``cp311-x86_64``. Raises VenvError for anything else."""
     match = TARGET.fullmatch(text)
     if match is None:
-        raise VenvError(f"{text!r} is not a target; expected one like cp311-x86_64 or cp312-aarch64")
+        raise VenvError(f"{text!r} is not a target; expected something like cp311-x86_64 or cp312-aarch64")
     return Target(f"{match['major']}.{match['minor']}", match["machine"])
 
 
@@ -155,7 +155,7 @@ def check_space(path: str, free: int, wanted: int) -> None:
     if free < wanted:
         raise VenvError(
             f"{path} has {free / 1e9:.1f} GB free, the environment needs {wanted / 1e9:.1f} GB; "
-            "make room there, or choose another root"
+            "free some space there, or choose another root"
         )
 
 
@@ -214,10 +214,10 @@ def explain_failure(output: str, index_url: str, root: str) -> str:
     if mismatch:
         return f"{index_url} serves a file for {mismatch[1]} whose sha256 is not that of the lock; {mirror}"
     if "No space left on device" in text:
-        return f"{root} ran full while the environment was made; make room there, or choose another root"
+        return f"{root} became full while the environment was created; free some space there, or choose another root"
     missing = re.search(
         r"Because (?:there is no version of )?(\S+?) (?:and you require|was not found in|has no )", text
     )
     if missing:
         return f"{index_url} has no wheel of {missing[1]} that the lock and this Python accept; {mirror}"
-    return f"uv could not make the environment from {index_url}: {text[-600:]}"
+    return f"uv could not create the environment from {index_url}: {text[-600:]}"

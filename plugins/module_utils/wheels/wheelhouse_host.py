@@ -65,7 +65,7 @@ class Wheelhouse:
         """What the wheels are for. Raises VenvError for a lock that does not say."""
         if self.lock.target is None:
             raise VenvError(
-                "it does not say which Python and machine it is for; expected a line like '# target: cp311-x86_64'"
+                "it does not name its Python and machine; expected a line like '# target: cp311-x86_64'"
             )
         return self.lock.target
 
@@ -186,7 +186,7 @@ def _download(pins: Sequence[Pin], house: Wheelhouse, counter: PipProgress) -> d
         fetched = find_wheels(pins, scratch)
         lacking = sorted({pin.name for pin in pins} - set(fetched))
         if lacking:
-            raise VenvError(f"pip fetched files for {', '.join(lacking)} that are not those of the lock")
+            raise VenvError(f"pip fetched files for {', '.join(lacking)} that do not match the lock")
         for entry in fetched.values():
             # pip's own files are for their owner alone; a web server reads these.
             os.chmod(os.path.join(scratch, entry.name), 0o644)

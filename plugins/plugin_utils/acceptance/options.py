@@ -42,7 +42,7 @@ def check_names(variables: Mapping[str, Any]) -> None:
     """Raise AcceptanceError for a variable that begins as the playbook's own and is none of them."""
     for name in sorted(variables):
         if name.startswith("accept_") and name not in VARIABLES:
-            raise AcceptanceError(f"{name}: no variable of accept.yml has this name; {nearest(name, VARIABLES)}")
+            raise AcceptanceError(f"{name}: accept.yml has no variable of this name; {nearest(name, VARIABLES)}")
 
 
 def seconds_of(minutes: Any) -> Seconds:

@@ -22,7 +22,7 @@ def choose_instance(plans: Plans, name: str) -> str:
     """Return the instance with this name, or the only one of the host without a name. Raises ChoiceError."""
     if name:
         if name not in plans:
-            raise ChoiceError(f"bench_instance: {name!r} is no instance of this host; {nearest(name, plans)}")
+            raise ChoiceError(f"bench_instance: this host has no instance {name!r}; {nearest(name, plans)}")
         return name
     if len(plans) != 1:
         found = f"{len(plans)} instances ({', '.join(plans)})" if plans else "no instance"

@@ -124,7 +124,7 @@ def choose_workloads(known: Mapping[str, Workload], names: Sequence[str]) -> lis
     names = [name.strip() for name in names]
     for name in names:
         if name not in known:
-            raise WorkloadError(f"bench_workloads: {name!r} is no workload; {nearest(name, known)}")
+            raise WorkloadError(f"bench_workloads: {name!r} is not a workload; {nearest(name, known)}")
     return [known[name] for name in (dict.fromkeys(names) if names else known)]
 
 

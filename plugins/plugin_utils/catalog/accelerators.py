@@ -154,7 +154,7 @@ def _load(directories: tuple[str, ...]) -> Catalogue:
 
 def _files(directory: Path) -> list[Path]:
     if not directory.is_dir():
-        raise AcceleratorError(f"accelerator_catalog_path: {directory} is no directory on the controller")
+        raise AcceleratorError(f"accelerator_catalog_path: {directory} is not a directory on the controller")
     files = sorted(path for path in directory.iterdir() if path.suffix in (".yml", ".yaml"))
     if not files:
         raise AcceleratorError(f"accelerator_catalog_path: {directory} has no *.yml file")

@@ -101,7 +101,7 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:
     for directory in directories:
         if not Path(directory).is_dir():
-            raise PlanError(f"{VARIABLES[kind]}: {directory} is no directory on the controller")
+            raise PlanError(f"{VARIABLES[kind]}: {directory} is not a directory on the controller")
     return [*(Path(directory) for directory in directories), CATALOG / kind]
 
 

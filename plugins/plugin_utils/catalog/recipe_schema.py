@@ -75,7 +75,7 @@ def _list(item: Check, expected: str) -> Check:
             return
         for number, entry in enumerate(value):
             if entry is None:
-                yield f"{where}[{number}]: found nothing, expected something behind the dash"
+                yield f"{where}[{number}]: found nothing, expected something after the dash"
             else:
                 yield from item(entry, f"{where}[{number}]")
 

@@ -89,7 +89,7 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
                 continue
             nearest = misspelt(name, options)
             if nearest:
-                raise RoleOptionError(f"{name} is no option of the role {role}; nearest: {nearest!r}")
+                raise RoleOptionError(f"{name} is not an option of the role {role}; nearest: {nearest!r}")
             unknown.append(name)
         if unknown:
             warnings.append(f"the role {role} has no option called {', '.join(unknown)}; nothing reads it")

@@ -88,7 +88,7 @@ def plan_packages(request: Request, system: Mapping[str, Any], host: HostState) 
     provider = _provider(request.engine, host)
     difference = _difference(request, state, provider, wanted)
     if not difference or request.policy == "retain" or request.source == "none":
-        notes = (f"{difference}; it works and is left alone (container_runtime_policy: retain)",) if difference else ()
+        notes = (f"{difference}; it works and stays unchanged (container_runtime_policy: retain)",) if difference else ()
         hold = _to_hold(host.packages, host) if holds(request, system["packager"]) else ()
         return version_of(state.version) or _installed_version(request.engine, host), PlanPart(hold=hold, notes=notes)
     if request.policy == "halt":
@@ -218,7 +218,7 @@ def use_repository(repository: Mapping[str, Any], host: HostState) -> PlanPart:
     """Plan a repository's entry and key, where the host does not have both already."""
     other = elsewhere(repository, host)
     if other:
-        return PlanPart(notes=(f"packages of {repository['host']} come from {other}, which is left as it is",))
+        return PlanPart(notes=(f"packages of {repository['host']} come from {other}, which stays unchanged",))
     key = repository["key"]
     # An entry with a password cannot be compared, because the host's comes without it. The role writes it again, which
     # changes nothing where it is the same.

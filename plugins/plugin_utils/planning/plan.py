@@ -184,7 +184,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     layers = [
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         *_release_layers(entry.release, site),
-        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
+        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
     kernels = _kernels(entry, accelerator, site)

@@ -95,7 +95,7 @@ async def _ask(bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Answer:
         url = base_url(bmc.address, bool(bmc.username or bmc.password))
         chips = await asyncio.wait_for(_read(url, bmc, limits, context), limits.deadline)
     except asyncio.TimeoutError:
-        return Answer(bmc.host, None, f"did not tell everything within {limits.deadline:g} s")
+        return Answer(bmc.host, None, f"did not answer all requests within {limits.deadline:g} s")
     except RedfishError as exc:
         return Answer(bmc.host, None, str(exc))
     except Exception as exc:  # one BMC must not end the run of the others; its text may hold data that it sent

@@ -223,7 +223,7 @@ class Service:
         try:
             await asyncio.shield(self._login)
         except self._libs.errors.RedfishPasswordChangeRequiredError:
-            raise RedfishError(f"wants user {self._account and self._account[0]!r} to change the password") from None
+            raise RedfishError(f"requires user {self._account and self._account[0]!r} to change the password") from None
         except self._libs.errors.RedfishAuthenticationError:
             raise RedfishError(f"refused user {self._account and self._account[0]!r} (401)") from None
         except Exception as exc:

@@ -42,7 +42,7 @@ def parse_request(options: Mapping[str, Any], variables: Iterable[str]) -> dict[
     for name in sorted(variables):
         if name.startswith(PREFIX) and name not in (*known, *OTHERS, *switches):
             valid = (*known, *OTHERS, *switches)
-            raise RemovalRequestError(f"{name} is no variable of remove.yml; {nearest(name, valid)}")
+            raise RemovalRequestError(f"{name} is not a variable of remove.yml; {nearest(name, valid)}")
     requested = {kind: options[kind] for kind in (*FORMS, EVERYTHING) if options.get(kind)}
     if len(requested) != 1:
         found = " and ".join(f"{PREFIX}{kind}" for kind in requested) or "none"

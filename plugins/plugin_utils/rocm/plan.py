@@ -189,7 +189,7 @@ def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, reque
     if request.policy == INSTALL and request.source in (VENDOR, MIRROR):
         if on_disk(host) is None:
             raise StackError(
-                f"driver {current} did not come in the package {DRIVER}, which cannot replace it; remove it first"
+                f"driver {current} was not installed from the package {DRIVER}, which cannot replace it; remove it first"
             )
         return True
     wanted = f"{who} needs {minimum} or newer"
@@ -358,7 +358,7 @@ def _finishing_commands(host: Host, change: _Change, waits: bool) -> tuple[Comma
     if change.is_new:
         commands.append(rebuild_initramfs(host, "the kernel's own driver must not come from the initial file system"))
     if not waits and MODULE not in host.modules:
-        commands.append(Command(("modprobe", MODULE), "nothing is in its way, so no reboot is needed"))
+        commands.append(Command(("modprobe", MODULE), "nothing uses the chips, so no reboot is needed"))
     return tuple(commands)
 
 

@@ -119,7 +119,7 @@ def _sessions(events: Sequence[Event]) -> list[_Session]:
         elif event.get("event") == "ended":
             session.result = str(event.get("result") or "done")
     if not sessions:
-        raise ReportError("no event says that a rollout begun")
+        raise ReportError("no event marks the begin of a rollout")
     return sessions
 
 

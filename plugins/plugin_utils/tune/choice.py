@@ -48,16 +48,16 @@ def choose(variants: Sequence[str], taken: Taken, goal: Goal, rules: Rules) -> C
     if winner is None:
         return Choice(None, False, "no variant keeps the limits of tune_goal; nothing is proposed")
     if winner == CURRENT:
-        return Choice(CURRENT, False, "no variant is better than the instance as it is; nothing is proposed")
+        return Choice(CURRENT, False, "no variant is better than the unchanged instance; nothing is proposed")
     values, before = (taken.values(name, goal.metric, rules.rounds) for name in (winner, CURRENT))
     comparison = f"{statistics.median(values):,.1f} instead of {statistics.median(before):,.1f} {TITLES[goal.metric]}"
     missed = missed_limits(CURRENT, taken, goal, rules.rounds)
     if missed:
         return Choice(
-            winner, True, f"{winner}: {comparison}; the instance as it is misses a limit ({', '.join(missed)})"
+            winner, True, f"{winner}: {comparison}; the unchanged instance misses a limit ({', '.join(missed)})"
         )
     if not better(goal.metric, worst_of(goal.metric, values), best_of(goal.metric, before)):
-        why = "the runs of both overlap, so that the difference may be chance; nothing is proposed"
+        why = "the runs of both overlap, so the difference may be chance; nothing is proposed"
         return Choice(winner, False, f"{winner}: {comparison}, but {why}")
     return Choice(winner, True, f"{winner}: {comparison}, in every run")
 

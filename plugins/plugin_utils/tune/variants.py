@@ -40,7 +40,7 @@ def parse_variants(variants: Any, matrix: Any) -> dict[str, Variant]:
             raise TuneError(f"{where}: found the name {name!r}, expected small letters, digits, '-', '_' and '.'")
         if name == CURRENT:
             raise TuneError(
-                f"{where}: this name is that of the instance as it is, which is always measured; choose another"
+                f"{where}: this name is reserved for the unchanged instance, which is always measured; choose another"
             )
         found[name] = _checked(where, change)
     for name, change in _combined(_mapping("tune_matrix", matrix)).items():
@@ -49,7 +49,7 @@ def parse_variants(variants: Any, matrix: Any) -> dict[str, Variant]:
         found[name] = change
     if len(found) == 1:
         raise TuneError(
-            "tune_variants and tune_matrix are empty: name what to compare with the instance as it is, for example "
+            "tune_variants and tune_matrix are empty: name what to compare with the unchanged instance, for example "
             "tune_variants: {marlin: {args: {moe-backend: marlin}}}"
         )
     if len(found) > MOST:
@@ -139,7 +139,7 @@ def check_plans(plans: Mapping[str, Mapping[str, Any]]) -> None:
         digest = json.dumps([plan["argv"], plan["env"]], sort_keys=True)
         if digest in seen:
             raise TuneError(
-                f"tune_variants: {name} makes the same plan as {seen[digest]}; check that it changes anything "
+                f"tune_variants: {name} makes the same plan as {seen[digest]}; check that it changes something "
                 "(vllm_instances given with -e has the last word), or leave it out"
             )
         seen[digest] = name

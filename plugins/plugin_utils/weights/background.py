@@ -174,5 +174,5 @@ def _lost_message(report: Progress | None, path: str) -> str:
     process = f"process {report.pid}" if report and report.pid else "its process"
     return (
         f"the fetch on the host ended without a result or hangs ({process}, {path}); on the host, check journalctl and "
-        "dmesg (killed, out of memory?), then run again: what has come is kept"
+        "dmesg (killed, out of memory?), then run again: what has arrived is kept"
     )

@@ -68,7 +68,7 @@ def _secret(name: str, where: str) -> str:
         mode = path.stat().st_mode
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
         raise WeightsError(f"{where}: {path} on the controller cannot be read: {reason}") from exc
     if mode & stat.S_IROTH:
         raise WeightsError(

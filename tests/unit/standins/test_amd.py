@@ -94,7 +94,7 @@ def test_a_driver_that_is_not_loaded(tmp_path, tool, said):
     assert not (tmp_path / "dev/kfd").exists()
     assert whats(seen(place, (tool,))) == [
         "driver 7.1.3.31500000 is on disk and not loaded",
-        f"{said}: it finds no driver loaded",
+        f"{said}: no driver is loaded",
     ]
 
 

@@ -145,7 +145,7 @@ def test_an_instance_that_dies_in_the_middle(evaluate, fake, systemd):
     fake.behaviour["/v1/chat/completions"] = die
     result = evaluate()
     assert result["failed"] and result["msg"].startswith("instance chat, task t: unit vllm@chat.service has failed: ")
-    assert "so the task was not completed. Why, from its journal: RuntimeError: out of memory" in result["msg"]
+    assert "so the task was not completed. The reason, from its journal: RuntimeError: out of memory" in result["msg"]
     assert KEY not in json.dumps(result)
 
 

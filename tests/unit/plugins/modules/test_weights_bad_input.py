@@ -211,7 +211,7 @@ def test_file_system_that_is_too_small_is_named_before_the_first_byte(weights, r
         result = weights()
         assert result["msg"].startswith(f"{root}: ")
         assert "example/tiny" in result["msg"]
-        assert " are free; make room or let weights_root name a larger file system" in result["msg"]
+        assert " are free; free some space, or set weights_root to a larger file system" in result["msg"]
         assert published(root) == []
     assert [line for line in server.log if "GET" in str(line)] == []
 

@@ -50,7 +50,7 @@ def test_nobody_comes():
 def test_a_port_that_is_taken():
     with contextlib.closing(socket.create_server(("", 0))) as other:
         port = other.getsockname()[1]
-        with pytest.raises(NetworkError, match=f"port {port} cannot be listened on: .*; set accept_port"):
+        with pytest.raises(NetworkError, match=f"port {port}: cannot listen: .*; set accept_port"):
             serve(port, 1, 0.2)
 
 

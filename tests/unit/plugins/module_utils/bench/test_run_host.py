@@ -80,7 +80,7 @@ def test_a_run_that_never_began_has_no_joules():
 def test_the_limit_ends_it(host):
     host.behave("time.sleep(60)")
     began = time.monotonic()
-    with pytest.raises(BenchError, match=r"vllm bench serve was not finished after 0.5 s \(bench_timeout\)"):
+    with pytest.raises(BenchError, match=r"vllm bench serve did not finish within 0.5 s \(bench_timeout\)"):
         run(host, seconds=0.5)
     assert time.monotonic() - began < 20
 

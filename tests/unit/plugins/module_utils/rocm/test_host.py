@@ -74,7 +74,7 @@ def test_users_that_are_asked_for(host):
 
 def test_chips_that_are_asked_for(host):
     assert whats(state(host, chips=[CHIPS[0], "0000:99:00.0"])) == [
-        "amd-smi lists 1 of 2 chips on PCI; the driver has not taken it"
+        "amd-smi lists 1 of 2 chips on PCI; the driver is not bound to it"
     ]
 
 
@@ -132,7 +132,7 @@ def test_the_kernels_own_driver(host):
 
 def test_an_upgraded_kernel_that_has_no_module_yet(host):
     write(host / f"boot/vmlinuz-{NEXT}", "")
-    assert whats(state(host)) == [f"the machine boots next without a driver: there is no module for kernel {NEXT}"]
+    assert whats(state(host)) == [f"the next boot has no driver: there is no module for kernel {NEXT}"]
 
 
 def test_a_build_that_failed(host):

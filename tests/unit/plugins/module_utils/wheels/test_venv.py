@@ -186,7 +186,7 @@ error: No solution found when resolving dependencies
             f"{URL} serves a file for anyio==4.16.0 whose sha256 is not that",
         ),
         ("failed to write: No space left on device (os error 28)", "/opt/vllm ran full while the environment was made"),
-        ("error: something\n  new", f"uv could not make the environment from {URL}: error: something new"),
+        ("error: something\n  new", f"uv could not create the environment from {URL}: error: something new"),
     ],
 )
 def test_explain(output, sentence):

@@ -88,7 +88,7 @@ SAMPLE = ("burn_in", "counters", "samples", 1)
             ("burn_in", "measured", "products", 1, "median"),
             512,
             "chip 0000:43:00.0: bf16 matrix products at 512 TFLOP/s, 0.65 of the expected 790 (measured: one H200), at "
-            "least 0.9 is acceptable; look at its temperature, power limit and clocks",
+            "least 0.9 is acceptable; check its temperature, power limit and clocks",
         ),
         (("burn_in", "measured", "copy", 0, "median"), 3.1, "chip 0000:1b:00.0: copies in memory at 3.1 TB/s, 0.72 of"),
         (("burn_in", "measured", "peer", 1, "median"), 51, "chip 0000:43:00.0 to chip 0000:1b:00.0: copies between"),
@@ -195,7 +195,7 @@ def test_chips_that_torch_does_not_see_and_chips_without_figures():
     document["expected"] = {CHIPS[0]: {}, CHIPS[1]: EXPECTED}
     judged = judge(document)
     assert [finding.what for finding in judged.findings] == [
-        "torch saw 1 of 2 chips, and the others were not tried"
+        "torch saw 1 of 2 chips, and the others were not tested"
     ]  # fmt: skip
     assert judged.not_tried[0]["what"] == "comparison of chip 0000:1b:00.0"
 

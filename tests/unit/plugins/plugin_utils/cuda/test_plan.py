@@ -525,6 +525,6 @@ def test_a_plan_is_plain_data():
 def test_a_driver_that_no_package_owns_is_left_as_it_is(policy, source):
     host = working(packages={}, dkms=())
     found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, policy=policy, source=source))
-    assert found == DriverPlan(notes=("driver 580.95.05 did not come in packages; it is left as it is",))
+    assert found == DriverPlan(notes=("driver 580.95.05 was not installed from packages; it stays unchanged",))
     older = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, minimum="590.1", policy="install"))
-    assert older.halt.startswith("driver 580.95.05 did not come in packages, which cannot replace it")
+    assert older.halt.startswith("driver 580.95.05 was not installed from packages, which cannot replace it")

@@ -121,7 +121,7 @@ def test_a_report_says_all():
         "Accelerators of 3 hosts: h200 x 7 (1); h200 x 8 (1); unknown x 1 (1)",
         "Chips that the catalogue does not have (1 host):",
         "  gpu-4: 10de:9999 x 1",
-        "The last answer is an old one (1 host):",
+        "No answer now, the last answer is kept (1 host):",
         f"  gpu-2: h200 x 8, 3 days old ({NOON}): timed out",
         "Never answered (1 host):",
         "  gpu-3: refused",

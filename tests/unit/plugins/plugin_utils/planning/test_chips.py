@@ -242,7 +242,7 @@ def test_memory_of_a_cpu_host_is_shared_by_all_its_instances():
 @pytest.mark.parametrize(
     ("demands", "words"),
     [
-        ([Demand("chat", 3)], "vllm_instances: 2 of 8 x h200 remain unused, because a replica takes more (chat 3); "),
+        ([Demand("chat", 3)], "vllm_instances: 2 of 8 x h200 remain unused, because a replica needs more (chat 3); "),
         ([Demand("chat", 3), Demand("one", 4, replicas=1)], "1 of 8 x h200 remain unused"),
         ([Demand("chat", 2)], ""),
         # Chosen so.
