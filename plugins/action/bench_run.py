@@ -69,7 +69,7 @@ ARGUMENT_SPEC = {
 
 
 class ActionModule(ControllerAction):
-    """Decides what is measured, lets the host take each measurement, and keeps the results on the controller."""
+    """Decide what to measure, let the host take each measurement, and keep the results on the controller."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (ChoiceError, RecordError, UnreadableError, WorkloadError)
@@ -124,7 +124,7 @@ class ActionModule(ControllerAction):
                 )
             except AnsibleActionFail as exc:
                 kept = f"The measurements so far are kept in {records.directory}; the next run takes only the rest."
-                # The end of an instance is reported with lines of its journal.
+                # A dead instance is reported with lines of its journal.
                 between = "\n" if "\n" in str(exc) else " "
                 raise AnsibleActionFail(f"{exc}{between}{kept}") from None
             summary = {"host": host, "instance": name, **evidence_of(plan, info, options["driver"], found)}

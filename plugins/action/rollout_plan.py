@@ -126,7 +126,7 @@ def _base(directory: str, known: Collection[str]) -> dict[str, Any]:
             for cluster, host in entry.locks.items()
             if host in known
         ],
-        # Whatever lock they have left is nobody's.
+        # Locks that they left belong to no running rollout.
         "stale": [entry.id for entry in before],
     }
 

@@ -67,7 +67,8 @@ observation:
     memory_mib: {}
 accelerator:
   description:
-    - The accelerators that the catalogue recognises in it, as RV(baremetal.inference.accelerator_info#module:accelerator) without C(devices),
+    - The accelerators that the catalogue recognises in it, as
+      RV(baremetal.inference.accelerator_info#module:accelerator) without C(devices),
       C(switches), C(cpu) and C(unsupported).
   type: dict
   returned: success

@@ -111,7 +111,8 @@ problem:
   type: str
   returned: success
 measured:
-  description: The figures that the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in GB/s.
+  description: The figures that the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in
+    GB/s.
   type: dict
   returned: success
 not_tried:

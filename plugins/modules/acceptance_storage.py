@@ -11,8 +11,8 @@ short_description: Measure how fast a file system reads large files
 version_added: 0.8.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).
-  - Reads the largest file below a directory with several threads, and bypasses the page cache if the file system allows it.
-    If there is no file of 256 MiB, it creates one and removes it again.
+  - Reads the largest file below a directory with several threads, and bypasses the page cache if the file system
+    allows it. If there is no file of 256 MiB, it creates one and removes it again.
   - A file system that cannot be measured is not an error of the module. RV(problem) says why.
 extends_documentation_fragment:
   - baremetal.inference.attributes

@@ -257,7 +257,9 @@ def cause_of(watch: Watch, instance: Instance, problem: BenchError) -> Exception
     lines = watch.unit.journal(first)
     why = redact_lines(reasons(lines) or lines, instance.secrets, 5)
     head = f"instance {instance.name} did not survive the measurement: {died or 'systemd has started it again'}."
-    return DiedError("\n".join([head, *(["The reason, from its journal:", *(f"  {line}" for line in why)] if why else [])]))
+    return DiedError(
+        "\n".join([head, *(["The reason, from its journal:", *(f"  {line}" for line in why)] if why else [])])
+    )
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ short_description: Remove from a host what a plan lists
 version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml). M(baremetal.inference.removal_plan) makes the plan.
-  - Stops the units of instances, then removes their files. Those by which a later run recognises an instance are removed last. If a
-    run is killed, the next one finishes.
+  - Stops the units of instances, then removes their files. Those by which a later run recognises an instance are
+    removed last. If a run is killed, the next one finishes.
   - Weights and environments lose their names before their files go, so nothing starts from a part of them. Anything
     that a process has begun to use since the plan was made is kept.
 extends_documentation_fragment:

@@ -48,7 +48,10 @@ def refused(done, *parts: str) -> None:
             {"vllm_instances": {"a": {**SMOKE, "args": {"max-model-length": 2048}}}},
             ("vllm_instances.a: --max-model-length: vLLM 0.32.0 has no such flag", "'max-model-len'"),
         ),
-        ({"weights_source": ["x"]}, ("weights_source is not an option of the role weights; nearest: 'weights_sources'",)),
+        (
+            {"weights_source": ["x"]},
+            ("weights_source is not an option of the role weights; nearest: 'weights_sources'",),
+        ),
         ({"vllm_instances": "chat"}, ("vllm_instances", "mapping")),
         (
             {"vllm_secrets": {"chta": {"VLLM_API_KEY": "x"}}},

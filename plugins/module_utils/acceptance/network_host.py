@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 STREAMS = 4
 CHUNK = 1 << 20
-# Between two attempts to connect: the other side may not listen yet.
+# Seconds between two attempts to connect: the other side may not listen yet.
 _PAUSE = 0.2
 
 
@@ -32,7 +32,7 @@ class Throughput:
 
 
 def serve(port: int, seconds: float, patience: float) -> int:
-    """Send zeros to the first STREAMS connections for some seconds; return how many came. Raises NetworkError.
+    """Send zeros to the first STREAMS connections for some seconds; return how many connected. Raises NetworkError.
 
     ``patience`` is how long to wait for each connection.
     """
@@ -60,7 +60,7 @@ def serve(port: int, seconds: float, patience: float) -> int:
 
 
 def receive(host: str, port: int, seconds: float, patience: float) -> Throughput:
-    """Connect STREAMS times and count what comes for some seconds. Raises NetworkError."""
+    """Connect STREAMS times and count the received bytes for some seconds. Raises NetworkError."""
     connections = [_connect(host, port, patience) for _number in range(STREAMS)]
     counts = [0] * len(connections)
     begin = time.monotonic()

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Sequence
 
-# One sample says nothing about a minute.
+# A single sample is too little for a minute.
 _FEWEST = 3
 COMMANDS = {
     "cuda": ("nvidia-smi", "--query-gpu=index,power.draw,power.limit", "--format=csv,noheader,nounits"),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the benchmark on this host, and sample the power of the chips meanwhile."""
+"""Run the benchmark on this host, and sample the power of the chips while it runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
 
 # Between two samples of the power; the vendors' tools average over about a second.
 INTERVAL = 0.5
-# A vendor's tool that takes longer hangs; no sample is worth the wait.
+# A vendor's tool that takes longer hangs, and no sample is worth waiting for.
 PATIENCE = 10.0
 LINES = 40
 RESULT = "result.json"

@@ -34,13 +34,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed
     worth_masking,
 )
 
-# What the benchmark has to know of the instance's own arguments, to read its tokenizer as the instance does.
+# The instance's arguments that the benchmark needs to load the tokenizer as the instance does.
 _VALUES, _SWITCHES = ("tokenizer-mode",), ("trust-remote-code",)
 
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance on this host. api_key: empty where it asks for none; secrets: values that no output may show."""
+    """An instance on this host. api_key: empty where it requires none; secrets: values that no output may show."""
 
     name: str
     target: Target
@@ -51,7 +51,7 @@ class Instance:
         """Return a client of its address, with its key. Raises BenchError."""
         tls = None
         if self.target.url.startswith("https:"):
-            # On its own host it is asked by an address that no certificate names.
+            # On its own host, requests use an address that is in no certificate.
             tls = ssl.create_default_context()
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE

@@ -48,8 +48,7 @@ AGAIN = "set cann_policy to install and run the role cann"
 TOOL_ERRORS = (
     (
         r"(?i)dcmi mod\w+ initialize[d]? failed.*-8005",
-        "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded without a "
-        "reboot",
+        "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded without a reboot",
         "reboot; if the error returns, check that driver and firmware are compatible",
     ),
     (
@@ -218,9 +217,7 @@ def _health(recording: CannRecording) -> Iterator[Finding]:
         fields = parse_board(recording.health.get(f"{row.npu}/{row.chip}", ""))
         code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in WELL), "")
         words = f"health is {row.health}" + (f", error {code}" if code else "")
-        action = (
-            f"look it up in Huawei's list of error codes; 'npu-smi info -t health -i {row.npu} -c {row.chip}' shows details"
-        )
+        action = f"look it up in Huawei's list of error codes; see 'npu-smi info -t health -i {row.npu} -c {row.chip}'"
         yield Finding(words, f"chip {row.address}", action)
 
 

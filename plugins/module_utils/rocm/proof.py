@@ -169,7 +169,8 @@ def _own_driver(host: Host, minimum: str) -> Iterator[Finding]:
     """Yield that the kernel's own driver has no version to compare with the release's minimum."""
     if minimum and KIND.module in host.modules and not loaded_version(KIND, host):
         yield Finding(
-            f"the kernel's own amdgpu is loaded, which has no version, so it is unknown whether it is {minimum} or newer",
+            f"the kernel's own amdgpu is loaded, which has no version, so it is unknown whether it is {minimum} or "
+            "newer",
             KIND.where,
             "let the role rocm install AMD's driver (rocm_source vendor), or set rocm_source to distro to accept it",
         )

@@ -215,7 +215,7 @@ class RangeConnections:
             try:
                 response = self._request(url, first, last, origin, method)
             except (ValueError, OverflowError):
-                # Without the error as the cause, as below.
+                # Raised without the cause, as below.
                 raise FetchError(f"{redact_url(url)}: invalid characters or port in the address") from None
             if response.status not in REDIRECT_STATUSES:
                 return response, url
@@ -304,8 +304,7 @@ class RangeConnections:
             if found.first != first or (last is not None and found.last > last):
                 self.close_connection(url)
                 raise FetchError(
-                    f"{redact_url(url)}: requested its bytes {first} to {last}, got {found.first} to "
-                    f"{found.last}"
+                    f"{redact_url(url)}: requested its bytes {first} to {last}, got {found.first} to {found.last}"
                 )
             return self._opened(response, url, found.first, found.size)
         self.skip_body(url, response)

@@ -50,7 +50,8 @@ class HttpStream:
             if answer.offset != first or (not is_all and answer.response.status == 200):
                 if job.resolved and not part.got:
                     raise FetchError(
-                        f"{redact_url(job.location)}: {redact_url(answer.url)} served parts of the file before, now it does not"
+                        f"{redact_url(job.location)}: {redact_url(answer.url)} served parts of the file before, "
+                        "now it does not"
                     )
                 raise WholeOnlyError
             job.resolved = answer.url

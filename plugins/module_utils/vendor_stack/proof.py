@@ -23,7 +23,7 @@ LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, its place, and what to do about it; ``later``: the driver works now, and a reboot may end that."""
+    """A fault, its place, and what to do about it; ``later``: the driver works now, but perhaps not after a reboot."""
 
     what: str
     where: str
@@ -70,7 +70,7 @@ def known_errors(errors: Iterable[tuple[str, str, str]], answer: CommandResult) 
 
 
 def check_exit(tool: str, answer: CommandResult, log: str) -> Iterator[Finding]:
-    """Yield a vendor's tool that does not end, or ends with an unknown error; ``log`` are its words in dmesg."""
+    """Yield a vendor's tool that does not finish, or ends with an unknown error; ``log`` is a word of its dmesg lines."""
     if answer.rc == TIMED_OUT:
         action = f"look for a chip in the kernel's log with 'dmesg | grep -i {log}'; a reboot may be needed"
         yield Finding(f"{tool} does not finish", tool, action)
@@ -141,7 +141,7 @@ def _not_built(kind: DriverKind, host: Host, kernel: str, before: str, build_log
 
 
 def check_kernels(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
-    """Yield kernels, of the running one and the one that boots next, without a module that was built for them."""
+    """Yield the running kernel and the next one to boot, if they have no module that was built for them."""
     for kernel in host.kernels:
         info = parse_module_info(disk.get(kernel, ""))
         if info is None:

@@ -9,7 +9,7 @@ from typing import Sequence
 
 
 def boot_mark(boot: str, reasons: Sequence[str]) -> str:
-    """Return the text of the mark that is left on a host before its reboot: the ended boot's id and the reasons."""
+    """Return the text of the mark that a host gets before its reboot: the id of the present boot and the reasons."""
     return "\n".join([boot, *reasons, ""])
 
 

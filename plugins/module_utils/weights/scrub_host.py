@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the scrub of a host's weights (the role's files/weights-scrub.py) has found, as far as it still holds."""
+"""The findings of the scrub (the role's files/weights-scrub.py) that are still valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS = {"directory", "name", "expected", "found", "when", "withdrawn"}
 
 
 def describe_damage(root: str, report: str = REPORT) -> list[str]:
-    """Return a sentence for each file below ``root`` that the scrub found damaged and that nobody has fetched again.
+    """Return a sentence for each file below ``root`` that the scrub found damaged and that was not fetched again.
 
     Empty without a scrub, without damage, and where the report cannot be read.
     """
@@ -35,7 +35,7 @@ def describe_damage(root: str, report: str = REPORT) -> list[str]:
 
 
 def _stands(entry: dict[str, Any]) -> bool:
-    """Whether the model is there and nobody has verified the file since: then the stamp would vouch for it again."""
+    """Whether the model exists and the file was not verified since; otherwise the stamp would list it again."""
     path = os.path.join(entry["directory"], STAMP_NAME)
     if not os.path.exists(path):
         return False

@@ -292,8 +292,8 @@ def _check_policy(need: _Need, installed: Installed, request: CannRequest) -> No
         )
     if installed.group and installed.group != request.group:
         raise StackError(
-            f"user {request.user} is in group {installed.group}, Huawei's installer expects {request.group}; correct it "
-            f"with 'usermod --gid {request.group} {request.user}', or set cann_group"
+            f"user {request.user} is in group {installed.group}, Huawei's installer expects {request.group}; "
+            f"correct it with 'usermod --gid {request.group} {request.user}', or set cann_group"
         )
 
 

@@ -88,7 +88,9 @@ def plan_packages(request: Request, system: Mapping[str, Any], host: HostState) 
     provider = _provider(request.engine, host)
     difference = _difference(request, state, provider, wanted)
     if not difference or request.policy == "retain" or request.source == "none":
-        notes = (f"{difference}; it works and stays unchanged (container_runtime_policy: retain)",) if difference else ()
+        notes = (
+            (f"{difference}; it works and stays unchanged (container_runtime_policy: retain)",) if difference else ()
+        )
         hold = _to_hold(host.packages, host) if holds(request, system["packager"]) else ()
         return version_of(state.version) or _installed_version(request.engine, host), PlanPart(hold=hold, notes=notes)
     if request.policy == "halt":

@@ -165,7 +165,8 @@ def _needs_driver(host: Host, request: CudaRequest) -> bool:
     if request.policy == INSTALL and request.source != NONE:
         if on_disk(host) is None:
             raise StackError(
-                f"driver {current} was not installed from packages, which cannot replace it; remove it with nvidia-uninstall"
+                f"driver {current} was not installed from packages, which cannot replace it; remove it with "
+                "nvidia-uninstall"
             )
         return True
     wanted = f"cuda_version asks for {request.version}"

@@ -35,8 +35,8 @@ _FAILURES = {
     " cc: not found": f"A kernel must be compiled, and there is no C compiler (gcc); {_AGAIN}.",
     "c++: not found": f"FlashInfer finds no C++ compiler (g++, gcc-c++); {_AGAIN}.",
     "toolkit headers are incompatible": (
-        "nvcc and CUDA's headers have different versions; use a lock in which nvidia-cuda-nvcc, -crt and -cccl have the "
-        "version of nvidia-cuda-runtime."
+        "nvcc and CUDA's headers have different versions; use a lock in which nvidia-cuda-nvcc, -crt and -cccl "
+        "have the version of nvidia-cuda-runtime."
     ),
     "cannot find -lcuda": (
         "The linker finds no libcudart.so or libcuda.so; run site.yml again, which makes these links in the "

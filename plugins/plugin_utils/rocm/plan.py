@@ -189,7 +189,8 @@ def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, reque
     if request.policy == INSTALL and request.source in (VENDOR, MIRROR):
         if on_disk(host) is None:
             raise StackError(
-                f"driver {current} was not installed from the package {DRIVER}, which cannot replace it; remove it first"
+                f"driver {current} was not installed from the package {DRIVER}, which cannot replace it; remove it "
+                "first"
             )
         return True
     wanted = f"{who} needs {minimum} or newer"

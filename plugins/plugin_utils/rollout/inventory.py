@@ -114,8 +114,8 @@ def shared_option(name: str, seen: Seen) -> Any:
         other = entry["options"][name]
         if value != other:
             raise RolloutError(
-                f"rollout_{name} is {value!r} for {first} and {other!r} for {host}: set the same value for all hosts of "
-                f"{'the rollout' if name in WHOLE else 'a cluster'}"
+                f"rollout_{name} is {value!r} for {first} and {other!r} for {host}: set the same value for all "
+                f"hosts of {'the rollout' if name in WHOLE else 'a cluster'}"
             )
     return value
 

@@ -95,7 +95,10 @@ def test_an_interrupted_benchmark_continues(tmp_path, lines):
 
 def test_the_journal_of_a_dead_instance_stays_apart(tmp_path, lines):
     with pytest.raises(AnsibleActionFail) as caught:
-        run(Host(broken=1, message="instance chat did not survive.\nThe reason, from its journal:\n  no memory"), tmp_path)
+        run(
+            Host(broken=1, message="instance chat did not survive.\nThe reason, from its journal:\n  no memory"),
+            tmp_path,
+        )
     assert caught.value.message.splitlines()[2] == "  no memory"
     assert caught.value.message.splitlines()[3].startswith("The measurements so far are kept in /")
 
