@@ -180,7 +180,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.dr
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError, read_functions
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pythons_host import read_pythons
 
-# The action plugin of the same name has the catalogue and answers for the options that are not read below.
+# The action plugin of the same name has the catalogue and handles the options that are not read below.
 ARGUMENT_SPEC = {
     "declared": {"type": "str"},
     "declared_count": {"type": "int"},

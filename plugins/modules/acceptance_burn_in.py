@@ -178,7 +178,7 @@ ARGUMENTS = {
     "root": {"type": "path", "default": "/"},
 }
 SEARCHED = ("python", "image", "venv_root", "stack", "root")
-# The program ends itself before it is killed, so that it can say where it was.
+# The program ends itself before it is killed, so that it can report its phase.
 GRACE_SECONDS = 20.0
 CHECK_MODE = "check mode runs nothing"
 
@@ -207,7 +207,7 @@ def main() -> None:
 
 
 def run(module: AnsibleModule, samples: list[dict[str, Any]]) -> tuple[str, BurnIn]:
-    """Return what the program ran with and what it measured; readings meanwhile are added to samples."""
+    """Return the Python or image of the program and its measurements; readings during the run are added to samples."""
     options = module.params
 
     def command(words: list[str]) -> tuple[int, str, str]:

@@ -267,13 +267,13 @@ def main() -> None:
 
 
 def running_driver(recording: CannRecording) -> str:
-    """Return the version of the driver that runs, empty where none does; npu-smi may be silent about it."""
+    """Return the version of the running driver, empty if none runs; npu-smi may not report it."""
     installed = recording.installed
     return installed.running or (installed.driver if KIND.module in recording.host.modules else "")
 
 
 def facts(recording: CannRecording) -> dict[str, str]:
-    """Return the facts of a host; what is not there has none."""
+    """Return the facts of a host; missing parts have none."""
     installed = recording.installed
     found = {
         "accelerator_driver_version": running_driver(recording),

@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: What is known of the host.
+  description: The state of the host.
   type: dict
   returned: success
   contains:

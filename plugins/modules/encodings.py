@@ -125,7 +125,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 
-# The files have a few MB; in the parts of weights they would be one.
+# The files have a few MB: with the part size of weights, each would be a single part.
 PART = 1024 * 1024
 
 
@@ -168,7 +168,7 @@ def run(module: AnsibleModule) -> list[EncodingOutcome]:
     chosen = [choose_source(state, params["sources"], settings) for state in states]
     if module.check_mode:
         return chosen
-    # Whatever the connection's umask is: every instance's user reads the files.
+    # Independent of the connection's umask, because every instance's user must read the files.
     os.umask(0o022)
     return [fetch_encoding(outcome, params["sources"], settings) for outcome in chosen]
 

@@ -120,7 +120,7 @@ def main() -> None:
             "files": {"type": "list", "elements": "dict", "required": True, "options": ENTRY_OPTIONS},
         },
         supports_check_mode=True,
-        # Contents of files are no lines for the host's log.
+        # The contents of files do not belong in the host's log.
         no_log=True,
     )
     diffs: list[dict[str, str]] = []

@@ -210,7 +210,7 @@ class DiedError(Exception):
 
 
 def taken(module: AnsibleModule, instance: Instance, measurement: Measurement) -> dict[str, Any]:
-    """Take the measurement and return the values of the run. Raises BenchError, DiedError and UnitError."""
+    """Take the measurement and return the result of the module. Raises BenchError, DiedError and UnitError."""
     options, client = module.params, instance.client()
     watch = Watch(Unit(f"vllm@{instance.name}.service", module.run_command))
     if not options["shared"]:
@@ -244,7 +244,7 @@ def check_idle(instance: Instance, client: TimedClient, timeout: float) -> None:
 
 
 def finished(client: TimedClient) -> int | None:
-    """Return how many requests the instance has finished since its start, None where it does not tell."""
+    """Return how many requests the instance has finished since its start, None if it does not report that."""
     return finished_requests(client.request("GET", "/metrics", None, ANSWER).body.decode(errors="replace"))
 
 

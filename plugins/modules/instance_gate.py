@@ -244,7 +244,7 @@ ARGUMENTS = {
     "baseline": {"type": "dict", "default": {}},
     "accelerator": {"type": "str", "default": ""},
     "throughput_share": {"type": "float", "default": 0.8},
-    # Tokens of text, not of an account.
+    # Tokens are units of text here, not secrets.
     "first_token_share": {"type": "float", "default": 0.8, "no_log": False},
     "first_token_slack": {"type": "float", "default": 0.05, "no_log": False},
     "tries": {"type": "int", "default": 3},
@@ -254,7 +254,7 @@ ARGUMENTS = {
 
 
 class Instance:
-    """The instance on this host, as its files tell it."""
+    """The instance on this host, read from its files."""
 
     def __init__(self, name: str, config_dir: str) -> None:
         if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", name):
@@ -293,7 +293,7 @@ def gates_of(params: dict[str, Any]) -> Gates:
 
 
 def asked(instance: Instance, gates: Gates, timeout: float) -> dict[str, Any]:
-    """Return the values of a run; a server may repeat what it was sent, so its secrets are masked."""
+    """Return the result of the module; secrets are masked, because a server may echo its request."""
     figures, verdicts = Asker(instance.client, instance.model, timeout).ask(gates)
     verdicts = [replace(verdict, detail=mask(verdict.detail, instance.secrets)) for verdict in verdicts]
     return {

@@ -193,7 +193,7 @@ class Work:
         self.service = Service(name, module.run_command)
 
     def status(self) -> dict[str, Any]:
-        """Return what is installed and what is kept."""
+        """Return the installed and the kept states."""
         installed, state, started = self.host.is_installed(self.name), self.host.state(self.name), self.service.started
         kept = {
             digest: {**(slot.as_dict() if slot else {"digest": digest, **_UNKNOWN}), "damage": damage}
@@ -213,15 +213,15 @@ class Work:
         }
 
     def keep(self) -> dict[str, Any]:
-        """Make what is installed the good state."""
+        """Keep the installed state as the good one."""
         params = self.module.params
         state, before = self.host.state(self.name), self.slots.good
         self._refuse_unproven(state)
         plan = summarize_plan(params["plan"]) if params["plan"] else {}
         arguments = (state, plan, params["record"], params["keep"])
         rewritten = self.module.check_mode and params["rewritten"]
-        # This run writes other files. Where the installed ones are not those of the good state, somebody has changed
-        # them, and it restores the good state; else it makes a new one.
+        # This run writes other files. If the installed ones differ from the good state, they were changed by hand, and
+        # the run restores the good state; otherwise it makes a new one.
         changed = before in ("", state.digest) if rewritten else self.slots.would_change(*arguments)
         if changed and not self.module.check_mode:
             try:
@@ -238,7 +238,7 @@ class Work:
 
     def _refuse_unproven(self, state: Any) -> None:
         missing = self.host.missing(self.name, state)
-        # In check mode a host may be one that the same run would finish.
+        # In check mode, the same run may be about to complete the host.
         if self.module.check_mode:
             return
         if missing:
@@ -263,7 +263,7 @@ class Work:
             )
 
     def restore(self) -> dict[str, Any]:
-        """Go back to a kept state."""
+        """Restore a kept state."""
         slots = self.slots
         digest = choose(self.module.params["to"], slots.good, slots.previous, slots.digests())
         slot = slots.whole(digest)
@@ -330,7 +330,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     module.run_command_environ_update = {"LC_ALL": "C"}
-    # What systemd reads lies in directories that it can enter, whatever root's umask is.
+    # systemd must be able to enter the directories of its files, whatever root's umask is.
     os.umask(0o022)
     try:
         result = do(module)

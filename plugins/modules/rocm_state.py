@@ -224,7 +224,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.s
 )
 
 WORDS = {"type": "list", "elements": "str", "default": []}
-# What computes has it open; a desktop, which has render nodes too, is seen by the module that cannot be unloaded.
+# Every program that computes has it open. A desktop has only render nodes open; then the module cannot be unloaded.
 NODES = re.compile(r"/dev/kfd$")
 
 

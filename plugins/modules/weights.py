@@ -355,7 +355,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # First of all, so that the file is removed whatever happens.
+    # Before everything else, so that the file is always removed.
     try:
         access = read_access(module.params["access_file"])
     except (WeightsError, OSError, ValueError) as exc:
@@ -386,7 +386,7 @@ def main() -> None:
 
 
 def damaged_in_service(module: AnsibleModule, outcomes: list[FetchOutcome]) -> list[str]:
-    """Return a sentence for each damaged model from which an instance runs."""
+    """Return a sentence for each damaged model that an instance uses."""
     found = []
     for outcome in outcomes:
         units = find_serving(outcome.state, module.params["state_dir"], lambda unit: is_active(module, unit))
@@ -411,9 +411,9 @@ class NoSourcesError(WeightsError):
 
 
 def run(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> tuple[list[FetchOutcome], list[OldDirectory]]:
-    """Check all models, fetch what is missing, then remove what is too old. Raises WeightsError."""
+    """Check all models, fetch missing files, then remove old revisions. Raises WeightsError."""
     track = ProgressTracker()
-    # From the beginning: reading files may take as long as fetching them.
+    # Report from the beginning: reading files may take as long as fetching them.
     with Reporter(module.params["progress_file"] or "", track.report):
         return _run(module, access, track)
 
@@ -439,10 +439,10 @@ def _run(
     chosen = choose_all(states, site)
     if module.check_mode:
         return chosen, superfluous()
-    # Whatever the connection's umask is: every instance's user reads the weights.
+    # Independent of the connection's umask, because every instance's user must read the weights.
     os.umask(0o022)
     outcomes = fetch_all(module, chosen, site, track)
-    # Only now: a fetch takes hours, in which another revision may have come into use.
+    # Only now, because another revision may have come into use during a fetch of hours.
     mark_served(site.root, manifests, site.state_dir)
     return outcomes, [old for old in superfluous() if remove_old(old)]
 
@@ -465,14 +465,14 @@ def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Weights
         ),
         lock_timeout=params["lock_timeout"],
         pushed=params["pushed"],
-        # Only check mode can report and leave it at that.
+        # Only check mode may just report it.
         serving=REFUSE if params["serving"] == REPORT and not module.check_mode else params["serving"],
         systemctl=lambda verb, unit: systemctl(module, verb, unit),
     )
 
 
 def read_access(path: str | None) -> dict[str, dict[str, Any]]:
-    """Read the tokens and addresses that the controller has written, and remove their file."""
+    """Read the tokens and addresses from the controller's file, and remove the file."""
     if path is None:
         return {}
     try:
@@ -488,7 +488,7 @@ def read_access(path: str | None) -> dict[str, dict[str, Any]]:
 
 
 def choose_all(states: list[ModelState], site: WeightsStore) -> list[FetchOutcome]:
-    """Return the source of each model. Raises NoSourcesError that names all that have none."""
+    """Return the source of each model. Raises NoSourcesError that names all models without one."""
     chosen, errors = [], []
     for state in states:
         try:
@@ -530,7 +530,7 @@ def is_active(module: AnsibleModule, unit: str) -> bool:
 
 def systemctl(module: AnsibleModule, verb: str, unit: str) -> str:
     """Run a verb of systemctl on a unit; return its error output, an empty string for success."""
-    # The role vllm, or an admin, waits for a start.
+    # The role vllm, or an admin, waits for the start.
     more = ["--no-block"] if verb == "start" else []
     rc, _out, err = module.run_command(["systemctl", *more, verb, unit])
     return (err.strip() or f"exit status {rc}") if rc else ""

@@ -16,8 +16,8 @@ class ChipCounters:
     ``chip`` is its PCI address, for Ascend NPU/chip. ``errors`` are counters of errors since the driver was loaded, or
     longer: a rise means new errors. ``slowed`` are counters of heat and power brakes: a rise means that the chip was
     slowed down; ``slowing`` are those that act at this moment. ``capped`` is whether the power limit acts, which is
-    normal under full load. ``faults`` are states that a person must correct. ``link_width`` and ``link_width_max`` are PCIe
-    lanes, ``link_gen`` and ``link_gen_max`` generations, 0 where unknown. ``celsius`` has temperatures by sensor,
+    normal under full load. ``faults`` are states that a person must correct. ``link_width`` and ``link_width_max`` are
+    PCIe lanes, ``link_gen`` and ``link_gen_max`` generations, 0 where unknown. ``celsius`` has temperatures by sensor,
     ``watts`` and ``watts_limit`` are None where unknown.
     """
 

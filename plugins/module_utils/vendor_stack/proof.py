@@ -70,7 +70,7 @@ def known_errors(errors: Iterable[tuple[str, str, str]], answer: CommandResult) 
 
 
 def check_exit(tool: str, answer: CommandResult, log: str) -> Iterator[Finding]:
-    """Yield a vendor's tool that does not finish, or ends with an unknown error; ``log`` is a word of its dmesg lines."""
+    """Yield a vendor's tool that hangs, or ends with an unknown error; ``log`` is a word of its dmesg lines."""
     if answer.rc == TIMED_OUT:
         action = f"look for a chip in the kernel's log with 'dmesg | grep -i {log}'; a reboot may be needed"
         yield Finding(f"{tool} does not finish", tool, action)

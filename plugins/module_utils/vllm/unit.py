@@ -66,7 +66,7 @@ class Unit:
     def journal(self, invocation: str) -> list[str]:
         """Return the last lines that the unit and systemd wrote about the invocation, oldest first.
 
-        Without an invocation, or where it wrote nothing, the last lines about the unit at all: systemd tells there of a
+        Without an invocation, or if it wrote nothing, the last lines about the unit in general: systemd reports there a
         start that it refused (an Assert or a Condition of the unit was not met).
         """
         # The last lines of a process matter most, and may not have been written yet.
@@ -114,9 +114,9 @@ def is_up(state: UnitState) -> bool:
 
 
 def explain_failure(first: UnitState, now: UnitState) -> str:
-    """Return why the unit will not answer, as a clause that follows its name; empty while it may still come up.
+    """Return why the unit will not answer, as a clause that follows its name; empty while it may still start.
 
-    first is the state when the wait began: restarts from before it are history, a new one means that it died meanwhile.
+    first is the state when the wait began: earlier restarts do not count, a new one means that it died during the wait.
     """
     if now.load != "loaded" and not is_up(now):
         return _not_loaded(now)

@@ -227,7 +227,7 @@ def choose_source(state: ModelState, site: WeightsStore) -> FetchOutcome:
 
 
 def _is_pushed(state: ModelState) -> bool:
-    """Whether every missing file is in the partial directory with its size; the content is checked at the publication."""
+    """Whether every missing file is in the partial directory with its size; publishing checks the content."""
     paths = {os.path.join(state.partial, file.name): file.size for file in state.missing}
     return all(os.path.isfile(path) and os.path.getsize(path) == size for path, size in paths.items())
 

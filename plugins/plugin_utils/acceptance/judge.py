@@ -1,14 +1,14 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge a machine by what was measured on it: findings with place, what was found, what was expected, what to do."""
+"""Judge a machine by its measurements: findings with place, what was found, what was expected, what to do."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
-# Names and units of the figures, and what to look at where one falls short.
+# Names and units of the figures, and what to check if one is too low.
 FIGURES = {
     "bf16_tflops": ("bf16 matrix products", "TFLOP/s", "check its temperature, power limit and clocks"),
     "copy_tb_per_s": ("copies in memory", "TB/s", "check its memory errors, temperature and memory clock"),
@@ -40,13 +40,13 @@ class AcceptanceFinding:
         return f"{self.where}: {self.what}; {self.action}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the finding as plain data, without figures that it has not."""
+        """Return the finding as plain data, without missing figures."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The findings, what is worth knowing and no finding, and what was not tried with the reason."""
+    """The findings, the notes, and the skipped checks with the reason."""
 
     findings: tuple[AcceptanceFinding, ...]
     notes: tuple[str, ...]
@@ -54,7 +54,7 @@ class Judgement:
 
     @property
     def accepted(self) -> bool:
-        """Whether there is no finding."""
+        """Whether there are no findings."""
         return not self.findings
 
 
@@ -145,7 +145,7 @@ def _expected(chip: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def chip_name(number: int, document: Mapping[str, Any]) -> str:
-    """Return the PCI address of a chip by torch's number: as torch says, or by the order of the addresses."""
+    """Return the PCI address of a chip by torch's number: as torch reports it, else by the order of the addresses."""
     rows = ((document.get("burn_in") or {}).get("measured") or {}).get("products") or []
     told = {row["chip"]: row["address"] for row in rows}
     addresses = sorted(document.get("expected") or {})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which instance of a host is measured, and whether the host serves what its plan says."""
+"""Choose the instance to measure, and check that the host serves it as planned."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def check_installed(name: str, plan: Mapping[str, Any], slot: Mapping[str, Any] 
 
 
 def chips_of(plan: Mapping[str, Any]) -> list[int]:
-    """Return the chips whose power is the instance's; none where chips of other hosts work for it too."""
+    """Return the chips whose power counts for the instance; none if it also uses chips of other hosts."""
     return [] if plan.get("strategy") in MULTI_NODE else list(plan["chips"])

@@ -73,7 +73,7 @@ class MatrixRow:
 class CannRequest:
     """The site's request: a row of the matrix, which its release names unless ``asked`` is set.
 
-    ``asked`` is whether the site has set the driver's version itself. ``mirror`` and ``key`` replace the public
+    ``asked`` is true if the site has set the driver's version itself. ``mirror`` and ``key`` replace the public
     addresses of the repository and its key, which are used where these are empty. ``toolkit``: whether CANN itself is
     requested on the host; containers have their own.
     """
@@ -324,7 +324,7 @@ def _version_of(component: str, row: MatrixRow) -> str:
 
 
 def _accounts(installed: Installed, request: CannRequest, need: _Need) -> tuple[tuple[User, ...], tuple[Group, ...]]:
-    """Return user and group, which have to exist before an installer runs."""
+    """Return user and group, which must exist before an installer runs."""
     if not need.components or installed.group:
         return (), ()
     user = User(request.user, request.group, (), f"/home/{request.user}", "/bin/bash")

@@ -17,7 +17,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_op
 
 
 class ControllerAction(ActionBase):
-    """Validate the options, call ``decide`` and return what it found; no connection to the host is made.
+    """Validate the options, call ``decide`` and return its result, without a connection to the host.
 
     ``ERRORS`` are exceptions of ``decide`` whose text is the whole message for the user. ``ROLES`` are roles that call
     the action before any other: a misspelt option of theirs is an error here.
@@ -35,7 +35,7 @@ class ControllerAction(ActionBase):
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
-            # Ansible would append the messages of the causes, the same sentence once more among them.
+            # With a cause, Ansible would append its message and print the same sentence twice.
             raise AnsibleActionFail(str(exc)) from None
         return {**result, "changed": False, **found}
 
@@ -45,7 +45,7 @@ class ControllerAction(ActionBase):
 
 
 class CheckedModule(ActionBase):
-    """Check the names of the options of a role, then run the module of the action's name on the host."""
+    """Check the names of the role's options, then run the module of the action's name on the host."""
 
     ROLES: ClassVar[tuple[str, ...]] = ()
 
@@ -56,7 +56,7 @@ class CheckedModule(ActionBase):
 
 
 def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, templar: Any) -> None:
-    """Show the warnings of check_role_options, whatever becomes of the task. Raises AnsibleActionFail."""
+    """Show the warnings of check_role_options, even if the task fails later. Raises AnsibleActionFail."""
     try:
         warnings = check_role_options(variables or {}, roles, templar.template if templar else None)
     except RoleOptionError as exc:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare a host's variables with the argument specs of roles.
 
-A misspelt option would have no effect in silence, and the text "false" would count as true.
+A misspelt option would silently have no effect, and the text "false" would count as true.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
 
-# What else has a role's prefix: facts, what people declare of a host for the plans, what the inventory plugin sets, and
-# what roles offer to other roles (their READMEs: "What other roles may read and set").
+# Other variables with a role's prefix: facts, declarations about a host, variables of the inventory plugin, and those
+# for other roles (their READMEs: "What other roles may read and set").
 FACTS = (
     "accelerator_bmc", "accelerator_bmc_password", "accelerator_bmc_username", "accelerator_cann_version",
     "accelerator_conflict", "accelerator_container_runtime", "accelerator_cuda_version", "accelerator_detected",
@@ -29,7 +29,7 @@ FACTS = (
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_driver_changes", "vllm_files", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
 )  # fmt: skip
-# Old names of options, which the defaults still read, with the names that they have now.
+# Old names of options, which the defaults still read, and their present names.
 RENAMED = {
     "gateway_backends_min": "gateway_min_available",
     "rollout_least": "rollout_min_available",
@@ -40,7 +40,7 @@ SERVING = ("accelerator", "cuda", "rocm", "cann", "container_runtime", "encoding
 
 
 class RoleOptionError(ValueError):
-    """A variable is a misspelt option or no boolean; the message names the variable and what is expected."""
+    """A variable is a misspelt option or an invalid boolean; the message names the variable and what is expected."""
 
 
 def check_role_options(

@@ -118,7 +118,7 @@ def _installer(wanted: Mapping[str, str]) -> RuntimeInstaller:
         argv=(path, "--install", f"--config-file-path={SCRATCH}"),
         why=f"version {wanted['version']} is requested",
         log=LOG,
-        # It asks for the licence, and ends with status 0 if the licence is refused.
+        # The installer asks about the licence, and ends with status 0 even if the licence is refused.
         stdin="Y",
         scratch=SCRATCH,
     )

@@ -121,7 +121,7 @@ def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offer
         platform(host)
     is_due = _needs_driver(host, request)
     if not is_due and is_foreign(host) and "nouveau" not in host.modules:
-        # What no package owns no package can complete, and the proof says whether it works.
+        # A driver that no package owns cannot be completed by packages; the proof shows whether it works.
         note = f"driver {_loaded_version(host)} was not installed from packages; it stays unchanged"
         return DriverPlan(notes=(note, *_notes(hardware)))
     change = (
@@ -153,7 +153,7 @@ def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offer
 
 
 def _needs_driver(host: Host, request: CudaRequest) -> bool:
-    """Return whether a driver has to be installed. Raises StackError where policy or source forbid it."""
+    """Return whether a driver must be installed. Raises StackError where policy or source forbid it."""
     current = on_disk(host) or _loaded_version(host)
     if current is None:
         if request.source == NONE:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check arguments and variables against what one vLLM release accepts, before any host is contacted.
 
-Every problem is one sentence for the user. The tables come from catalog/options/; docs/reference/options.md says how.
+Every problem is one sentence for the user. The tables come from catalog/options/; see docs/reference/options.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Unknown(str):
 
 
 class Doubt(str):
-    """A possible problem: vLLM's types list some values, and other code of vLLM may accept more."""
+    """A possible problem: vLLM's types list some values, but other code of vLLM may accept more."""
 
 
 class Flag(NamedTuple):

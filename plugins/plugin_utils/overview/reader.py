@@ -80,7 +80,7 @@ def read_fleet(names: Iterable[str], reader: OverviewReader) -> tuple[list[Host]
 
 
 def page_parts() -> dict[str, str]:
-    """Return the texts that the page is put together from: html, css and js."""
+    """Return the texts of the page's parts: html, css and js."""
     return read_parts(PARTS)
 
 

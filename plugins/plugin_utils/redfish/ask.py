@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask many BMCs at once for the chips of their hosts, within time limits that hold whatever a BMC does.
+"""Ask many BMCs at once for the chips of their hosts, within time limits that no BMC can exceed.
 
 One event loop runs in a thread of its own. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
 no blocked request keeps the process from ending.

@@ -280,7 +280,7 @@ async def _look_up(host: str, port: int, family: int) -> list[dict[str, Any]]:
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: nothing waits any longer
 
     threading.Thread(target=work, daemon=True, name="redfish-name").start()
     return [

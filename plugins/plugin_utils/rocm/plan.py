@@ -169,9 +169,9 @@ def _plan_driver(
 
 
 def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> bool:
-    """Return whether a driver has to be installed. Raises StackError where policy or source forbid it."""
+    """Return whether a driver must be installed. Raises StackError where policy or source forbid it."""
     if request.source in (VENDOR, MIRROR) and any(is_driver(name) for name in host.unfinished):
-        # An interrupted installation has to be completed, whichever driver is loaded.
+        # An interrupted installation must be completed, whichever driver is loaded.
         return True
     current = on_disk(host) or _loaded_version(host)
     if current is None:
@@ -339,7 +339,7 @@ def _not_driven(chips: Sequence[Chip], shown: RocmHostState) -> list[Chip]:
 
 
 def _replacement_reasons(host: Host, shown: RocmHostState, change: _Change, lacks_firmware: bool) -> tuple[str, ...]:
-    """Return why the loaded driver has to be replaced, nothing where it is retained."""
+    """Return why the loaded driver must be replaced, nothing if it is retained."""
     if MODULE not in host.modules:
         return ()
     if change.is_new:

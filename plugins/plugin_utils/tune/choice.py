@@ -29,8 +29,8 @@ USUAL = ("output_tokens_per_second", "ttft_ms", "itl_p99_ms", "joules_per_token"
 
 @dataclass(frozen=True)
 class Choice:
-    """The outcome: ``winner`` is the best variant, None where none keeps the limits; ``proposed`` whether it should
-    replace the instance as it is; ``reason`` is the sentence for people."""
+    """The outcome: ``winner`` is the best variant, None if none keeps the limits; ``proposed`` is true if it should
+    replace the current settings; ``reason`` is the sentence for people."""
 
     winner: str | None
     proposed: bool
@@ -38,10 +38,10 @@ class Choice:
 
 
 def choose(variants: Sequence[str], taken: Taken, goal: Goal, rules: Rules) -> Choice:
-    """Return the best of the variants that went through all rounds.
+    """Return the best of the variants that completed all rounds.
 
-    It is proposed where each of its runs is better than every run of CURRENT, so that no spread explains the
-    difference, or where CURRENT misses a limit.
+    It is proposed if each of its runs is better than every run of CURRENT, so that the spread does not explain the
+    difference, or if CURRENT misses a limit.
     """
     complete = complete_variants(variants, taken, goal, rules)
     winner = leader(complete, taken, goal, rules.rounds)
