@@ -107,7 +107,7 @@ def test_a_fleet_is_discovered_again_and_again(hosts, tmp_path):
     output, changed = discover()
     assert "1 of 2 hosts answered" in output, output
     assert "cpu-12: h200 x 8 -> h200 x 7, driver none -> 580.159.04" in output
-    assert "mirror: does not answer any more" in output
+    assert "mirror: no longer answers" in output
     assert re.search(r"mirror: cpu, \d+ (seconds|minutes) old \(20\S+Z\): ssh: connect to host", output), output
     assert changed == 1
     stale = discover.kept()["mirror"]

@@ -185,7 +185,7 @@ def test_file_without_length_that_goes_on(tmp_path, server):
     config = f"/{MANIFEST.path}/config.json"
     server.files[config] += b"more"
     server.faults[config] = "chunked"
-    assert "config.json: it goes on after 700 bytes, the expected size" in refused(tmp_path, server)
+    assert "config.json: it continues after 700 bytes, the expected size" in refused(tmp_path, server)
 
 
 @pytest.mark.parametrize("said", [(0, PART - 1), (7, 7 + PART), (PART * 39, PART * 41)])

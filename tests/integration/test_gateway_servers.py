@@ -424,7 +424,7 @@ def test_a_server_that_is_back_is_watched(tmp_path, monkeypatch):
             found.ask("GET", "/v1/models", KEY)
         result = watched.result()
         assert result["rc"] and result["failed"], result
-        assert f"{ONE}: 1 errors in 1 requests since it is back, expected none" in result["msg"], result
+        assert f"{ONE}: 1 errors in 1 requests since it returned, expected none" in result["msg"], result
         assert result["servers"][ONE]["state"] == "ready" and result["up"]
 
 

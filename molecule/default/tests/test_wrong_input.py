@@ -104,7 +104,7 @@ def test_vllm_that_dies_while_starting_says_why(serving):
     assert done.returncode != 0, output
     assert "1000000) is greater than the derived max_model_len" in re.sub(r"\s+", " ", output)
     # The neighbour was not asked about and is served on; it is named as unlisted.
-    assert "Left alone, though not in vllm_instances of cpu-12: chat" in re.sub(r"\s+", " ", output)
+    assert "Not changed, though not in vllm_instances of cpu-12: chat" in re.sub(r"\s+", " ", output)
     assert chat() == "The fleet is ready."
 
 

@@ -204,7 +204,7 @@ def test_a_docker_without_cdi_manages_cgroups_and_the_error_names_the_missing_pa
     engine = engines["cpu-12", "docker"]
     done = playbook(engine, **CUDA)
     assert done.rc != 0
-    assert "NVIDIA's hook, is not there; install the package nvidia-container-toolkit" in done.flat
+    assert "NVIDIA's hook, is missing; install the package nvidia-container-toolkit" in done.flat
     assert "the driver is not loaded" in done.flat
     info = engine.info()
     assert info["CgroupDriver"] == "cgroupfs"

@@ -45,7 +45,7 @@ def test_nouveau_stays_out_and_the_driver_stays_loaded(fleet, name):
 def test_a_library_of_another_version_is_found(fleet, cleaned):
     fleet.run("touch /var/lib/standin/mismatch")
     cleaned.append("rm /var/lib/standin/mismatch")
-    words = "the tools are of another version than the driver that is loaded"
+    words = "the tools and the loaded driver have different versions"
     assert fleet.play().fails_everywhere("driver is not healthy", words)
 
 

@@ -137,7 +137,7 @@ def test_what_was_left_out_is_shown_and_on_the_page(tmp_path, lines):
         ({"requests_per_stream": 0}, "bench_requests_per_stream: found 0"),
         ({"timeout": 0}, "bench_timeout: found 0, expected more than 0 seconds"),
         ({"seed": "x"}, "bench_seed: found 'x', expected a whole number from 0 up"),
-        ({"instance": "talk"}, "bench_instance: 'talk' is no instance of this host"),
+        ({"instance": "talk"}, "bench_instance: this host has no instance 'talk'"),
         ({"slots": {}}, "instance chat is not installed on this host"),
         ({"workloads": ["chta"]}, "bench_workloads: 'chta' is not a workload; nearest: 'chat'"),
         ({"workload_definitions": {"a": {}}}, "bench_workload_definitions: a: dataset is missing"),

@@ -219,7 +219,7 @@ def test_a_fresh_host(fleet):
             "too_old: driver 6.16.13.30300300 is on the host, release next needs 7.1.3 or newer, and rocm_policy",
         ),
         ("gone", "gone: the repository has no amdgpu-dkms of driver 31.40.1 (ROCm 7.14.0); it has 7.1.3.31500000;"),
-        ("unknown", "unknown: which driver belongs to ROCm 9.9.9 is not known here; known are 6.4.0, 6.4.1,"),
+        ("unknown", "unknown: the driver of ROCm 9.9.9 is not known; known releases are 6.4.0, 6.4.1,"),
         ("nameless", "nameless: release 'nameless' names no version of ROCm, and a driver is to be installed; set"),
         (
             "blacklisted",

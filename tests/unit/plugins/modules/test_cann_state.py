@@ -121,7 +121,7 @@ def test_a_device_that_is_not_there(host):
 
 def test_another_user(host):
     assert whats(state(host, user="npu", group="npus")) == [
-        "there is no user npu, whose group may open the chips",
+        "the user npu, whose group has access to the chips, does not exist",
         "the driver was installed for user HwHiAiUser, cann_user is npu",
     ]
 

@@ -93,7 +93,11 @@ def test_an_upgraded_kernel_that_has_no_module_yet(host):
 @pytest.mark.parametrize(
     ("code", "out", "expected"),
     [
-        (18, "Failed to initialize NVML: Driver/library version mismatch\n", "the tools are of another version"),
+        (
+            18,
+            "Failed to initialize NVML: Driver/library version mismatch\n",
+            "the tools and the loaded driver have different versions",
+        ),
         (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "nvidia-smi cannot"),
         (6, "No devices were found\n", "the driver is loaded, but bound to no chip"),
     ],

@@ -167,7 +167,7 @@ def test_source_that_stalls_is_left_for_the_next_one(weights, server, root):
     result = weights(sources=[f"{server.url}/slow", f"{server.url}/weights"], stall_timeout=1)
     (reason,) = result["models"][0]["skipped_sources"]
     # Over the other connection the small files may have come meanwhile.
-    said = f"{server.url}/slow/{MODEL}/model.safetensors: no byte came for 1 s (attempt "
+    said = f"{server.url}/slow/{MODEL}/model.safetensors: no data arrived for 1 s (attempt "
     assert reason.startswith((said + "1 ", said + "2 ")), reason
     assert content(root) == FILES
 
@@ -391,7 +391,7 @@ def test_second_run_waits_for_the_first_and_finds_its_work_done(weights, server,
     repository.mkdir(parents=True)
     descriptor = os.open(repository / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    assert "another process still fetches into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
+    assert "another process is still downloading into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
 
     def first():
         for name, data in FILES.items():

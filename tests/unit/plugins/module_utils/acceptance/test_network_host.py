@@ -56,5 +56,5 @@ def test_a_port_that_is_taken():
 
 def test_another_program_listens_and_sends_nothing():
     other = socket.create_server(("127.0.0.1", 0))
-    with contextlib.closing(other), pytest.raises(NetworkError, match="connected, and nothing came"):
+    with contextlib.closing(other), pytest.raises(NetworkError, match="connected, but nothing arrived"):
         receive("127.0.0.1", other.getsockname()[1], 0.3, 2)

@@ -140,7 +140,7 @@ def test_a_container_is_entered_and_cleaned(host):
 
 def test_the_commands_file_is_missing(host):
     (host.bin / "vllm").write_text("#!/nowhere/python\n")
-    with pytest.raises(BenchError, match="does not find vLLM's command"):
+    with pytest.raises(BenchError, match="does not find the command vllm"):
         run(host)
 
 
@@ -148,5 +148,5 @@ def test_the_commands_file_is_missing(host):
 def test_another_user_owns_the_directory():
     with working_directory("nobody") as (directory, account):
         assert os.stat(directory).st_uid == account.pw_uid == pwd.getpwnam("nobody").pw_uid
-    with pytest.raises(BenchError, match="user: 'nobodi' is no user of this host"), working_directory("nobodi"):
+    with pytest.raises(BenchError, match="user: 'nobodi' is not a user of this host"), working_directory("nobodi"):
         pass

@@ -160,7 +160,7 @@ ONES = {
         {"boards": {"0": BOARD.format(npu=0, version="x", firmware="y", compatibility="Not compatible")}},
         "NPU 0",
         "npu-smi reports for driver and firmware: Not compatible",
-        "run the role cann",
+        "set cann_policy to install and run the role cann",
     ),
     "node": (
         {"nodes": NODES[1:]},
@@ -171,7 +171,7 @@ ONES = {
     "no user": (
         on_disk(group=""),
         "user",
-        "there is no user HwHiAiUser, whose group may open the chips",
+        "the user HwHiAiUser, whose group has access to the chips, does not exist",
         "run 'groupadd HwHiAiUser; useradd -g HwHiAiUser -m HwHiAiUser'",
     ),
     "group": (
@@ -195,7 +195,7 @@ ONES = {
     "hangs": (
         {"table": CommandResult(124), **SILENT},
         "npu-smi",
-        "npu-smi does not come to an end",
+        "npu-smi does not finish",
         "look for a chip in the kernel's log with 'dmesg | grep -i ascend'",
     ),
     "-8005": (
@@ -222,7 +222,7 @@ ONES = {
         },
         "npu-smi",
         "npu-smi does not find the driver's libraries",
-        "see that /usr/local/Ascend/driver/lib64 is there",
+        "check that /usr/local/Ascend/driver/lib64 exists",
     ),
     "half": (
         {
@@ -237,7 +237,7 @@ ONES = {
     "unknown words": (
         {"table": CommandResult(7, "", "a word\nanother word\n"), **SILENT},
         "npu-smi",
-        "npu-smi ends with 7 and says: another word",
+        "npu-smi ends with exit status 7: another word",
         "correct what it reports",
     ),
 }
@@ -280,7 +280,7 @@ def test_nothing_is_installed():
         "no driver of Huawei's is installed",
         f"no driver is loaded: there is no module for kernel {KERNEL}",
         "npu-smi is not installed",
-        "there is no user HwHiAiUser, whose group may open the chips",
+        "the user HwHiAiUser, whose group has access to the chips, does not exist",
     ]
 
 

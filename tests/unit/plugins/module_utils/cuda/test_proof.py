@@ -206,11 +206,11 @@ def test_packages_that_an_upgrade_may_replace():
     ("answer", "sentence"),
     [
         (CommandResult(9, NO_DRIVER), "nvidia-smi cannot reach the driver"),
-        (CommandResult(18, MISMATCH), "the tools are of another version than the driver that is loaded"),
+        (CommandResult(18, MISMATCH), "the tools and the loaded driver have different versions"),
         (CommandResult(6, "No devices were found\n"), "the driver is loaded, but bound to no chip"),
-        (CommandResult(15, "", "something new\n"), "nvidia-smi ends with 15 and says: something new"),
+        (CommandResult(15, "", "something new\n"), "nvidia-smi ends with exit status 15: something new"),
         (CommandResult(127), "nvidia-smi is not installed"),
-        (CommandResult(124), "nvidia-smi does not come to an end"),
+        (CommandResult(124), "nvidia-smi does not finish"),
     ],
 )
 def test_what_nvidia_smi_says_where_it_fails(answer, sentence):
@@ -424,7 +424,7 @@ def test_of_two_real_chips_one_that_is_not_listed_is_named():
     )
     assert (finding.where, finding.what) == (
         "chip 0000:00:07.0",
-        "nvidia-smi lists 1 of 2 chips on PCI; the driver has it",
+        "nvidia-smi lists 1 of 2 chips on PCI; the driver is bound to it",
     )
 
 

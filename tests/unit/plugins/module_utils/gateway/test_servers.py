@@ -228,7 +228,7 @@ def test_servers_in_words(at, by, words):
     ("now", "started", "words"),
     [
         (server("a", errors=5, requests=9), "7-1", []),
-        (server("a", errors=7, requests=12), "7-1", ["a: 2 errors in 3 requests since it is back, expected none"]),
+        (server("a", errors=7, requests=12), "7-1", ["a: 2 errors in 3 requests since it returned, expected none"]),
         (server("a", errors=7, requests=12), "8-2", []),
         (server("a", errors=5, up=False, why="L4CON"), "7-1", ["a was up and is down (L4CON)"]),
         # Somebody needs it elsewhere: that is no fault of the server.

@@ -48,7 +48,7 @@ def test_a_server_that_cannot_go_on(server):
 
 def test_a_server_that_stalls(server):
     server.faults["/x"], server.cut_after = "stall", 0
-    with pytest.raises(WeightsError, match=r"/x: no byte came for 1 s"):
+    with pytest.raises(WeightsError, match=r"/x: no data arrived for 1 s"):
         web(server, timeout=1).hash(f"{server.url}/x")
 
 

@@ -85,7 +85,7 @@ def test_a_chip_that_another_driver_has(host):
     for name in ("class/kfd/kfd/topology/nodes/2/properties",):
         (host / "sys" / name).unlink()
     tool(host / "bin", "amd-smi", ("static*", 0, json.dumps([{"bus": {"bdf": CHIPS[0]}}]), ""))
-    assert whats(state(host)) == ["amd-smi lists 1 of 2 chips on PCI; the driver vfio-pci has taken it"]
+    assert whats(state(host)) == ["amd-smi lists 1 of 2 chips on PCI; the driver vfio-pci is bound to it"]
 
 
 @pytest.mark.parametrize("directory", ["/opt/rocm/bin", "/opt/rocm/core/bin"])

@@ -232,7 +232,7 @@ def test_the_kernels_own_driver_has_no_version():
     assert found(replace(WHOLE, host=OWN, disk=OWN_DISK), minimum="") == []
     what, where, action = only(host=OWN, disk=OWN_DISK)
     assert what == (
-        "the kernel's own amdgpu is loaded, which has no version: whether it is as new as 6.14.14 is unknown"
+        "the kernel's own amdgpu is loaded, which has no version, so it is unknown whether it is 6.14.14 or newer"
     )
     assert where == "module amdgpu"
     assert "rocm_source to distro" in action
@@ -284,11 +284,11 @@ NO_LIBRARY = "ModuleNotFoundError: No module named 'amdsmi'"
         ),
         (
             CommandResult(1, "", "AMDSMI_STATUS_NO_PERM - Permission Denied\n"),
-            "amd-smi fails: it may not open the chips",
+            "amd-smi fails: it has no permission to open the chips",
         ),
         (CommandResult(255, "", NO_CHIP), "amd-smi fails: the driver is loaded, but bound to no chip"),
-        (CommandResult(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with 1 and says: {NO_LIBRARY}"),
-        (CommandResult(124), "amd-smi does not come to an end"),
+        (CommandResult(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with exit status 1: {NO_LIBRARY}"),
+        (CommandResult(124), "amd-smi does not finish"),
     ],
 )
 def test_an_amd_smi_that_fails(answer, what):
@@ -306,7 +306,7 @@ def test_a_rocm_smi_that_fails_and_says_all_is_well():
     ("changes", "why", "action"),
     [
         ({}, "the driver is not bound to it", "read why with 'dmesg | grep 0000:85:00.0'"),
-        ({"bound": {CHIPS[1]: "vfio-pci"}}, "the driver vfio-pci has taken it", "see what binds it there"),
+        ({"bound": {CHIPS[1]: "vfio-pci"}}, "the driver vfio-pci is bound to it", "find out what bound it"),
         ({"kfd": WHOLE.kfd}, "the driver is bound to it", "read why with"),
     ],
 )
@@ -381,7 +381,7 @@ def test_device_nodes(nodes, what, where):
         ),
         (
             "amdgpu 0000:0c:00.0: amdgpu: 2 uncorrectable hardware errors detected in total in umc block",
-            "memory or logic of a chip has failed",
+            "a chip has an uncorrectable error in memory or logic",
             "chip 0000:0c:00.0",
         ),
     ],

@@ -97,7 +97,10 @@ def test_what_may_still_come_up(values):
             {**FAILED, "result": "core-dump", "code": 3, "status": 11},
             "has failed: dumped core on signal 11 (core-dump)",
         ),
-        ({**FAILED, "result": "oom-kill", "code": 2, "status": 9}, "has failed: the kernel killed a process of it for"),
+        (
+            {**FAILED, "result": "oom-kill", "code": 2, "status": 9},
+            "has failed: the kernel killed one of its processes",
+        ),
         ({**FAILED, "result": "start-limit-hit"}, "has failed: it died too often in a short time (start-limit-hit)"),
         ({**FAILED, "result": "timeout"}, "it exceeded systemd's time limit for starting or stopping (timeout)"),
         ({**FAILED, "result": "resources", "code": 0, "status": 0}, "has failed: resources"),

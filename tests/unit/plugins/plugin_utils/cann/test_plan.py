@@ -421,7 +421,7 @@ HALTS = {
         "debian 11 is not supported for Huawei's driver; supp",
     ),
     "machine": (replace(HOST, architecture="riscv64"), BOX, NOTHING, REQUEST, "Huawei has no driver for riscv64"),
-    "distro": (HOST, BOX, NOTHING, replace(REQUEST, source="distro"), "no distribution carries Huawei's driver"),
+    "distro": (HOST, BOX, NOTHING, replace(REQUEST, source="distro"), "no distribution has Huawei's driver"),
     "licence": (
         HOST,
         BOX,
@@ -492,7 +492,7 @@ HALTS = {
         BOX,
         replace(NOTHING, group="users"),
         REQUEST,
-        "user HwHiAiUser is in group users, Huawei's installer wants HwHiAiUser; correct it with 'usermod --gid",
+        "user HwHiAiUser is in group users, Huawei's installer expects HwHiAiUser; correct it with 'usermod --gid",
     ),
     "packages over a file": (BY_RUN, BOX, OLDER, INSTALL, "the driver on the host came from a .run file"),
     "a file over packages": (
@@ -570,7 +570,7 @@ UNFIT = {
     "version": (
         ["Ascend-hdk-910b-npu-driver_25.5.1_linux-x86_64.run"],
         "which needs Ascend-hdk-910b-npu-driver_26.0.RC1_linux-x86-64.run: Ascend-hdk-910b-npu-driver_25.5.1_linux-"
-        "x86_64.run is for version 25.5.1, wanted is 26.0.RC1",
+        "x86_64.run is for version 25.5.1, needed is 26.0.RC1",
     ),
     "several": (
         [f"Ascend-hdk-910b-npu-driver_26.0.rc1_linux-{arch}.run" for arch in ("x86-64", "x86_64")],

@@ -105,9 +105,9 @@ def test_each_host_that_is_different_has_a_line():
     )
     assert change_lines(discovery, READER) == [
         "fresh: new, cpu",
-        "left: is in the inventory no more",
+        "left: is no longer in the inventory",
         "less: h200 x 8 -> h200 x 7",
-        "stopped: does not answer any more",
+        "stopped: no longer answers",
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_report_says_all():
         "  gpu-3: refused",
         "Different from before (3 hosts):",
         "  gpu-1: h200 x 8 -> h200 x 7",
-        "  gpu-2: does not answer any more",
+        "  gpu-2: no longer answers",
         "  gpu-4: new, unknown x 1",
     ]
 

@@ -93,7 +93,8 @@ def test_a_driver_that_came_in_no_package_is_not_overwritten():
     assert plan_driver(host, MI300X, DRIVEN, REQUEST).halt is None
     found = plan_driver(host, MI300X, DRIVEN, asked("10.0.0", policy="install"))
     assert (
-        found.halt == "driver 6.16.13 did not come in the package amdgpu-dkms, which cannot replace it; remove it first"
+        found.halt
+        == "driver 6.16.13 was not installed from the package amdgpu-dkms, which cannot replace it; remove it first"
     )
 
 
