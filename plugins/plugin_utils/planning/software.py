@@ -83,7 +83,7 @@ def choose_software(
     site: SiteSettings,
     where: str,
 ) -> Software:
-    """Return the software of the instance. Raises PlanError if some is missing; without ``strict`` only for the runtime.
+    """Return the software of the instance. Raises PlanError if any is missing; without ``strict`` only for the runtime.
 
     The site's own image (``vllm_image``) is assumed to have everything that the recipe needs.
     """
