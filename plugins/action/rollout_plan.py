@@ -135,7 +135,7 @@ def _order(waves: Sequence[Wave], clusters: Mapping[str, Seen]) -> dict[str, Any
     """Return the waves, and the hosts as a play takes them."""
     pauses = {cluster: shared_option("pause", seen) for cluster, seen in clusters.items()}
     confirms = {cluster: shared_option("confirm", seen) for cluster, seen in clusters.items()}
-    # Each wave begins with a name of its own, which stands for the controller.
+    # Each wave begins with an entry for the controller: the name of the wave.
     names = [f"rollout-wave-{number + 1}" for number in range(len(waves))]
     return {
         "order": [host for name, wave in zip(names, waves) for host in (name, *wave.all_hosts())],

@@ -25,7 +25,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 SITE = {name: {"type": "int" if name == "drain_timeout" else "path", "required": True} for name in REQUIRED}
 DIRECTORIES = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {
-    # Any type is accepted: a list in its place gets a message of its own.
+    # Any type is accepted: a list in its place gets its own message.
     "instances": {"type": "raw", "required": True},
     "release": {"type": "str", "required": True},
     "python": {"type": "str", "default": ""},

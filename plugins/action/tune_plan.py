@@ -28,7 +28,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants 
 
 ARGUMENT_SPEC = {
     "instance": {"type": "str", "default": ""},
-    # Any type is accepted: a wrong one gets a message of its own.
+    # Any type is accepted: a wrong one gets its own message.
     "instances": {"type": "raw", "required": True},
     "variants": {"type": "raw", "default": {}},
     "matrix": {"type": "raw", "default": {}},

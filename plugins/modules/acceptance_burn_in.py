@@ -87,7 +87,7 @@ options:
     default: 0
   root:
     description:
-      - Directory below which instances and environments are looked for.
+      - Directory with the instances and environments.
     type: path
     default: /
 author:

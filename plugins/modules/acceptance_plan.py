@@ -53,12 +53,12 @@ options:
     default: 4294967296
   storage_gb_per_s:
     description:
-      - The storage has to read at least that fast.
+      - The storage must be read at least this fast.
     type: raw
     default: 0
   network_gbit_per_s:
     description:
-      - The network has to be at least that fast.
+      - The network must be at least this fast.
     type: raw
     default: 0
   catalog_path:

@@ -44,7 +44,7 @@ options:
     default: {}
   limits:
     description:
-      - The least that storage and network have to reach, as M(baremetal.inference.acceptance_plan) returns it.
+      - The limits for storage and network, as M(baremetal.inference.acceptance_plan) returns it.
     type: dict
     default: {}
   driver:

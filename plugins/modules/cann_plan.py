@@ -151,7 +151,7 @@ cann_version:
   type: str
   returned: success
 nodes:
-  description: Device nodes that the driver has to provide.
+  description: Device nodes that the driver must provide.
   type: list
   elements: str
   returned: success

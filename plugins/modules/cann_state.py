@@ -33,7 +33,7 @@ options:
     default: ""
   toolkit:
     description:
-      - Whether CANN itself (toolkit, operators, NNAL) has to be on the host. Containers have their own.
+      - Whether CANN itself (toolkit, operators, NNAL) must be on the host. Containers have their own.
     type: bool
     default: false
   user:
@@ -48,7 +48,7 @@ options:
     default: HwHiAiUser
   nodes:
     description:
-      - Devices that have to be there. By default C(/dev/davinci_manager) and one for each chip on PCI.
+      - Devices that must exist. By default C(/dev/davinci_manager) and one for each chip on PCI.
     type: list
     elements: str
     default: []
@@ -168,7 +168,7 @@ ansible_facts:
       type: str
       sample: 26.0.rc1
     accelerator_firmware_version:
-      description: Version of the firmware that runs. Not set where nobody says.
+      description: Version of the running firmware. Not set if it is unknown.
       type: str
       sample: 9.0.0.0.205
     accelerator_cann_version:

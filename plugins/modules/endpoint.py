@@ -60,7 +60,7 @@ options:
     type: str
     default: Is the fleet ready? Answer in one sentence.
   completion_prompt:
-    description: Beginning of the text that C(completions) has to go on with.
+    description: Beginning of the text that C(completions) continues.
     type: str
     default: The fleet is
   expect:

@@ -85,7 +85,7 @@ options:
     type: float
     default: 0.8
   first_token_slack:
-    description: A median time to the first token that is at most so many seconds longer than before is always good.
+    description: A median time to the first token that is longer by at most this many seconds is always good.
     type: float
     default: 0.05
   tries:

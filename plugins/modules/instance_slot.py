@@ -41,7 +41,7 @@ options:
     description:
       - For O(state=restored), V(good) (the last good state), V(previous) (the good one before it), or the name of a
         slot.
-      - The links C(good) and C(previous) stay as they are until the state is kept again.
+      - The links C(good) and C(previous) stay unchanged until the state is kept again.
     type: str
     default: good
   plan:

@@ -13,7 +13,7 @@ description:
   - Internal to the playbook C(baremetal.inference.mirror).
   - Copies each image, every platform of it and byte for byte, into the OCI layout C(ROOT/images/REPOSITORY), from where
     the module M(baremetal.inference.registry_images) pushes it on the mirror.
-  - A layout that has the image under its tag with the digest of its registry, with all blobs, is left alone. Existing
+  - A layout that has the image under its tag with the digest of its registry, with all blobs, stays unchanged. Existing
     blobs are not fetched again, so the next run continues an interrupted copy. Nothing is removed.
   - The registry is not asked for an existing image that is named by its digest. An existing image whose registry does
     not answer is kept, with a warning.
@@ -175,7 +175,7 @@ def lacking(module: AnsibleModule, image: Wanted) -> list[Blob]:
         raw = inspect(module, image.source)
     except OciError as exc:
         if complete and not image.digest:
-            module.warn(f"{image.name} stays as it is: {exc}")
+            module.warn(f"{image.name} stays unchanged: {exc}")
             return []
         raise
     top = Blob(f"sha256:{hashlib.sha256(raw).hexdigest()}", len(raw), True)

@@ -48,7 +48,7 @@ options:
         V(modelscope:URL).
       - V(s3://BUCKET/PREFIX) with the same files below the prefix; C(endpoint) and C(region) name the service. The
         addresses are signed on the controller, with the keys in E(AWS_ACCESS_KEY_ID) and E(AWS_SECRET_ACCESS_KEY), or
-        those of C(profile) in C(credentials_file); without any the bucket has to be public. No host gets the keys.
+        those of C(profile) in C(credentials_file); without any the bucket must be public. No host gets the keys.
       - V(controller:/PATH) for a directory on the controller with the same files, pushed with rsync over SSH.
       - C(token_file) or C(token_env) name the file or the environment variable on the controller with the token of a
         URL, a hub or ModelScope. The latter two use E(HF_TOKEN) and E(MODELSCOPE_API_TOKEN) when these are set there.
@@ -83,7 +83,7 @@ options:
     description:
       - Seconds without a byte after which a connection is closed. Where all connections stall, the next source is used;
         the last one is tried four times.
-      - The head of an answer has to be complete within this time.
+      - The head of an answer must be complete within this time.
     type: int
     default: 30
     version_added: 0.7.0
@@ -481,7 +481,7 @@ def read_access(path: str | None) -> dict[str, dict[str, Any]]:
         os.unlink(path)
     except FileNotFoundError:
         raise WeightsError(
-            f"{path}: the tokens for the sources are not there any more, because more than 15 minutes passed since "
+            f"{path}: the tokens for the sources were removed, because more than 15 minutes passed since "
             "the controller wrote them; run again"
         ) from None
     return found

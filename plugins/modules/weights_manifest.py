@@ -78,8 +78,8 @@ options:
   modelscope_model:
     description:
       - What ModelScope calls the model. With another O(source) ModelScope is asked, and refused where its files are
-        not the very same; the manifest then says where they are there.
-      - Not given, a manifest of the very same files keeps what it says of ModelScope.
+        not the same files; the manifest then has their locations there.
+      - If not set, a manifest of exactly the same files keeps its entries for ModelScope.
     type: str
     default: ""
   modelscope_revision:

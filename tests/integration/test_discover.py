@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""playbooks/discover.yml over SSH: hosts that lose their Python, a card, their power; a lab of its own."""
+"""playbooks/discover.yml over SSH: hosts that lose their Python, a card, their power; its own lab."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def hosts():
 
 
 class Discovery:
-    """Runs the playbook over the lab's hosts with a cache of its own."""
+    """Runs the playbook over the lab's hosts with its own cache."""
 
     def __init__(self, top):
         self.cache = top / "cache.json"

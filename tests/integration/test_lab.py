@@ -27,7 +27,7 @@ pytestmark = [
 
 
 class LabTool:
-    """The lab's command, for a lab in a directory of its own."""
+    """The lab's command, for a lab in its own directory."""
 
     def __init__(self, home):
         self.home = home

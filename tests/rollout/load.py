@@ -39,7 +39,7 @@ class FailedError(Exception):
 
 
 class Request:
-    """One request with a connection of its own, which has to be over by a deadline."""
+    """One request with its own connection, which has to be over by a deadline."""
 
     def __init__(self, options: argparse.Namespace, number: int) -> None:
         self.options = options

@@ -57,7 +57,7 @@ def test_driver_is_compiled_for_the_kernel_of_the_guest(guest):
     guest.enter(["container"], contained=True)
     (kernel,) = guest.kernels()
     outcome = guest.play("cuda.yml")
-    # All is done but what only a kernel of its own can do.
+    # All is done but what only its own kernel can do.
     assert outcome.rc != 0
     assert re.search(r"modprobe: FATAL: Module nvidia\S* not found in directory /lib/modules/", outcome.failures[-1])
     status = guest.says("dkms status")

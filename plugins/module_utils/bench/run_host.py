@@ -125,7 +125,7 @@ def read_power(chips: Chips) -> Power | None:
 def run_command(
     argv: Sequence[str], env: Mapping[str, str], account: pwd.struct_passwd | None, chips: Chips, seconds: float
 ) -> Run:
-    """Run a command in a session of its own, kill it after ``seconds``, and sample the power until it ends."""
+    """Run a command in its own session, kill it after ``seconds``, and sample the power until it ends."""
     try:
         process = subprocess.Popen(
             argv,

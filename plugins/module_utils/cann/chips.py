@@ -17,7 +17,7 @@ STACK = "cann"
 
 @dataclass(frozen=True)
 class AscendChip:
-    """A kind of chip with a driver package of its own.
+    """A kind of chip with its own driver package.
 
     ``word`` is part of the names of ``.run`` files, ``ops`` of those of CANN's operators; ``apt`` and ``dnf`` are the
     driver's packages, ``firmware_apt`` and ``firmware_dnf`` those of its firmware.

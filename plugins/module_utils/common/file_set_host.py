@@ -68,7 +68,7 @@ def inspect(entry: Entry) -> Found:
     except NotADirectoryError:
         raise FileSetError(f"{entry.path}: a directory above it is a file") from None
     kind = _TYPES.get(stat.S_IFMT(status.st_mode), "special file")
-    # A link is replaced by a file or another link. A link to a directory is a directory of the site's own.
+    # A link is replaced by a file or another link. A link to a directory is the site's own directory.
     if entry.state == DIRECTORY and kind == LINK and os.path.isdir(entry.path):
         status, kind = os.stat(entry.path), DIRECTORY
     replaceable = kind == entry.state or (kind in (FILE, LINK) and entry.state in (FILE, LINK))

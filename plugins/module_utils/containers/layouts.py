@@ -47,7 +47,7 @@ def wanted(image: str, sources: Mapping[str, str]) -> Wanted:
     name, at, digest = rest.partition("@")
     repository, _colon, tag = name.partition(":")
     if at:
-        # The tag that a person wrote beside a digest; a layout needs a tag even without one.
+        # The tag beside a digest; a layout needs a tag even without one.
         given = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
         tag = given or digest.replace(":", "-")[:19]
     if not REPOSITORY.fullmatch(repository) or not TAG.fullmatch(tag) or (at and not DIGEST.fullmatch(digest)):

@@ -46,7 +46,7 @@ print(json.dumps(said))
 """
 
 
-# An image may have a Python of its own that vLLM does not run in: the one in the first line of its command does.
+# An image may contain a Python that vLLM does not use. vLLM uses the one in the first line of its command.
 QUESTION_IN_IMAGE = """
 python=$(sed -n '1s/^#! *//p' "$(command -v vllm)")
 case $python in *python*) ;; *) python=python3 ;; esac

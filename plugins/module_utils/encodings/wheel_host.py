@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the vocabularies out of a wheel of ``oss-harmony``.
+"""Read the vocabularies from a wheel of ``oss-harmony``.
 
 Its shared library holds both published files, each as one zstd frame. They are read as data, with the host's libzstd
 through ctypes: no code of the wheel runs, so a wheel for any platform works.
@@ -41,7 +41,7 @@ def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
 
 
 def from_library(library: bytes, name: str, origin: str) -> bytes:
-    """Return the published file ``name`` out of the bytes of harmony's shared library. Raises EncodingsError.
+    """Return the published file ``name`` from the bytes of harmony's shared library. Raises EncodingsError.
 
     ``origin`` is the name of the library in errors.
     """

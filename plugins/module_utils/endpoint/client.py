@@ -49,7 +49,7 @@ class Reply:
 
 
 class TimedClient:
-    """Requests to one server, each on a connection of its own; proxies of the environment are not used."""
+    """Requests to one server, each on its own connection; proxies of the environment are not used."""
 
     def __init__(self, url: str, api_key: str = "", tls: ssl.SSLContext | None = None) -> None:
         """Store the server's address, without a path such as /v1; raises AddressError."""

@@ -27,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_
 USER = "nobody"
 # What lm-eval and its libraries write besides the samples.
 _BASE_BYTES = 64 << 20
-# lm-eval writes the prompt three times beside the response, and this module the response once more.
+# lm-eval writes the prompt three times beside the response, and this module writes the response again.
 _PROMPTS, _RESPONSE_BYTES = 4, 8192
 _LOG_BYTES = 1 << 18
 

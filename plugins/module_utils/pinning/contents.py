@@ -72,7 +72,7 @@ def choose_files(
     read, other = (f"{name}*.safetensors" for name in formats)
     if load_format == "both" or not any(fnmatchcase(file.name, read) for file in wanted):
         return wanted
-    # The same tensors once more, as Mistral publishes them, and their index.
+    # The same tensors again, in Mistral's format, and their index.
     return [file for file in wanted if not fnmatchcase(file.name, f"{other}*")]
 
 

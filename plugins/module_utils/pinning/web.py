@@ -56,7 +56,7 @@ class Response:
 class RetryingClient:
     """Requests that follow redirects; ``headers`` (a token) go to the server of ``origin`` and to no other.
 
-    May be used by several threads: each request has a connection of its own.
+    May be used by several threads: each request has its own connection.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class _Digest:
         """Read an answer; return size and sha256 of the file. Raises TransferError if it is not complete."""
         if self.length and (answer.offset != self.length or answer.version != self._version):
             raise WeightsError(
-                f"{redact_url(self._url)}: the connection broke off and the server does not go on with the same file; "
+                f"{redact_url(self._url)}: the connection was lost and the server cannot continue the same file; "
                 "try again"
             )
         self.size, self._version = answer.size, answer.version

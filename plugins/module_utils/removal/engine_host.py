@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.model 
 
 CommandResult = Tuple[int, str, str]
 ENGINES = ("docker", "podman")
-# What rm reports about an image or a container that is not there (any more).
+# What rm reports about an image or a container that does not exist.
 _GONE = ("no such", "not known", "not found", "does not exist")
 
 

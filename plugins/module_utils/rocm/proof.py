@@ -81,7 +81,7 @@ LOG_ERRORS = (
     (
         r"[Uu]ncorrectable (hardware )?error",
         "a chip has an uncorrectable error in memory or logic",
-        "reset the chip with 'amd-smi reset --gpureset', and replace it if that comes back",
+        "reset the chip with 'amd-smi reset --gpureset', and replace it if the error returns",
     ),
     (
         r"GPU (is )?lost from the bus|device lost from bus",
@@ -203,7 +203,7 @@ def _tools(recording: RocmRecording) -> Iterator[Finding]:
 
 
 def _chips(recording: RocmRecording) -> Iterator[Finding]:
-    """Yield unusable chips on PCI; nothing without a loaded driver, which is a finding of its own."""
+    """Yield unusable chips on PCI; nothing without a loaded driver, which is a separate finding."""
     if KIND.module not in recording.host.modules:
         return
     who, found = listed(recording)

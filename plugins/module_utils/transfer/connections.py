@@ -102,7 +102,7 @@ class HttpSettings:
 
 @dataclass
 class RangeResponse:
-    """A response whose body is still to be read: its offset in the file, the file's full size, and its version.
+    """A response whose body was not read yet: its offset in the file, the file's full size, and its version.
 
     ``size`` is None where the server does not state it, ``version`` its ETag or date, empty for none. ``patience`` is
     the number of seconds that may pass without a byte.

@@ -79,7 +79,7 @@ class Watch:
         self.deadline = float("inf")
 
     def allow(self, seconds: float) -> None:
-        """Begin a step that may take so many seconds."""
+        """Begin a step that may take this many seconds."""
         self.deadline = time.monotonic() + seconds
 
 

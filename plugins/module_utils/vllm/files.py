@@ -33,7 +33,7 @@ PROGRAMS = tuple(
     )
 )
 
-# The kinds of units of an instance: the unit that all venv instances share, a unit of its own that runs the engine's
+# The kinds of units of an instance: the unit that all venv instances share, a separate unit that runs the engine's
 # command, or a quadlet, from which podman generates the unit.
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 

@@ -76,7 +76,7 @@ class HostReader:
                 self.warnings.setdefault(text, []).append(host)
         except RoleOptionError as exc:
             raise FleetError(str(exc)) from exc
-        # A cached fact becomes a variable of its own only where Ansible is configured to inject facts.
+        # A cached fact becomes its own variable only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
         names = [*needed(), *(name for name in HARDWARE if own.get(name) is not None)]
         variables = {**defaults(), **own, **constants()}

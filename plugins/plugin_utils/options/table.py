@@ -118,7 +118,7 @@ class OptionTable:
         return found._replace(keys=tuple(key[:-1] if key.endswith("+") else key for key in keys))
 
     def _level(self) -> Flag | None:
-        # -O3: a flag of its own since 0.13, before that a key of the compilation config.
+        # -O3: its own flag since 0.13, before that a key of the compilation config.
         if "optimization-level" in self.flags:
             return Flag("optimization-level")
         short = self.spellings.get("-O")

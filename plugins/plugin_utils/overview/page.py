@@ -97,7 +97,7 @@ def _describe_models(used: Iterable[str], models: Mapping[str, Model]) -> dict[s
 
 
 def _json(document: Mapping[str, Any]) -> str:
-    """Return a document as ASCII JSON without characters that HTML would interpret; each host has a line of its own."""
+    """Return a document as ASCII JSON without characters that HTML would interpret; each host has its own line."""
     text = escape_json(json.dumps(document, separators=(",", ":")))
     # Quotes within a text are escaped, so these patterns occur only outside of texts.
     return text.replace('"hosts":[[', '"hosts":[\n[').replace('],["', '],\n["')

@@ -25,7 +25,7 @@ _NVCC = "use a lock with nvidia-cuda-nvcc, or set CUDA_HOME of the instance to a
 _OFF = 'or set env VLLM_USE_FLASHINFER_SAMPLER: "0"'
 _AGAIN = "a run of site.yml installs it"
 # Failed compilations in the journal, for all recipes. The role installs what is missing, so these appear only if it was
-# removed later, or if the site has an environment of its own.
+# removed later, or if the site has its own environment.
 _FAILURES = {
     "directory: 'ninja'": f"FlashInfer must compile kernels and finds no ninja; {_NINJA}, {_OFF}.",
     "nvcc: not found": f"FlashInfer must compile kernels and finds no nvcc; {_NVCC}, {_OFF}.",

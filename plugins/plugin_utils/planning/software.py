@@ -30,7 +30,7 @@ _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
 _NOTE_LENGTH = 240
 
 _BUILD_IMAGE = "build an image with it and set vllm_image"
-_OPTIONAL = "or, if it is there already, mark the step `optional: true` in a recipe file of your own (vllm_recipe_path)"
+_OPTIONAL = "or, if it already exists, mark the step `optional: true` in a recipe file of your own (vllm_recipe_path)"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Ask many BMCs at once for the chips of their hosts, within time limits that no BMC can exceed.
 
-One event loop runs in a thread of its own. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
+One event loop runs in its own thread. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
 no blocked request keeps the process from ending.
 """
 

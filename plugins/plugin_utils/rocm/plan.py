@@ -315,7 +315,7 @@ def _conflicting_packages(host: Host, shown: RocmHostState, repositories: Sequen
         twice = next((url for url in ours if url in text), None)
         if twice and not (remove and path.rpartition("/")[2].startswith(INSTALLERS_FILES)):
             raise StackError(
-                f"{path} names {twice} with a key of its own, and apt refuses a repository that two files name with "
+                f"{path} names {twice} with another key, and apt refuses a repository that two files name with "
                 "different keys; delete that file, the role writes another"
             )
     return remove

@@ -30,8 +30,8 @@ from typing import Any, Iterator
 CONFIG, STATE, RUN = Path("/etc/vllm"), Path("/var/lib/vllm"), Path("/run/vllm")
 # With this header, availability.py passes on vLLM's own answer.
 PROBE = {"Availability-Probe": "1"}
-# MOST: requests at a time, unless max-num-seqs is less. STEP_TOKENS: tokens of all prompts in a step. LONGEST: tokens in
-# one prompt. A step runs a few full batches of prompts, then batches with one token per request.
+# MOST: requests at a time, unless max-num-seqs is less. STEP_TOKENS: tokens of all prompts in a step. LONGEST: tokens
+# in one prompt. A step runs a few full batches of prompts, then batches with one token per request.
 MOST, STEP_TOKENS, LONGEST = 512, 32768, 1024
 OUTPUT = 8
 # A step is warm when it takes as long as in the previous run, apart from noise.

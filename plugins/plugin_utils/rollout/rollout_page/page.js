@@ -17,7 +17,7 @@
     driver: "changed the driver", apply: "changed, stopped, started, verified", gate: "asked prompts and measured",
     ready: "back in the gateways", watch: "watched the gateways' errors", restore: "brought back what ran before",
   };
-  // Long tables show so many rows at first.
+  // Number of rows that long tables show at first.
   const FEW = 50;
   // So many failed hosts are listed at the top.
   const TOLD = 5;

@@ -442,7 +442,7 @@ def test_progress_is_told_while_sources_are_asked(weights, server, root, tmp_pat
 
     def look(handler, _start, _end):
         if handler.command == "HEAD" and not seen:
-            # The report is written by a thread of its own.
+            # The report is written by its own thread.
             while not path.exists():
                 time.sleep(0.01)
             seen.append(path.read_text())

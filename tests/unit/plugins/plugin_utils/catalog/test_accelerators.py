@@ -36,7 +36,7 @@ ACME = {
 
 @pytest.fixture
 def site(tmp_path):
-    """Write files into a directory of the site's own; return the directory."""
+    """Write files into the site's own directory; return the directory."""
 
     def write(name="acme.yml", text=None, **changes):
         (tmp_path / name).write_text(text or json.dumps({**ACME, **changes}))
