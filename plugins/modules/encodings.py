@@ -39,7 +39,7 @@ options:
       - Where they come from, tried in order.
       - A URL (C(http), C(https), C(file)) or an absolute path on the host below which the files lie.
       - The URL or path of a wheel of C(oss-harmony) (its name ends in C(.whl)), which vLLM 0.31 and later depend on. It
-        holds both files. They are read out of it as data (with C(libzstd.so.1)); no code of the wheel runs.
+        holds both files. They are read from it as data (with C(libzstd.so.1)); no code of the wheel runs.
       - V(index:URL) with the address of a simple index of Python packages that has C(oss-harmony).
       - Proxies are taken from the environment.
     type: list

@@ -59,7 +59,7 @@ options:
       - What is measured. C(prompts), by default 8, is the number of streamed chats, C(streams), by default 4, how many
         of them run at a time, C(max_tokens), by default 64, the limit of each answer. With C(prompts) 0 nothing is
         measured.
-      - C(ignore_eos), by default V(false), lets the model go on to C(max_tokens) where its answer would end before, so
+      - C(ignore_eos), by default V(false), makes the model write C(max_tokens) even if its answer would end earlier, so
         that there is more to measure of one that answers in a few tokens. What it says then may be no answer that the
         server can read, and the stream would fail; try it before.
       - The prompts are of about 25 tokens and differ each time, so that no cache of prefixes answers them.

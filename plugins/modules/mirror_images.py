@@ -211,7 +211,7 @@ def copy(module: AnsibleModule, image: Wanted, missing: list[Blob]) -> None:
     os.makedirs(place.directory, exist_ok=True)
     place.discard(missing)
     words = ["copy", "--quiet", "--all", "--preserve-digests", image.source, f"oci:{place.directory}:{image.tag}"]
-    skopeo(module, words, f"could not copy {image.image}; run again to go on from here")
+    skopeo(module, words, f"could not copy {image.image}; run again to continue")
     top = place.top(image)
     if top is None or place.lacks(top):
         raise OciError(f"{place.directory}: skopeo copied {image.image}, but it is incomplete; run again")

@@ -685,7 +685,7 @@ def test_an_instance_that_is_removed_leaves_its_gateways_first(site):
             assert rc == 0 and "changed=1" in said and found.state(ONE).startswith("DRAIN"), said
             assert found.state(TWO) == "UP"
             entry = run(found)["servers"][ONE]
-            assert (entry["reason"], entry["sessions"]) == ("not in vllm_instances any more", 0)
+            assert (entry["reason"], entry["sessions"]) == ("no longer in vllm_instances", 0)
             # Its service ends with it, and a gateway that does not answer stops nothing.
             rc, said = play(found, site, playbook.stem, __vllm_name="chat-2", **variables)
             assert rc == 0 and found.state(TWO).startswith("DRAIN"), said

@@ -275,7 +275,7 @@ def test_taken_subnet_is_told_with_the_way_out(lab):
 def test_lab_of_another_checkout_is_left_alone(lab, home, tmp_path):
     for command in ("up", "down"):
         output = lab.fails(command, LAB_HOME=str(tmp_path))
-        assert f"A lab {NAME} exists that belongs to {home}" in output
+        assert f"Lab {NAME} already exists and belongs to {home}" in output
     assert lab.on("cpu-12", "hostname") == "cpu-12"
 
 

@@ -198,7 +198,7 @@ def _run_download(command: Sequence[str], counter: PipProgress) -> None:
         counter.note(f"the configured index has no +cpu build of torch; asking {TORCH_INDEX} too")
         output, rc = _run_pip([*command, "--extra-index-url", TORCH_INDEX], counter)
     if rc:
-        raise VenvError(f"pip could not fetch it; run again to go on from here:\n{_errors_of(output)}")
+        raise VenvError(f"pip could not fetch it; run again to continue:\n{_errors_of(output)}")
 
 
 def pip_command() -> list[str]:

@@ -25,8 +25,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
 
 TRY_IT = (
-    "; to try it all the same, set vllm_strict: false, or list the hardware in a recipe file of your own "
-    "(vllm_recipe_path)"
+    "; to try it anyway, set vllm_strict: false, or list the hardware in a recipe file of your own (vllm_recipe_path)"
 )
 
 # Number formats that only some chips have (upstream's rule); catalog/accelerators states what each chip lacks.

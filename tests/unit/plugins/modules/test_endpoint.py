@@ -217,8 +217,8 @@ def test_one_document_whatever_happens_to_a_host(verify):
     ("flags", "said"),
     [
         ((), "no instance was verified"),
-        (("--limit", "nobody"), "ansible-playbook ended with status 1 before it had verified anything"),
-        (("--no-such-option",), "ansible-playbook ended with status 2 before it had verified anything"),
+        (("--limit", "nobody"), "ansible-playbook ended with status 1 before it verified anything"),
+        (("--no-such-option",), "ansible-playbook ended with status 2 before it verified anything"),
     ],
 )
 def test_nothing_verified_is_not_ok(verify, flags, said):

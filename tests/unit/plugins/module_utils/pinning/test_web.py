@@ -42,7 +42,7 @@ def test_a_hash_goes_on_where_the_connection_broke(server):
 
 def test_a_server_that_cannot_go_on(server):
     server.faults["/x"], server.ranges = "cut", False
-    with pytest.raises(WeightsError, match="does not go on with the same file"):
+    with pytest.raises(WeightsError, match="the server cannot continue the same file"):
         web(server).hash(f"{server.url}/x")
 
 
