@@ -90,7 +90,7 @@ def chip_of(hardware: CannHardware) -> AscendChip:
     if len(found) > 1:
         words = " and ".join(f"{model} ({CHIPS[generation].word})" for generation, model in sorted(found.items()))
         raise StackError(
-            f"{words} need driver packages of their own, but a host can have only one of them; move one kind of chips "
+            f"{words} need different driver packages, but a host can have only one of them; move one kind of chips "
             "to another host"
         )
     return CHIPS[next(iter(found))]

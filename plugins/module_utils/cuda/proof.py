@@ -45,7 +45,7 @@ TOOL_ERRORS = (
     (
         r"couldn't communicate with the NVIDIA driver",
         "nvidia-smi cannot reach the driver",
-        "run 'modprobe nvidia' and read what the kernel says with 'dmesg | grep -i nvrm'",
+        "run 'modprobe nvidia' and read the kernel's messages with 'dmesg | grep -i nvrm'",
     ),
     (
         r"Driver/library version mismatch",

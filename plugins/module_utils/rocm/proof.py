@@ -43,7 +43,7 @@ TOOL_ERRORS = (
     (
         r"[Dd]rivers? not (initialized|loaded)|amdgpu not found in modules|ROCk module is NOT loaded",
         "no driver is loaded",
-        "run 'modprobe amdgpu' and read what the kernel says with 'dmesg | grep -i amdgpu'",
+        "run 'modprobe amdgpu' and read the kernel's messages with 'dmesg | grep -i amdgpu'",
     ),
     (
         r"NO_PERM|[Pp]ermission denied",

@@ -322,7 +322,7 @@ class RangeConnections:
         if response.status == 416 and there is not None:
             raise FetchError(f"{redact_url(url)}: found {there} bytes, asked for those from {first}", response.status)
         if response.status == 206:
-            raise FetchError(f"{redact_url(url)}: {said} without a Content-Range that can be read")
+            raise FetchError(f"{redact_url(url)}: {said} without a valid Content-Range")
         hint = "; is the token right, and not expired?" if response.status in (401, 403) else ""
         raise FetchError(f"{redact_url(url)}: {said}{hint}", response.status)
 

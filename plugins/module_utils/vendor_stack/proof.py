@@ -124,7 +124,7 @@ def _not_loaded(kind: DriverKind, host: Host, info: ModuleInfo | None, build_log
             kind.where,
             "enrol the key with 'mokutil --import' and confirm at the console, or switch Secure Boot off",
         )
-    action = f"run 'modprobe {kind.module}' and read what the kernel says with 'dmesg | grep -i {kind.log}'"
+    action = f"run 'modprobe {kind.module}' and read the kernel's messages with 'dmesg | grep -i {kind.log}'"
     return Finding(f"{driver} on disk and not loaded", kind.where, action)
 
 

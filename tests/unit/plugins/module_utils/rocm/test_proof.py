@@ -172,7 +172,7 @@ def test_no_tool_is_missed_where_none_is_wanted(minimum):
     assert (what, where) == ("neither amd-smi nor rocm-smi is installed", "amd-smi")
 
 
-LOOK = "run 'modprobe amdgpu' and read what the kernel says with 'dmesg | grep -i amdgpu'"
+LOOK = "run 'modprobe amdgpu' and read the kernel's messages with 'dmesg | grep -i amdgpu'"
 NOT_BUILT = "there is no module for kernel"
 
 

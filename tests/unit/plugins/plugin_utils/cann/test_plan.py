@@ -411,7 +411,7 @@ HALTS = {
         machine(("19e5:d802", 1), DUO),
         NOTHING,
         REQUEST,
-        "ascend_310p (310p) and ascend_a2 (910b) need driver packages of their own",
+        "ascend_310p (310p) and ascend_a2 (910b) need different driver packages",
     ),
     "system": (
         replace(HOST, version="11"),
