@@ -1,35 +1,35 @@
-# The whole manual of a contributor: `make demo`, `make test`, or one of the steps below.
+# All commands of a contributor: `make demo`, `make test`, or one of the steps below.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test ready python fast lint types sanity molecule unit parity integration long rollout vm \
 	vm-short bench
 
 BIN := .venv/bin
-# Half of the time of the unit tests is waiting.
+# Unit tests spend half of their time waiting, so two processes run on each processor.
 TWICE = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
 
-help:  ## Say what can be made
+help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s $$'\t'
 
-demo:  ## From nothing to a chat answer of a real vLLM on a lab host
+demo:  ## Build a lab host with a real vLLM and get a chat answer from it
 	@python3 tools/demo.py
 
-demo-down:  ## Take the demo's lab down without a trace
+demo-down:  ## Remove everything that make demo created
 	@python3 tools/demo.py down
 
-test: ready  ## Everything that CI runs
+test: ready  ## Run everything that CI runs
 	@tests/all.sh
 
 ready:  ## Install what the tests need
 	@tools/bootstrap.sh
 
-python:  # Only the Python environment: no root, no Debian package
+python:  # Install only the Python environment: without root, without Debian packages
 	@tools/bootstrap.sh python
 
-fast: python  ## Lint of what changed, types, imports, unit tests without the slow ones: a minute, without root
+fast: python  ## Run lint on changed files, type and import checks, and the fast unit tests: one minute, without root
 	@tools/fast.sh
 
-lint: ready  ## ansible-lint (production), ruff, shellcheck, imports between rooms, language, pages of roles and plugins
+lint: ready  ## Run ansible-lint, ruff, shellcheck, and the checks of imports, language and plugin documentation
 	$(BIN)/ansible-lint --offline --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -38,41 +38,41 @@ lint: ready  ## ansible-lint (production), ruff, shellcheck, imports between roo
 	PATH="$(CURDIR)/$(BIN):$$PATH" antsibull-docs lint-collection-docs --plugin-docs .
 	shellcheck plugins/plugin_utils/*/*.sh tools/*.sh tools/*/*.sh bin/* tests/*.sh tests/*/*.sh .ci/run
 
-types: ready  ## mypy, strict
+types: ready  ## Run mypy in strict mode
 	$(BIN)/mypy
 
-sanity: ready  ## ansible-test sanity
+sanity: ready  ## Run ansible-test sanity
 	tests/sanity.sh
 
-molecule: ready  ## Every scenario, each on fresh lab hosts
+molecule: ready  ## Run the molecule scenarios, each on fresh lab hosts
 	tests/molecule.sh
 
-unit: python  ## Unit tests; T=compose runs those with "compose" in their file or name
+unit: python  ## Run the unit tests; T=compose runs those with "compose" in the file name or test name
 	$(BIN)/pytest -q tests/unit $(if $(T),-k '$(T)',-m "not long" -n $(TWICE) --dist loadfile --no-loadscope-reorder)
 
-parity: ready  ## Plans against the real parsers of vLLM 0.32.0 and 0.33.0
+parity: ready  ## Check plans with the real parsers of vLLM 0.32.0 and 0.33.0
 	PARITY_REQUIRED=1 $(BIN)/pytest -q tests/parity -n auto --dist loadfile
 
-integration: ready  ## Tests that need root and lab hosts of their own
+integration: ready  ## Run the tests that need root and create their own lab hosts
 	NETBOX_REQUIRED=1 GATEWAY_REQUIRED=1 $(BIN)/pytest -q tests/integration -m "not long"
 
-long: ready  ## What CI has no time for: long fuzzing, killed labs, every scenario with all of its tests
+long: ready  ## Run the tests that take too long for CI: long fuzzing, killed labs, all tests of all scenarios
 	FUZZ_SECONDS=120 REDFISH_FUZZ_EXAMPLES=5000 $(BIN)/pytest -q tests/unit -k fuzz
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
 	MOLECULE_LONG=1 tests/molecule.sh
 
-rollout: ready  ## Rollouts of a real vLLM on three lab hosts, with requests all the while and everything that can go wrong
+rollout: ready  ## Roll out a real vLLM on three lab hosts under constant requests, and cause each kind of failure
 	$(BIN)/pytest -x tests/rollout
 
-vm: ready  ## NVIDIA's driver out of Debian in a virtual machine, with a real reboot and a new kernel
+vm: ready  ## Install Debian's NVIDIA driver in a virtual machine, with a real reboot and a new kernel
 	$(BIN)/pytest -x tests/vm
 
-vm-short: ready  ## As far as a machine that has booted with the compiled module
+vm-short: ready  ## Run the first part of make vm: until the machine has booted with the compiled module
 	$(BIN)/pytest -x tests/vm -m "not whole"
 
-bench: ready  ## How long things take, each beside a yardstick
+bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/site.py --further
 	$(BIN)/python tests/bench/render.py
 	$(BIN)/python tests/bench/inventory.py

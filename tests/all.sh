@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Everything that CI runs (make test). Checks and scenarios keep two processors busy. Integration waits most of its time, so unit
-# and parity tests run beside it and out of its way; its output is kept back, so that pytest's closing line is the last of all.
+# Run everything that CI runs (make test). Checks and scenarios use two processors. Integration tests mostly wait, so unit and
+# parity tests run at the same time with a lower priority. The output of the integration tests is printed last, so that
+# pytest's summary is the last line.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 log=$(mktemp)
@@ -27,6 +28,6 @@ run integration >"$log" 2>&1 &
 part unit nice -n 15 "${MAKE:-make}" --no-print-directory unit
 part parity nice -n 15 "${MAKE:-make}" --no-print-directory parity
 wait "$!" || status=$?
-echo "=== $(date +%T)$took integration beside the last two: $((SECONDS - begin)) s"
+echo "=== $(date +%T)$took integration, at the same time as the last two: $((SECONDS - begin)) s"
 cat "$log"
 exit "$status"

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Run molecule scenarios (all, or those named), each on fresh hosts in a lab of its own that is gone afterwards. Two run at
-# a time, since most of their time is waiting. What each says is kept under .lab/molecule/; a scenario that fails is shown
-# whole when it has ended, and what it failed of once more at the very end.
+# Run molecule scenarios (all, or the named ones). Each gets its own lab with fresh hosts, which is removed afterwards.
+# Two run at the same time, because they mostly wait. The log of each scenario is in .lab/molecule/. If a scenario fails,
+# its whole log is printed when it ends, and its error lines are printed again at the end of the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" LC_ALL=C.UTF-8
 export LAB_HOME=$PWD/.lab
 export ANSIBLE_FORCE_COLOR=0 PY_COLORS=0
 lanes=${MOLECULE_LANES:-2}
-# Tests that take minutes, and that CI has no time for: MOLECULE_LONG=1, which `make long` sets.
+# Tests that take minutes are too long for CI. They run with MOLECULE_LONG=1, which `make long` sets.
 [[ -n ${MOLECULE_LONG:-} ]] || export PYTEST_ADDOPTS='-m "not long"'
-# Three hosts with a vLLM each take twenty minutes; the scenario default rolls out over one. In fleet a host of each vendor meets
-# site.yml in one run; each of them meets it alone in a scenario of its role.
+# Scenarios that are too long for CI. rollout takes twenty minutes for three hosts with vLLM; the scenario default rolls out on
+# one host. fleet runs site.yml on a host of each vendor at once; the scenarios of the roles do that for one host each.
 long=(rollout fleet)
 subnet=${LAB_SUBNET_PREFIX:-10.87.201}
 logs=$LAB_HOME/molecule
 
-# Put the time before the line with which a step begins, so that a log says where the minutes went.
+# Put the time before the first line of each step, so that the log shows how long each step took.
 stamped() {
   local line
   while IFS= read -r line; do
@@ -25,17 +25,17 @@ stamped() {
   done
 }
 
-# Run one scenario, in the lab of its number.
+# Run one scenario in the lab with its number.
 one() {
   local number=$1 scenario=$2 log=$logs/$2.log status=0
   export LAB_NAME=molecule$number LAB_SUBNET_PREFIX=${subnet%.*}.$((${subnet##*.} + number))
-  # What a run that was killed remembers of hosts that are gone.
+  # Remove the state of a killed run, which refers to hosts that no longer exist.
   molecule reset --scenario-name "$scenario" >/dev/null 2>&1 || true
   molecule test --scenario-name "$scenario" 2>&1 | stamped >"$log" || status=$?
   bin/lab down >>"$log" 2>&1
   # Testinfra counts a run in which every test was skipped as a success.
   if ((status == 0)) && ! grep -Eq '[0-9]+ passed' "$log"; then
-    echo "ERROR: $scenario: no test has passed" >>"$log"
+    echo "ERROR: $scenario: no test passed" >>"$log"
     status=1
   fi
   {
@@ -47,13 +47,13 @@ one() {
   return "$status"
 }
 
-# The scenarios in the order of their ends and, of those that failed, the lines that say why: the last lines of a long
-# output are often all that there is to read.
+# Print the scenarios in the order in which they ended, and the error lines of those that failed: of a long output, often
+# only the last lines are shown.
 recap() {
   local scenario
   cat "$logs/recap"
-  # What takes long, for whoever looks for what to leave to `make long`.
-  # (awk reads to the end: where head closes the pipe early, sort dies of it, and with it the whole run.)
+  # The slowest tests: candidates for `make long`.
+  # awk reads all of its input. head would close the pipe early, which kills sort and fails the run.
   sed -nE 's/^([0-9.]+s (call|setup|teardown) .*)/\1/p' "$logs"/*.log | sort -rn | awk 'NR <= 20' | cut -c 1-160
   awk '$6 != 0 { print $3 }' "$logs/recap" | while read -r scenario; do
     sed -nE '/^(fatal|failed):|\[ERROR\]|^ERROR|CRITICAL|^E  |^FAILED /p' "$logs/$scenario.log" | tail -n 8 | cut -c 1-600 |
@@ -66,7 +66,7 @@ if [[ ${1:-} == --one ]]; then
   one "$2" "$3"
   exit
 fi
-# The longest first, so that none of them is left alone at the end.
+# The longest first, so that none of them runs alone at the end.
 first=(rollout default container fleet role_container_runtime role_cuda role_gateway)
 if (($#)); then
   scenarios=("$@")

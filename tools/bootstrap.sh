@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Install what the demo and the tests need: Debian packages, and .venv from requirements/dev.txt.
-# What is there already is left alone; with nothing to do it takes a fraction of a second.
+# Existing packages stay unchanged. With nothing to do, this takes a fraction of a second.
 #   tools/bootstrap.sh           both, as root
-#   tools/bootstrap.sh python    .venv only, as anybody: enough for `make fast` and `make unit`
+#   tools/bootstrap.sh python    only .venv, as any user: enough for `make fast` and `make unit`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly REQUIREMENTS=requirements/dev.txt VENV=.venv
-# The newest ansible-core that runs on Debian 12 needs it.
+# Needed by the newest ansible-core that runs on Debian 12.
 readonly OLDEST_PYTHON="3, 11"
 
-# package -> what it is for
+# package -> its purpose
 declare -rA PACKAGES=(
   [ca-certificates]="HTTPS"
   [chromium]="tests of the fleet's page"
@@ -20,14 +20,14 @@ declare -rA PACKAGES=(
   [e2fsprogs]="the virtual machine's disk"
   [haproxy]="tests of the gateway"
   [openssl]="tests of the gateway's certificates"
-  [git]="ansible-test, which reads the list of files from it"
-  [iproute2]="seeing which subnets are in use"
+  [git]="the list of files for ansible-test"
+  [iproute2]="finding free subnets"
   [iptables]="the lab's network"
   [make]="make demo, make test"
   [mmdebstrap]="building the lab hosts' images"
   [debian-archive-keyring]="trusting the packages in these images"
   [netavark]="the lab's network"
-  [aardvark-dns]="names of hosts in the lab's network"
+  [aardvark-dns]="host names in the lab's network"
   [openssh-client]="reaching the lab hosts"
   [podman]="running the lab hosts"
   [python3-venv]="the Python environment"
@@ -66,12 +66,12 @@ absent_packages() {
     echo "This needs Debian 12 or later. Elsewhere, install by hand: ${!PACKAGES[*]}" >&2
     return
   }
-  # dpkg-query fails when it knows one of them not at all, and still lists the others.
+  # dpkg-query fails if one package is unknown, but it still lists the others.
   { dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${!PACKAGES[@]}" 2>/dev/null || true; } |
     sed -n 's/^installed //p' | sort | comm -13 - <(printf '%s\n' "${!PACKAGES[@]}" | sort)
 }
 
-# The system's own Python first: python3-venv belongs to that one.
+# The system's Python comes first, because python3-venv belongs to it.
 choose_python() {
   local candidate
   for candidate in /usr/bin/python3 python3; do
@@ -93,7 +93,7 @@ make_environment() {
   "$python" -m venv "$VENV"
   "$VENV/bin/pip" install --disable-pip-version-check --no-input --progress-bar off -r "$REQUIREMENTS" |
     sed -un 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing them/p'
-  # Last: an environment without this file is incomplete and is made again.
+  # This file is written last: an environment without it is incomplete and is built again.
   echo "$stamp" >"$VENV/.complete"
 }
 

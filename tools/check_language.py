@@ -33,6 +33,17 @@ WORDS = {
     r"\bbrings? (?:the|a|its|their) (?:\w+ )?(?:driver|engine|package|wheel)s?\b": "install",
     r"\bby nobody but\b": "only by",
     r"\bit is for people to\b|\bpeople are told\b": "say who does what",
+    r"\bany more\b": "no longer",
+    r"\bcom(?:e|es|ing) to an end\b": "end, finish",
+    r"\bleft alone\b": "stays unchanged",
+    r"\ban? (?:[\w-]+ )?[\w-]+ of (?:its|their) own\b": "its own ..., a separate ...",
+    r"\bwhoever (?!they |you )": "the user who, anyone who",
+    r"\bthe very (?:same|files?|models?|hosts?)\b": "exactly the same",
+    r"\bin vain\b|\bto no avail\b|\ball the same\b(?= *[;.,])": "without effect, anyway, still",
+    r"\bwithout a trace\b": "completely",
+    r"\bway out\b": "access to the internet, solution",
+    r"\b(?:go|goes|going|gone) on (?:with|from|to)\b": "continue",
+    r"(?<!would )(?<!might )(?<!may )\b(?:has|have) to be\b": "must be",
 }
 # The first word of a task's or play's name: an imperative that names what is done.
 NAMES = re.compile(r"^\s*-? ?name: (?:[\w/-]+ \| )?[\"']?(Look|Have|Bring|See|Say|Let|Know|Hear|Tell|Leave|Turn)\b")

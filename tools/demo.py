@@ -2,9 +2,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Go from nothing to a chat answer of a real vLLM: what `make demo` runs. `demo.py down` removes it again.
+"""Build a lab with a real vLLM and get a chat answer from it (`make demo`). `demo.py down` removes it again.
 
-Needs nothing but Python: the first phase installs the rest.
+Needs only Python: the first phase installs everything else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOP = Path(__file__).resolve().parent.parent
 PYTHON = ".venv/bin/python"
 HOSTS = ("mirror", "cpu-12")
 QUESTION = "Is the fleet ready?"
-# A phase's line is rewritten this often on a terminal; elsewhere a new line comes this often.
+# Seconds between two updates of a phase's line on a terminal, and between two new lines elsewhere.
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.5, 60.0
 # The end of the log that is printed when a phase fails.
 LAST_LINES = 20
@@ -80,7 +80,7 @@ def run(title: str, command: tuple[str, ...], log: TextIO) -> None:
 
 
 def last_lines(path: str, first: int, count: int) -> str:
-    """Return the last lines of a log that were written since the byte ``first`` and say something."""
+    """Return the last lines with text that were written to a log since the byte ``first``."""
     with open(path, encoding="utf-8", errors="replace") as file:
         file.seek(first)
         lines = [line for line in map(str.rstrip, file) if line.strip(" *")]
@@ -88,7 +88,7 @@ def last_lines(path: str, first: int, count: int) -> str:
 
 
 def endpoint(host: str, instance: str) -> str:
-    """Return where an instance of a lab host is asked from the controller."""
+    """Return the URL of an instance of a lab host."""
     lab = Path(os.environ.get("LAB_HOME", ".lab")) / os.environ["LAB_NAME"]
     address = json.loads((lab / "inventory.json").read_text())["lab"]["hosts"][host]["ansible_host"]
     command = (".venv/bin/ansible-inventory", "-i", "inventories/lab", "--host", host)
@@ -97,20 +97,20 @@ def endpoint(host: str, instance: str) -> str:
 
 
 def ask(url: str) -> str:
-    """Return what the endpoint answers to a chat, asked over the network as a client would."""
+    """Send a chat to the endpoint, as a client would, and return the answer."""
     body = {"model": "baremetal/gpt-oss-smoke", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 64}
     request = urllib.request.Request(  # noqa: S310
         f"{url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    # A proxy of the controller has no way into the lab.
+    # The controller's proxy cannot reach the lab.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=60) as response:
         return str(json.load(response)["choices"][0]["message"]["content"])
 
 
 def report(url: str, answer: str, seconds: float) -> None:
-    """Print what a person wants to see last: how long it took, what to try next, where it is, what it answered."""
-    print(f"{seconds:7.1f} s  in all\n")
+    """Print the result: the total time, commands to try next, the endpoint, the question and the answer."""
+    print(f"{seconds:7.1f} s  in total\n")
     body = f'{{"model": "baremetal/gpt-oss-smoke", "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
     print("Try next:")
     print(f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'")
@@ -122,7 +122,7 @@ def report(url: str, answer: str, seconds: float) -> None:
 
 
 def take_down() -> None:
-    """Remove the lab without a trace: hosts, network, keys, images, downloads. `bin/lab down` keeps the last two."""
+    """Remove the lab: hosts, network, keys, images, downloads. `bin/lab down` keeps the last two."""
     if Path(PYTHON).exists():
         status = subprocess.run(("bin/lab", "down", "--all"), check=False).returncode
         if status:

@@ -40,7 +40,7 @@ ESTIMATES_HEAD = (
     "|---|---|---|---|---|\n"
 )
 MACHINES_HEAD = (
-    "| machine | date | accepted | found, and its share of what is expected | driver |\n|---|---|---|---|---|\n"
+    "| machine | date | accepted | measured, and its share of the expected figure | driver |\n|---|---|---|---|---|\n"
 )
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a contributor runs while writing (`make fast`): ruff and the language check on the files that changed, types, imports
-# between rooms, and the unit tests that are not slow. CI runs these on everything, and the rest.
+# Run the quick checks during development (`make fast`): ruff and the language check on changed files, types, imports between
+# rooms, and the fast unit tests. CI runs all checks on all files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH"
@@ -15,5 +15,5 @@ fi
 if ((${#changed[@]})); then python tools/check_language.py "${changed[@]}"; fi
 PYTHONPATH=.collections lint-imports --no-logo | tail -n 1
 mypy
-# Half of the time of these tests is waiting: two for each processor.
+# These tests spend half of their time waiting, so two processes run on each processor.
 pytest -q tests/unit -m "not slow and not long" -n "$((2 * $(getconf _NPROCESSORS_ONLN)))" --dist loadfile

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def main() -> None:
     if not sys.argv[1:] or {"-h", "--help"} & set(sys.argv[1:]):
         sys.exit(__doc__)
-    # The one of the environment that runs this, if there is one: cron has a short PATH.
+    # Prefer the ansible-playbook beside this Python: cron has a short PATH.
     beside = Path(sys.executable).with_name("ansible-playbook")
     command = [
         str(beside) if beside.exists() else "ansible-playbook",
@@ -46,11 +46,11 @@ def main() -> None:
 
 
 def read(output: bytes, status: int) -> dict[str, Any]:
-    """Return the document in output; a run that ended before it, or badly for another reason, is not ok."""
+    """Return the document in output. A run without a document, or one that failed for another reason, is not ok."""
     try:
         document: dict[str, Any] = json.loads(output)
     except ValueError:
-        return problem(f"ansible-playbook ended with status {status} before it had verified anything; see its errors")
+        return problem(f"ansible-playbook ended with status {status} before it verified anything; see its errors")
     if status and document["ok"]:
         return {**document, **problem(f"ansible-playbook ended with status {status}"), "checks": document["checks"]}
     return document

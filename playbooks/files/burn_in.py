@@ -1,15 +1,15 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Work all chips of a host for a while and measure them: bf16 matrix products, copies in memory and between chips.
+"""Put load on all chips of a host and measure them: bf16 matrix products, copies in memory and between chips.
 
-playbooks/accept.yml runs it with a Python that has torch; it can be run by hand too:
+playbooks/accept.yml runs it with a Python that has torch. It can also be run by hand:
 
     python burn_in.py '{"stack": "cuda", "seconds": 120}'
 
 Prints one JSON object per line: {"event": "begins", "phase": ...}, {"event": "result", "phase": ..., "value": ...}, or
 {"event": "failed", "what": ...}. Ends with 0, or 3 without torch, 4 without a chip, 5 past its deadline, 6 without
-memory. Writes no file. Every result is compared with the first one, so that a chip that miscalculates is found.
+memory. Writes no file. Every result is compared with the first one, which finds chips that miscalculate.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ OK, NO_TORCH, NO_CHIP, HUNG, OUT_OF_MEMORY = 0, 3, 4, 5, 6
 DEFAULTS = {
     "stack": "cpu",
     "seconds": 120.0,  # of all phases together
-    "deadline": 600.0,  # seconds after which the program ends itself, whatever a driver does
+    "deadline": 600.0,  # seconds after which the program ends itself, even if a driver hangs
     "size": 0,  # rows of the square matrices; 0: 8192 on accelerators, 512 on processors
-    "copy_bytes": 0,  # of each of the two buffers of a copy; 0: by the memory that is free
+    "copy_bytes": 0,  # of each of the two buffers of a copy; 0: depends on the free memory
 }
 # Shares of the seconds.
 PRODUCTS, COPIES, PEERS = 0.6, 0.25, 0.15
-# Part of a chip's free memory for each of the two buffers of a copy, and their largest size.
+# Share of a chip's free memory for each of the two buffers of a copy, and their largest size.
 FREE_SHARE, LARGEST_COPY, CPU_COPY = 0.4, 32 << 30, 256 << 20
 PEER_BYTES = 256 << 20
 # Seconds of one measurement, and the most of them that are reported.
 WINDOW, MOST_WINDOWS = 0.5, 120
-# Largest difference between two results of the same product, as a part of the largest value.
+# Largest allowed difference between two results of the same product, as a share of the largest value.
 TOLERANCE = 0.02
 
 
 class BurnInError(Exception):
-    """The burn-in cannot go on; the message is for people."""
+    """The burn-in cannot continue; the message is the reason."""
 
     def __init__(self, what: str, status: int) -> None:
         super().__init__(what)
@@ -63,7 +63,7 @@ class Machine:
             if stack == "cann":
                 import torch_npu  # noqa: F401 - it adds torch.npu
         except (ImportError, OSError) as exc:
-            raise BurnInError(f"no torch for {sys.executable}: {exc}", NO_TORCH) from exc
+            raise BurnInError(f"{sys.executable} cannot import torch: {exc}", NO_TORCH) from exc
         self.torch, self.stack = torch, stack
         self.api = {"cuda": torch.cuda, "rocm": torch.cuda, "cann": getattr(torch, "npu", None)}.get(stack)
         self.kind = {"cuda": "cuda", "rocm": "cuda", "cann": "npu"}.get(stack, "cpu")
@@ -82,7 +82,7 @@ class Machine:
         return "cpu" if self.api is None else self.api.get_device_name(chip)
 
     def address(self, chip: int) -> str:
-        """Return the PCI address of a chip, empty where torch does not say."""
+        """Return the PCI address of a chip, empty if torch does not report it."""
         if self.api is None:
             return ""
         about = self.api.get_device_properties(chip)
@@ -95,7 +95,7 @@ class Machine:
         return min(LARGEST_COPY, int(self.api.mem_get_info(chip)[0] * FREE_SHARE)) >> 20 << 20
 
     def reachable(self, one: int, other: int) -> bool | None:
-        """Return whether a chip reaches another's memory by itself, None where torch does not say."""
+        """Return whether a chip can access another chip's memory directly, None if torch does not report it."""
         ask = getattr(self.api, "can_device_access_peer", None)
         return None if ask is None else bool(ask(one, other))
 
@@ -271,7 +271,7 @@ def burn_in(options: dict[str, Any]) -> None:
 
 
 def watch(deadline: float, parent: int) -> None:
-    """End this process past its deadline, and where the module that started it was killed and nobody waits for it."""
+    """End this process at its deadline, or if the module that started it was killed."""
     end = time.monotonic() + deadline
     while time.monotonic() < end and os.getppid() == parent:
         time.sleep(0.2)
@@ -280,7 +280,7 @@ def watch(deadline: float, parent: int) -> None:
 
 def main() -> int:
     options = {**DEFAULTS, **json.loads(sys.argv[1] if len(sys.argv) > 1 else "{}")}
-    # A thread of its own: a call into a driver that hangs cannot be interrupted.
+    # A separate thread, because a hanging call into a driver cannot be interrupted.
     threading.Thread(target=watch, args=(options["deadline"], os.getppid()), daemon=True).start()
     try:
         burn_in(options)
@@ -291,7 +291,7 @@ def main() -> int:
         emit(event="failed", what="not enough memory in the host")
         return OUT_OF_MEMORY
     except RuntimeError as exc:
-        # What torch raises for errors of a chip; the first line says which.
+        # torch raises this for errors of a chip; the first line is the reason.
         text = (str(exc).strip() or type(exc).__name__).splitlines()[0]
         emit(event="failed", what=text[:300])
         return OUT_OF_MEMORY if "memory" in text else 1

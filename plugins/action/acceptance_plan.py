@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.acceptance.opt
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 
-# What a result and its page take at most.
+# The largest size of a result and its page.
 ROOM = 1 << 20
 ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
     "detected": {"type": "dict", "default": {}},
@@ -40,7 +40,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
 
 
 class ActionModule(ControllerAction):
-    """Checks the options of an acceptance and says what a host is compared with."""
+    """Check the options of an acceptance, and return the figures that a host is compared with."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceptanceError, AcceleratorError)

@@ -33,7 +33,7 @@ ARGUMENT_SPEC: dict[str, dict[str, Any]] = {
 
 
 class ActionModule(ControllerAction):
-    """Judges what was measured on a host, and writes result and page."""
+    """Judge the measurements of a host, and write result and page."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceptanceError,)

@@ -70,7 +70,7 @@ ARGUMENT_SPEC = {
 
 
 class ActionModule(ControllerAction):
-    """Decides what is measured, lets the host take each measurement, and keeps the results on the controller."""
+    """Decide what to measure, let the host take each measurement, and keep the results on the controller."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (ChoiceError, RecordError, UnreadableError, WorkloadError)

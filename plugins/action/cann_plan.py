@@ -92,12 +92,14 @@ def _hardware(inputs: StackInputs) -> CannHardware:
 
 
 def _row(options: Mapping[str, Any], release: Mapping[str, Any]) -> MatrixRow:
-    """Return what belongs together, by the release and what the site sets itself. Raises PlanError where unknown."""
+    """Return the matching versions: those of the release, or the site's own. Raises PlanError where unknown."""
     cann = options["version"] or release.get("cann", "")
     driver = options["driver_version"] or release.get("hdk", "")
     if not cann or not driver:
-        lacking = "no CANN (cann), set cann_version" if not cann else "no driver (hdk), set cann_driver_version"
-        raise PlanError(f"release {options['release']!r} names for cann {lacking} or another cann_release")
-    # Firmware of the release belongs to its driver, not to another.
+        lacking = (
+            "no version of CANN (cann); set cann_version" if not cann else "no driver (hdk); set cann_driver_version"
+        )
+        raise PlanError(f"release {options['release']!r} names {lacking} or choose another cann_release")
+    # The release's firmware is only for the release's driver.
     firmware = "" if options["driver_version"] else release.get("firmware", "")
     return MatrixRow(cann, driver, options["firmware_version"] or firmware)

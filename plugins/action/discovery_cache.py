@@ -36,7 +36,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.discovery.repo
 )
 
 _SSH = re.compile(r"\A(Failed to connect to the host via ssh: |Data could not be sent to remote host .* over ssh: )")
-# A diff is for a close reading, so it is longer than the summary.
+# A diff is read closely, so it may be longer than the summary.
 MOST_OF_A_DIFF = 500
 
 
@@ -78,14 +78,14 @@ class ActionModule(ControllerAction):
         except DiscoveryError as exc:
             before, damage = {}, str(exc)
         after, changes = merge(before, answers, now, known_hosts)
-        # A damaged file may still hold something: only answers may replace it.
+        # A damaged file may still hold answers, so it is replaced only by new ones.
         if not self._task.check_mode and (after or not damage):
             write_discovery(path, after)
         return Discovery(answers, before, after, changes, now), damage
 
 
 def _answers(hosts: list[str], hostvars: Any, name: str) -> dict[str, Answer]:
-    """Return what each host registered under a name: its observation, or the reason for having none."""
+    """Return the result that each host registered under a name: its observation, or the reason why it has none."""
     answers: dict[str, Answer] = {}
     for host in hosts:
         # Reading one variable this way is a hundred times cheaper than hostvars[host], which templates.

@@ -34,7 +34,7 @@ class ActionModule(ControllerAction):
     ERRORS = (AcceleratorError, PageError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        # First, so that a wrong path is reported at once.
+        # First, so that a wrong path is reported before the work begins.
         page_file = open_page(options["page"]) if options["page"] else None
         reader = OverviewReader(variables["hostvars"], self._loader)
         hosts, models = read_fleet(variables["ansible_play_hosts_all"], reader)

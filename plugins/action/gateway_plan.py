@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
         "backends": {"type": "list", "elements": "str", "default": []},
         "min_available": {"type": "int", "default": 1, "aliases": ["backends_min"]},
         "port": {"type": "int", "default": 443},
-        # Of any type, so that a wrong one gets a message with an example.
+        # Any type is accepted, so that a wrong one gets a message with an example.
         "services": {"type": "raw", "default": {}},
         "clients": {"type": "raw", "default": {}},
         "paths": {"type": "raw", "default": []},

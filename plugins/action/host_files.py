@@ -17,12 +17,12 @@ SOURCES = ("template", "src", "content")
 
 
 class ActionModule(ActionBase):
-    """Render the templates, read the files of the role, and have the module put them all in place."""
+    """Render the templates and read the files of the role; the module writes them all on the host."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables = task_vars or {}
-        # The entries as they were given are returned: a role keeps keys of its own in them.
+        # The original entries are returned, because a role keeps keys of its own in them.
         given: list[dict[str, Any]] = [dict(entry) for entry in self._task.args.get("files") or []]
         entries = [self._complete(entry, variables) for entry in given]
         # Contents that are secrets go apart, in an option that no result shows.
@@ -33,7 +33,7 @@ class ActionModule(ActionBase):
         return {**result, **found}
 
     def _complete(self, entry: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Return the options of the module for one entry, its content in place of a template or a source."""
+        """Return the options of the module for one entry, with the content instead of a template or a source."""
         named = [key for key in SOURCES if entry.get(key) is not None]
         is_file = entry.get("state", "file") == "file"
         if len(named) != is_file:
@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
     def _rendered(self, name: str, entry: Mapping[str, Any], variables: dict[str, Any]) -> str:
         """Return the text that the template makes, rendered as the module ansible.builtin.template does."""
         lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=self._templar)
-        # Older releases make data of a text that looks like JSON; newer ones deprecate the option.
+        # Older releases convert a text that looks like JSON into data; newer ones deprecate the option.
         options = {"convert_data": False} if satisfies(__version__, "<2.19.0b1") else {}
         text: str = lookup.run([name], variables, template_vars={"item": dict(entry)}, **options)[0]
         return text

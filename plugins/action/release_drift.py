@@ -59,7 +59,7 @@ ARGUMENT_SPEC = {
     "accelerator_catalog_path": PATHS,
     "evidence_path": PATHS,
 }
-# The playbook's variable of each option that has to be there.
+# The playbook's variable for each required option.
 VARIABLES = {"older": "drift_from", "newer": "drift_to"}
 
 

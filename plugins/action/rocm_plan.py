@@ -51,7 +51,7 @@ class ActionModule(StackAction):
     def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> RocmRequest:
         asked = options["version"]
         named = asked or release.get("rocm", "")
-        # The driver of the release file belongs to the ROCm that stands beside it there.
+        # The driver in the release file belongs to the ROCm version in the same file.
         driver = release.get("amdgpu", "") if named == release.get("rocm") else ""
         rocm = release_of(named, driver) if named else None
         minimum = release.get("minimum_driver", "")

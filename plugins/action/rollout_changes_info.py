@@ -56,7 +56,7 @@ class ActionModule(ControllerAction):
         host, slots = variables["inventory_hostname"], options["slots"]
         meant = True
         if options["kind"] == "rollback":
-            # As it is written: a rollback has to work where a value in it cannot be rendered.
+            # Not rendered: a rollback must work even if a value in it cannot be rendered.
             named = variables.get("vllm_instances")
             slots = in_inventory(slots, named if isinstance(named, Mapping) else {})
             meant = bool(options["undone"]) if undo else bool(turn) or not options["returned"]
@@ -74,11 +74,11 @@ class ActionModule(ControllerAction):
             "concerned": bool(words or (turn and meant)),
             "interrupted": str(turn.get("id") or "an unknown one") if turn else "",
             "instances": instances,
-            # The other hosts of an instance that spans several answer nobody.
+            # Of an instance that spans several hosts, only the first host answers requests.
             "servers": [
                 name for name in instances if "--headless" not in options["plans"].get(name, {}).get("argv", [])
             ],
-            # Nothing can be gone back to where nothing was kept.
+            # Without a kept state, there is nothing to roll back to.
             "unkept": unkept,
             "states": states_before(slots),
             # Nothing is compared in a rollback.
@@ -90,7 +90,7 @@ class ActionModule(ControllerAction):
 
 
 def _returns(host: str, slots: Slots, options: Mapping[str, Any]) -> Changes:
-    """Return what going back changes. Raises RolloutError where no instance of the host can go back."""
+    """Return the changes of a rollback. Raises RolloutError if no instance of the host can be rolled back."""
     in_turn = bool(options["turn"])
     if options["undo"]:
         changes, problems = undone_of(slots, options["undone"], in_turn, options["turn"].get("kind") == "rollback")

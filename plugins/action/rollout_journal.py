@@ -21,7 +21,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journa
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import verdict
 
-# Registered on localhost by the play that decides; it is read as it is, since it is as large as the fleet.
+# Registered on localhost by the play that decides. It is not templated, because it is as large as the fleet.
 PLAN = "rollout_plan"
 # The detail of a host that cannot be reached begins with this.
 UNREACHABLE = "the host cannot be reached"
@@ -75,7 +75,7 @@ class ActionModule(ControllerAction):
 
 
 def _events(host: str, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what is noted for a host: the counters of gateways, the figures of gates, the step that begins."""
+    """Return the events of a host: the counters of gateways, the figures of gates, the step that begins."""
     events: list[dict[str, Any]] = [
         {
             "event": "gateway",
@@ -105,14 +105,14 @@ def _detail(options: Mapping[str, Any]) -> str:
 def _baselines(
     slots: Mapping[str, Mapping[str, Any]], measured: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return what each instance did before: as it was measured at the beginning of the turn, else as it was kept."""
+    """Return the earlier figures of each instance: measured at the beginning of the update, else the kept ones."""
     fresh = {entry["item"]: entry.get("figures") or {} for entry in measured if "item" in entry}
     kept = {name: (slot.get("good") or {}).get("record") or {} for name, slot in slots.items()}
     return {name: fresh.get(name) or record for name, record in kept.items()}
 
 
 def what_failed(result: Any) -> str:
-    """Return the message of a failed task; of a loop those of the items that failed."""
+    """Return the message of a failed task; for a loop, the messages of the items that failed."""
     if not isinstance(result, dict):
         return str(result or "")
     items = [entry for entry in result.get("results") or [] if isinstance(entry, dict) and entry.get("failed")]
@@ -122,7 +122,7 @@ def what_failed(result: Any) -> str:
 
 
 def _what_is_down(result: Mapping[str, Any]) -> str:
-    """Return which servers a gateway does not find up; gateway_server leaves it to its caller whether that is wrong."""
+    """Return the servers that a gateway does not find up; gateway_server itself does not treat this as an error."""
     down = [
         f"{name} ({entry.get('why') or entry['state']})"
         for name, entry in (result.get("servers") or {}).items()
@@ -132,7 +132,7 @@ def _what_is_down(result: Mapping[str, Any]) -> str:
 
 
 def _begin(path: str, rollout: Mapping[str, Any]) -> None:
-    """Make the journal, and close those of the rollouts that this one goes on from."""
+    """Create the journal, and close those of the rollouts that this one continues."""
     os.makedirs(os.path.dirname(path), mode=0o700)
     # The worker's parent is ansible-playbook itself.
     process = {"pid": os.getppid(), "pid_started": started_at(os.getppid()), "boot": boot_id()}
@@ -169,7 +169,7 @@ def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> 
 
 
 def _unreachable(host: str, at: str, turn: Mapping[str, Any], gateways: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the last step of a host that cannot be reached since the step ``at``, as its gateways see it."""
+    """Return the last step of a host that has been unreachable since the step ``at``, as its gateways see it."""
     seen = {entry["item"]: entry["servers"] for entry in gateways if "servers" in entry}
     sending = [
         name
@@ -194,7 +194,7 @@ def _label(step: str, detail: str) -> str:
     if detail.startswith(UNREACHABLE) and (step != "out" or "; it is in service at " in detail):
         return "unreachable"
     ends = {
-        "rolled_back": "back on what it ran before",
+        "rolled_back": "restored to its earlier state",
         "failed": "as it was",
         "skipped": "skipped, as it was",
         "out": "OUT OF SERVICE",
@@ -212,7 +212,7 @@ def _end(path: str, _rollout: Mapping[str, Any], _options: Mapping[str, Any]) ->
 
 
 def _message(state: JournalState, result: str) -> str:
-    """Return what happened, with what to do where that is something."""
+    """Return the result in words, and what to do if anything."""
     done = [host for host, step in state.steps.items() if step == "done"]
     lines = [f"{len(done)} of {len(state.clusters)} hosts are done"]
     if state.stopped:
@@ -222,7 +222,7 @@ def _message(state: JournalState, result: str) -> str:
     if state.untouched():
         lines.append(f"not begun: {hosts_in_words(state.untouched())}")
     if result != "done":
-        lines.append("Mend what failed and run it again: hosts that are done are left alone")
+        lines.append("Correct what failed and run the playbook again: hosts that are done stay unchanged")
     return "\n".join(lines)
 
 

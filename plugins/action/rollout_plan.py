@@ -74,7 +74,7 @@ class ActionModule(ControllerAction):
             return {
                 **base,
                 **NOTHING,
-                "summary": [f"Nothing to do: all of {len(seen)} hosts are as the inventory says"],
+                "summary": [f"Nothing to do: all of {len(seen)} hosts match the inventory"],
             }
         concerns = {entry.cluster for entry in concerned}
         clusters = {cluster: seen_in for cluster, seen_in in by_cluster(seen).items() if cluster in concerns}
@@ -126,7 +126,7 @@ def _base(directory: str, known: Collection[str]) -> dict[str, Any]:
             for cluster, host in entry.locks.items()
             if host in known
         ],
-        # Whatever lock they have left is nobody's.
+        # Locks that they left belong to no running rollout.
         "stale": [entry.id for entry in before],
     }
 
@@ -135,7 +135,7 @@ def _order(waves: Sequence[Wave], clusters: Mapping[str, Seen]) -> dict[str, Any
     """Return the waves, and the hosts as a play takes them."""
     pauses = {cluster: shared_option("pause", seen) for cluster, seen in clusters.items()}
     confirms = {cluster: shared_option("confirm", seen) for cluster, seen in clusters.items()}
-    # Each wave begins with a name of its own, which stands for the controller.
+    # Each wave begins with an entry for the controller: the name of the wave.
     names = [f"rollout-wave-{number + 1}" for number in range(len(waves))]
     return {
         "order": [host for name, wave in zip(names, waves) for host in (name, *wave.all_hosts())],

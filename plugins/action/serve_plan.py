@@ -26,7 +26,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 SITE = {name: {"type": "int" if name == "drain_timeout" else "path", "required": True} for name in REQUIRED}
 DIRECTORIES = {"type": "list", "elements": "path", "default": []}
 ARGUMENT_SPEC = {
-    # Any type: a list in its place gets a sentence of its own.
+    # Any type is accepted: a list in its place gets its own message.
     "instances": {"type": "raw", "required": True},
     "release": {"type": "str", "required": True},
     "python": {"type": "str", "default": ""},
@@ -45,7 +45,7 @@ ARGUMENT_SPEC = {
 class ActionModule(ControllerAction):
     """Plans the instances of a host."""
 
-    # Where the hardware was detected before, the role accelerator checks no options.
+    # If the hardware was detected before, the role accelerator does not check options.
     ROLES = SERVING
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (AcceleratorError, PlanError)
@@ -82,7 +82,7 @@ class ActionModule(ControllerAction):
 
 
 def compilers_of(plans: Mapping[str, PlanDocument]) -> dict[str, list[str]]:
-    """Return what the instances' first starts compile with, by the Python whose headers they need."""
+    """Return the compilers that the first starts of the instances need, by the Python whose headers they need."""
     found: dict[str, set[str]] = {}
     for entry in plans.values():
         if entry["compilers"] and entry["venv"]:
@@ -97,6 +97,6 @@ def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def accelerator(options: Mapping[str, Any]) -> Accelerator:
-    """Return the detected accelerators; the facts that a task hands over replace the detected ones."""
+    """Return the detected accelerators; facts that a task passes replace the detected ones."""
     catalogue = load_catalogue(options["accelerator_catalog_path"])
     return accelerator_of({**options["accelerator"], **options["facts"]}, catalogue)

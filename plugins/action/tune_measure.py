@@ -29,11 +29,11 @@ ARGUMENT_SPEC = {
 
 
 class DiedError(Exception):
-    """The instance did not survive a measurement; the message says why."""
+    """The instance died during a measurement; the message gives the reason."""
 
 
 class ActionModule(ControllerAction):
-    """Lets the host measure the variant that it serves with, and keeps the result on the controller at once."""
+    """Let the host measure the variant that it serves, and save the result on the controller immediately."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (TuneError, RecordError)

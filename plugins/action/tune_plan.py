@@ -28,7 +28,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants 
 
 ARGUMENT_SPEC = {
     "instance": {"type": "str", "default": ""},
-    # Any type: a wrong one gets a sentence of its own.
+    # Any type is accepted: a wrong one gets its own message.
     "instances": {"type": "raw", "required": True},
     "variants": {"type": "raw", "default": {}},
     "matrix": {"type": "raw", "default": {}},
@@ -43,7 +43,7 @@ ARGUMENT_SPEC = {
 
 
 class ActionModule(ControllerAction):
-    """Checks what a tune is asked for, and begins it on the controller."""
+    """Check the options of a tune, and begin it on the controller."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (TuneError, UnreadableError, WorkloadError)
@@ -80,5 +80,5 @@ class ActionModule(ControllerAction):
     def _workload(goal: Goal, definitions: dict[str, Any]) -> Workload:
         known = load_workloads(definitions)
         if goal.workload not in known:
-            raise TuneError(f"tune_goal.workload: {goal.workload!r} is no workload; {nearest(goal.workload, known)}")
+            raise TuneError(f"tune_goal.workload: {goal.workload!r} is not a workload; {nearest(goal.workload, known)}")
         return known[goal.workload]

@@ -94,7 +94,7 @@ class ActionModule(ControllerAction):
     def _diffs(
         store: Store, settings: Mapping[str, Any], choice: Choice, options: Mapping[str, Any], date: str
     ) -> dict[str, str]:
-        """Return the proposed change as diffs: of the site's instances, and of the recipe where a rule can say it."""
+        """Return the proposed change as diffs: of the site's instances, and of the recipe if a rule can express it."""
         name, change, plan = options["instance"], settings["variants"][choice.winner], store.plan(CURRENT)
         after = changed_instances(options["instances"], name, change)
         diffs = {"instance_diff": instance_diff(options["instances"], after, name)}

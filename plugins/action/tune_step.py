@@ -41,7 +41,7 @@ ARGUMENT_SPEC = {
 
 
 class ActionModule(ControllerAction):
-    """Keeps the state of a tune on the controller, and says what comes next."""
+    """Keep the state of a tune on the controller, and return the next measurement."""
 
     ARGUMENT_SPEC = ARGUMENT_SPEC
     ERRORS = (TuneError, RecordError)
@@ -60,7 +60,7 @@ class ActionModule(ControllerAction):
         return {}
 
     def _ready(self, store: Store, options: Mapping[str, Any], host: str) -> dict[str, Any]:
-        """Check that the host may be tuned now, and return the states that it goes back to."""
+        """Check that the host may be tuned now, and return the states to restore at the end."""
         plans = {name: plan for name, plan in options["plans"].items() if plan["replica_of"] == options["instance"]}
         try:
             if options["stop"]:
@@ -95,11 +95,11 @@ class ActionModule(ControllerAction):
         }
 
     def _failed(self, store: Store, options: Mapping[str, Any], host: str) -> dict[str, Any]:
-        """Note that a variant does not start; the instance as it is must."""
+        """Note that a variant does not start; the unchanged instance must start."""
         reason = failure_of(options["failed"])
         if options["variant"] == CURRENT:
             raise TuneError(
-                f"{host}: the instance as it is does not start, so nothing can be compared with it: {reason}"
+                f"{host}: the unchanged instance does not start, so there is nothing to compare with: {reason}"
             )
         store.keep_failure(options["variant"], f"does not start: {reason}")
         return {"failed_variant": options["variant"], "reason": reason}

@@ -33,7 +33,7 @@ INTERVAL = 15
 
 
 class ActionModule(ActionBase):
-    """Read manifests, tokens and keys on the controller and push what only that has; the module does the rest."""
+    """Read manifests, tokens and keys on the controller, and push files from there; the module does the rest."""
 
     ROLES = ("weights",)
 
@@ -56,7 +56,7 @@ class ActionModule(ActionBase):
         return result if result.get("failed") else {**result, "asked": asked}
 
     def _fetch(self, args: dict[str, Any], given: Sequence[Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Try the sources in order; those of the controller are pushed where those before them do not do."""
+        """Try the sources in order; a source of the controller is pushed if no source before it works."""
         sources = parse_sources(given)
         manifests = [parse_manifest(model) for model in args["models"]]
         pushed = ""
@@ -80,12 +80,12 @@ class ActionModule(ActionBase):
             on_controller.update(paths)
             pushed = of_controller.text if paths else pushed
             for reason in reasons:
-                Display().warning(f"{host_of(task_vars)}: source passed over: {reason}")
+                Display().warning(f"{host_of(task_vars)}: source skipped: {reason}")
             failed += reasons
         raise AssertionError("unreachable")
 
     def _attempt(self, args: dict[str, Any], on_controller: set[str], task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Run the module; in check mode without a look for what the controller has, which was not really pushed."""
+        """Run the module; in check mode it ignores files of the controller, because they were not really pushed."""
         result: dict[str, Any] = {"failed": True}
         try:
             if self._task.check_mode and on_controller:
@@ -134,7 +134,7 @@ def list_of(option: str, value: Any) -> list[Any]:
 
 
 def number(value: Any, default: int) -> int:
-    """Return an option's number; the default for what the module refuses."""
+    """Return an option's number, or the default if the value is one that the module refuses."""
     try:
         return int(value)
     except (TypeError, ValueError):
@@ -172,7 +172,7 @@ def resolve(models: Sequence[Any], directories: Sequence[str]) -> list[Mapping[s
 
 
 def load(name: str, directories: Sequence[str]) -> Mapping[str, Any]:
-    """Return the manifest called ``name``, looked at here, where its file can be named."""
+    """Return the manifest called ``name``; it is checked here, where an error can name its file."""
     path = find("weights", name, (".yml", ".yaml"), directories)
     manifest = read(path)
     try:

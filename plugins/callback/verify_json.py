@@ -44,7 +44,7 @@ class CallbackModule(CallbackBase):
         self._instances: list[dict[str, Any]] = []
 
     def _collect(self, result: Any) -> None:
-        # ansible-core 2.18 has only the names with the underscore, which 2.23 takes away.
+        # ansible-core 2.18 has only the names with the underscore, which 2.23 removes.
         host = (getattr(result, "host", None) or result._host).get_name()
         values = getattr(result, "result", None) or result._result
         self._checks += checks_of(host, values)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What every module of the collection says about check mode and diff mode."""
+    """What every module of the collection documents about check mode and diff mode."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -58,7 +58,7 @@ options:
     version_added: 0.4.0
   resolve:
     description:
-      - Whether to resolve exact versions from the host's repositories, which have to be configured for that.
+      - Whether to resolve exact versions from the host's repositories, which must already be configured.
     type: bool
     default: false
   root:

@@ -12,9 +12,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_docu
 
 
 def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the files of all instances of a host in the order in which they are written; a shared one comes once.
+    """Return the files of all instances of a host in the order in which they are written; a shared file is listed once.
 
-    ``key`` and ``value`` are an instance's name and plan, as the templates want them. ``restarts`` names the instances
+    ``key`` and ``value`` are an instance's name and plan, as the templates expect. ``restarts`` names the instances
     that a change of the file concerns.
     """
     found: dict[str, dict[str, Any]] = {}
@@ -22,12 +22,12 @@ def instance_files(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any
         for entry in _files.instance_files(plan, settings):
             entry = found.setdefault(entry["path"], {**entry, "key": name, "value": plan, "restarts": []})
             entry["restarts"].append(name)
-    # What all share comes last, when all that it starts is there.
+    # The shared unit comes last, when everything that it starts is in place.
     return sorted(found.values(), key=lambda entry: entry["shared"])
 
 
 def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what M(host_files) puts in place: the files of all instances with their directories and links."""
+    """Return what M(host_files) writes: the files of all instances with their directories and links."""
     files = instance_files(plans, settings)
     units = dict.fromkeys(os.path.dirname(entry["path"]) for entry in files if entry["unit"])
     found = [_files.directory(path) for path in (_files.CONFIG_DIR, _files.LIBRARY, *units)]

@@ -18,9 +18,9 @@ def instance_restarts(
     stale: Iterable[str] = (),
     units_only: bool = False,
 ) -> list[str]:
-    """Return the instances that run with something else than what is installed now, each once.
+    """Return the instances that do not run with what is installed now, each once.
 
-    ``files`` are the results of tasks that put entries of ``instance_entries`` in place, ``images`` is that of the task
+    ``files`` are the results of tasks that wrote entries of ``instance_entries``, ``images`` is that of the task
     that pulled images. ``stale`` names instances that ran with older files before this run; those without a plan are
     left out. ``units_only`` leaves out the files that neither systemd nor podman reads.
     """
@@ -38,7 +38,7 @@ def _changed_items(task: Result | None) -> list[Any]:
 
 
 class FilterModule:
-    """Filter of the instances that have to be restarted."""
+    """Filter of the instances that must be restarted."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"instance_restarts": instance_restarts}

@@ -12,10 +12,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
 def instance_restores(
     slots: Mapping[str, Mapping[str, Any]], to: str = GOOD, states: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the state that each instance goes back to: a digest, ``good`` or ``previous``.
+    """Return the state to restore for each instance: a digest, ``good`` or ``previous``.
 
-    Every instance of which a state was kept goes back ``to`` one. With ``states`` only those that it names do, each to
-    its own; an instance that goes back to ``good`` and of which nothing was kept is left as it is.
+    Every instance with a kept state is restored ``to`` it. With ``states``, only the instances named there are, each to
+    its own state; an instance without a kept state that should return to ``good`` is not changed.
     """
     kept = [name for name, slot in slots.items() if slot.get(GOOD)]
     if states is None:
@@ -24,7 +24,7 @@ def instance_restores(
 
 
 class FilterModule:
-    """Filter of the states that instances go back to."""
+    """Filter of the states that instances are restored to."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"instance_restores": instance_restores}

@@ -17,7 +17,7 @@ def servers_without_slot(servers: Sequence[str], slots: Mapping[str, Mapping[str
 
 
 class FilterModule:
-    """Filter of the servers that cannot go back."""
+    """Filter of the servers that cannot be restored."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {"servers_without_slot": servers_without_slot}

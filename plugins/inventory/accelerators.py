@@ -185,17 +185,17 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sour
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.ask import Limits, ask_bmcs
 from ansible_collections.baremetal.inference.plugins.plugin_utils.redfish.chips import Chips, RedfishError
 
-# From 2.19 on Ansible templates only what somebody vouches for.
+# From 2.19 on Ansible templates only values that are marked as trusted.
 TEXT_IS_TEXT = not ansible_version.startswith("2.18.")
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
-    """Reads all that is known of all hosts, decides, and only then changes the inventory."""
+    """Read everything known about all hosts, decide, and only then change the inventory."""
 
     NAME = "baremetal.inference.accelerators"
 
     def verify_file(self, path: str) -> bool:
-        """Return whether this is a file of ours."""
+        """Return whether the file is one of this plugin."""
         return bool(super().verify_file(path)) and path.endswith(("accelerators.yml", "accelerators.yaml"))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
@@ -204,7 +204,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._path = os.path.abspath(path)
         self._read_options(path)
         self._source_cache = SourceCache(self, path, cache, self.display.warning)
-        # Of a directory Ansible notes the files, and then nothing.
+        # For a directory, Ansible records its files only, not the directory.
         sources = [source for source in (*inventory.processed_sources, path) if source]
         self._variables = HostVariables(loader, inventory, sources, self.get_option("use_vars_plugins"))
         self._wanted = NAMES + BMC_NAMES if self.get_option("redfish") else NAMES
@@ -214,7 +214,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             candidates = self._candidates(catalogue)
             self._commit(candidates, Sorter(catalogue))
         except (AcceleratorError, DiscoveryError, FleetFileError, RedfishError, SortingError) as exc:
-            # With its cause Ansible would say everything twice.
+            # With the cause, Ansible would print everything twice.
             raise AnsibleParserError(str(exc)) from None
         try:
             self._construct(candidates)
@@ -282,7 +282,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return hosts
 
     def _discovery(self) -> dict[str, Entry]:
-        """Return what the last discovery kept; a file that cannot be read is as good as none."""
+        """Return the answers of the last discovery; an unreadable file counts as missing."""
         self._discovery_cache = self._resolved(self.get_option("discovery_cache") or users_own(self._path))
         try:
             return read_discovery(self._discovery_cache)
@@ -291,13 +291,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return {}
 
     def _earlier(self, host: Any) -> Candidate:
-        """Return a host that an earlier source brought."""
+        """Return a host of an earlier source."""
         groups = tuple(group.name for group in host.get_groups())
         variables = self._variables.read_named(self._wanted, host.name, host.vars, groups)
         return Candidate(host.name, host.vars.get("inventory_file") or self._path, variables, groups, host.vars)
 
     def _from_fleet(self, entry: FleetHost) -> Candidate:
-        """Return a host of a fleet file; an earlier source may know it as well."""
+        """Return a host of a fleet file; an earlier source may have it as well."""
         groups = regional_groups(entry)
         own = entry.variables
         host = self.inventory.hosts.get(entry.name)
@@ -315,7 +315,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return Candidate(entry.name, entry, variables, groups, own, dict(entry.variables))
 
     def _compose_variables(self, candidate: Candidate) -> None:
-        """Add the variables of compose, which other sources' names are turned into ours with."""
+        """Add the variables of compose, which map the names of other sources to ours."""
         own = {**candidate.own, **candidate.new}
         everything = self._variables.read_all(candidate.name, own, candidate.groups)
         everything.update(self._facts.of(candidate.name))
@@ -331,7 +331,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 candidate.variables[name] = value
 
     def _ask_bmcs(self, candidates: list[Candidate]) -> dict[str, Chips]:
-        """Return what the BMCs show of the hosts that have one; those that did not answer are in a warning."""
+        """Return what the BMCs report about their hosts; a warning names those that did not answer."""
         login = {name: self.get_option(f"redfish_{name}") for name in ("username", "password")}
         bmcs = [bmc_of(candidate, login) for candidate in candidates if candidate.variables.get("accelerator_bmc")]
         if not bmcs:
@@ -346,7 +346,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         key = self._source_cache.key("redfish", sorted(f"{bmc.host} {bmc.address}" for bmc in bmcs))
         known = self._source_cache.load(key, kept_chips) or {}
         silent: dict[str, list[str]] = {}
-        # Only what was answered is kept: a password that was put right, or a BMC that is back, shows at once.
+        # Only answers are cached, so a corrected password, or a BMC that is back, has an effect immediately.
         wanted = [bmc for bmc in bmcs if bmc.host not in known]
         for answer in ask_bmcs(wanted, limits) if wanted else []:
             if answer.chips:
@@ -359,7 +359,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.display.warning(f"Redfish: {hosts_in_words(hosts)}: {reason}")
         return known
 
-    # Deciding and writing down.
+    # Decide, then write the inventory.
 
     def _commit(self, candidates: list[Candidate], sorter: Sorter) -> None:
         """Add hosts, variables and groups to the inventory."""
@@ -383,7 +383,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.display.warning(warning)
 
     def _construct(self, candidates: list[Candidate]) -> None:
-        """Do what every inventory plugin does with groups and keyed_groups."""
+        """Apply groups and keyed_groups, as every inventory plugin does."""
         composed, keyed, strict = (self.get_option(name) for name in ("groups", "keyed_groups", "strict"))
         if not composed and not keyed:
             return

@@ -60,16 +60,16 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See what a host has
+- name: Detect the accelerators of a host
   baremetal.inference.accelerator_info:
 
-- name: Stop unless the host is what the inventory says
+- name: Stop unless the host matches the inventory
   baremetal.inference.accelerator_info:
     declared: h200
     declared_count: 8
     require_usable: true
 
-- name: Recognise a chip that only this site has
+- name: Recognise a chip of the site's own catalogue
   baremetal.inference.accelerator_info:
     catalog_path:
       - "{{ inventory_dir }}/accelerators"
@@ -180,7 +180,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.dr
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pci_host import PciError, read_functions
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.pythons_host import read_pythons
 
-# The action plugin of the same name has the catalogue and answers for the options that are not read below.
+# The action plugin of the same name has the catalogue and handles the options that are not read below.
 ARGUMENT_SPEC = {
     "declared": {"type": "str"},
     "declared_count": {"type": "int"},

@@ -42,7 +42,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Ask each host what it has
+- name: Ask each host for its accelerators
   baremetal.inference.accelerator_probe:
   register: probe
 
@@ -55,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 observation:
-  description: What the host showed, as M(baremetal.inference.discovery_cache) keeps it. Its form may change.
+  description: What was read on the host, as M(baremetal.inference.discovery_cache) keeps it. Its form may change.
   type: dict
   returned: success
   sample:
@@ -67,7 +67,8 @@ observation:
     memory_mib: {}
 accelerator:
   description:
-    - What the catalogue makes of it, as RV(baremetal.inference.accelerator_info#module:accelerator) without C(devices),
+    - The accelerators that the catalogue recognises in it, as
+      RV(baremetal.inference.accelerator_info#module:accelerator) without C(devices),
       C(switches), C(cpu) and C(unsupported).
   type: dict
   returned: success

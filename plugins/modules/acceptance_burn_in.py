@@ -87,7 +87,7 @@ options:
     default: 0
   root:
     description:
-      - Directory below which instances and environments are looked for.
+      - Directory with the instances and environments.
     type: path
     default: /
 author:
@@ -95,7 +95,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Work the chips for two minutes
+- name: Put the chips under full load for two minutes
   baremetal.inference.acceptance_burn_in:
     program: "{{ lookup('ansible.builtin.file', 'burn_in.py') }}"
     stack: cuda
@@ -107,15 +107,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problem:
-  description: Why the burn-in did not come to its end, empty if it did.
+  description: The reason why the burn-in did not finish; empty if it did.
   type: str
   returned: success
 measured:
-  description: What the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in GB/s.
+  description: The figures that the program measured, by phase. C(products) in TFLOP/s, C(copy) in TB/s, C(peer) in
+    GB/s.
   type: dict
   returned: success
 not_tried:
-  description: Why nothing was run, empty if it was.
+  description: The reason why nothing was run; empty if something was.
   type: str
   returned: success
 python:
@@ -132,7 +133,7 @@ counters:
       type: list
       elements: dict
     samples:
-      description: The same, one entry for each chip and reading meanwhile.
+      description: The same during the burn-in, one entry for each chip and reading.
       type: list
       elements: dict
     after:
@@ -140,7 +141,7 @@ counters:
       type: list
       elements: dict
     problem:
-      description: Why there are none, empty if there are.
+      description: The reason why there are none; empty if there are some.
       type: str
 """
 
@@ -177,7 +178,7 @@ ARGUMENTS = {
     "root": {"type": "path", "default": "/"},
 }
 SEARCHED = ("python", "image", "venv_root", "stack", "root")
-# The program ends itself before it is killed, so that it can say where it was.
+# The program ends itself before it is killed, so that it can report its phase.
 GRACE_SECONDS = 20.0
 CHECK_MODE = "check mode runs nothing"
 
@@ -206,7 +207,7 @@ def main() -> None:
 
 
 def run(module: AnsibleModule, samples: list[dict[str, Any]]) -> tuple[str, BurnIn]:
-    """Return what the program ran with and what it measured; readings meanwhile are added to samples."""
+    """Return the Python or image of the program and its measurements; readings during the run are added to samples."""
     options = module.params
 
     def command(words: list[str]) -> tuple[int, str, str]:

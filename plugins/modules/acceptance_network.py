@@ -47,7 +47,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Count what comes
+- name: Measure the throughput
   baremetal.inference.acceptance_network:
     connect: 10.0.0.2
     port: 5299
@@ -55,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problem:
-  description: Why there is no figure, empty if there is one.
+  description: The reason why there is no figure; empty if there is one.
   type: str
   returned: success
 not_tried:
@@ -67,7 +67,7 @@ gbit_per_s:
   type: float
   returned: when it was measured
 bytes:
-  description: How much came.
+  description: Bytes received.
   type: int
   returned: when it was measured
 seconds:

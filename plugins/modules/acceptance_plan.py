@@ -53,12 +53,12 @@ options:
     default: 4294967296
   storage_gb_per_s:
     description:
-      - The storage has to read at least that fast.
+      - The storage must be read at least this fast.
     type: raw
     default: 0
   network_gbit_per_s:
     description:
-      - The network has to be at least that fast.
+      - The network must be at least this fast.
     type: raw
     default: 0
   bench_tokens_per_s:
@@ -93,7 +93,7 @@ expected:
   type: dict
   returned: success
 limits:
-  description: The least that storage and network have to reach.
+  description: The lowest throughput of storage and network that is accepted.
   type: dict
   returned: success
 devices:
@@ -115,7 +115,7 @@ port:
   type: int
   returned: success
 storage_bytes:
-  description: Bytes of a file that is made.
+  description: Size of the test file in bytes.
   type: int
   returned: success
 """

@@ -44,8 +44,7 @@ options:
     default: {}
   limits:
     description:
-      - The least that storage, network and benchmarks have to reach, as M(baremetal.inference.acceptance_plan)
-        returns it.
+      - The minimum for storage, network and benchmarks, as M(baremetal.inference.acceptance_plan) returns it.
     type: dict
     default: {}
   driver:

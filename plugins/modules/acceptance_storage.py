@@ -11,8 +11,8 @@ short_description: Measure how fast a file system reads large files
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.accept).
-  - Reads the largest file below a directory with several threads, past the page cache where the file system allows it.
-    Without a file of 256 MiB it makes one and removes it again.
+  - Reads the largest file below a directory with several threads, and bypasses the page cache if the file system
+    allows it. If there is no file of 256 MiB, it creates one and removes it again.
   - A file system that cannot be measured is not an error of the module. RV(problem) says why.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -30,7 +30,7 @@ options:
     required: true
   optional:
     description:
-      - Whether a directory that does not exist is no problem. Nothing is read then.
+      - Whether the directory may be missing. Nothing is read then.
     type: bool
     default: false
   seconds:
@@ -40,7 +40,7 @@ options:
     default: 10
   size:
     description:
-      - Bytes of the file to make where there is none.
+      - Size in bytes of the file to create if there is none.
     type: int
     default: 4294967296
 author:
@@ -56,7 +56,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problem:
-  description: Why there is no figure, empty if there is one.
+  description: The reason why there is no figure; empty if there is one.
   type: str
   returned: success
 not_tried:
@@ -68,7 +68,7 @@ gb_per_s:
   type: float
   returned: when it was measured
 bytes:
-  description: How much was read.
+  description: Bytes read.
   type: int
   returned: when it was measured
 seconds:
@@ -80,11 +80,11 @@ file:
   type: str
   returned: when it was measured
 direct:
-  description: Whether the page cache was passed by.
+  description: Whether the page cache was bypassed.
   type: bool
   returned: when it was measured
 made:
-  description: Whether the file was made for this, and removed.
+  description: Whether the file was created for the test, and removed.
   type: bool
   returned: when it was measured
 """

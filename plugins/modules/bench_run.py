@@ -137,7 +137,7 @@ instance:
   type: str
   returned: success
 notes:
-  description: What was left out or shortened, and why.
+  description: What was skipped or shortened, and why.
   type: list
   elements: str
   returned: success

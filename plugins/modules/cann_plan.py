@@ -123,7 +123,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: What is to be done, and the results beside it, as of M(baremetal.inference.cuda_plan).
+  description: What must be done, with its results, as M(baremetal.inference.cuda_plan) returns it.
   type: dict
   returned: success
 changes:
@@ -151,7 +151,7 @@ cann_version:
   type: str
   returned: success
 nodes:
-  description: Device nodes that the driver has to provide.
+  description: Device nodes that the driver must provide.
   type: list
   elements: str
   returned: success

@@ -33,7 +33,7 @@ options:
     default: ""
   toolkit:
     description:
-      - Whether CANN itself (toolkit, operators, NNAL) has to be on the host. Containers have their own.
+      - Whether CANN itself (toolkit, operators, NNAL) must be on the host. Containers have their own.
     type: bool
     default: false
   user:
@@ -48,7 +48,7 @@ options:
     default: HwHiAiUser
   nodes:
     description:
-      - Devices that have to be there. By default C(/dev/davinci_manager) and one for each chip on PCI.
+      - Devices that must exist. By default C(/dev/davinci_manager) and one for each chip on PCI.
     type: list
     elements: str
     default: []
@@ -168,7 +168,7 @@ ansible_facts:
       type: str
       sample: 26.0.rc1
     accelerator_firmware_version:
-      description: Version of the firmware that runs. Not set where nobody says.
+      description: Version of the running firmware. Not set if it is unknown.
       type: str
       sample: 9.0.0.0.205
     accelerator_cann_version:
@@ -184,7 +184,7 @@ findings:
     what:
       description: What is wrong.
       type: str
-      sample: npu-smi lists 7 of 8 chips on PCI; the driver has not taken it
+      sample: npu-smi lists 7 of 8 chips on PCI; the driver is not bound to it
     where:
       description: The place of the fault.
       type: str
@@ -267,13 +267,13 @@ def main() -> None:
 
 
 def running_driver(recording: CannRecording) -> str:
-    """Return the version of the driver that runs, empty where none does; npu-smi may be silent about it."""
+    """Return the version of the running driver, empty if none runs; npu-smi may not report it."""
     installed = recording.installed
     return installed.running or (installed.driver if KIND.module in recording.host.modules else "")
 
 
 def facts(recording: CannRecording) -> dict[str, str]:
-    """Return the facts of a host; what is not there has none."""
+    """Return the facts of a host; missing parts have none."""
     installed = recording.installed
     found = {
         "accelerator_driver_version": running_driver(recording),

@@ -110,10 +110,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.ima
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.registry_host import manifest_status
 
-# What docker's daemon would report about a registry that only --insecure reaches.
+# The error of docker's daemon about a registry that only --insecure reaches.
 INSECURE_ONLY = "server gave HTTP response to HTTPS client, or one with a certificate that is not trusted"
 
-# What docker 20.10 and podman 5.4 report about an image that is not a manifest list.
+# The errors of docker 20.10 and podman 5.4 about an image that is not a manifest list.
 ONLY_LISTS = re.compile(r"no such manifest|single images as manifest lists", re.IGNORECASE)
 
 
@@ -163,7 +163,7 @@ class Store:
         if not reason:
             return
         if ONLY_LISTS.search(reason):
-            # This command of both engines accepts only manifest lists; a single image may exist all the same.
+            # This command of both engines accepts only manifest lists, but a single image may still exist.
             scheme, status = manifest_status(image) or ("", 0)
             if status == 200 and not (scheme == "http" and self.engine == "docker" and not self._is_insecure(image)):
                 return
@@ -281,7 +281,7 @@ def main() -> None:
             "image": {"type": "str", "required": True},
             "archive": {"type": "path"},
             "pull": {"type": "str", "choices": ["missing", "always"], "default": "missing"},
-            # The path is no secret, and hiding it would hide it in the errors about it.
+            # The path is not a secret. Masking it would hide it in the errors about it.
             "auth_file": {"type": "path", "no_log": False},
             "check_registry": {"type": "bool", "default": True},
         },

@@ -222,7 +222,7 @@ plan:
       type: list
       elements: str
     notes:
-      description: Notes for a person.
+      description: Notes for the user.
       type: list
       elements: str
 """

@@ -13,7 +13,7 @@ description:
   - Internal to the role P(baremetal.inference.container_runtime#role).
   - Merges settings into docker's C(daemon.json) on the host. Everything else in the file stays, and its mode.
   - The file may hold credentials, such as the password of a proxy. They are in no result, difference or message.
-  - The file is replaced in one durable step, and stays as it is where nothing changes.
+  - The file is replaced in one durable step, or stays unchanged.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
@@ -49,7 +49,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Have docker pull through the site's mirror
+- name: Let docker pull through the site's mirror
   baremetal.inference.container_runtime_daemon:
     settings:
       registry-mirrors: [https://mirror.example:5000]

@@ -132,7 +132,7 @@ plan:
       type: list
       elements: list
     services:
-      description: Services to start, empty if a reboot has to come first.
+      description: Services to start, empty if the host must be rebooted first.
       type: list
       elements: str
     hold:
@@ -159,7 +159,7 @@ batches:
   elements: list
   returned: success
 before_download:
-  description: Steps of RV(plan) that have to run before packages can be downloaded.
+  description: Steps of RV(plan) that must run before packages can be downloaded.
   type: list
   elements: str
   returned: success

@@ -52,7 +52,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: What is known of the host.
+  description: The state of the host.
   type: dict
   returned: success
   contains:
@@ -169,7 +169,7 @@ findings:
     what:
       description: What is wrong.
       type: str
-      sample: nvidia-smi lists 7 of 8 chips on PCI; the driver has not taken it
+      sample: nvidia-smi lists 7 of 8 chips on PCI; the driver is not bound to it
     where:
       description: The place of the fault.
       type: str

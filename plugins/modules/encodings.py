@@ -39,7 +39,7 @@ options:
       - Where they come from, tried in order.
       - A URL (C(http), C(https), C(file)) or an absolute path on the host below which the files lie.
       - The URL or path of a wheel of C(oss-harmony) (its name ends in C(.whl)), which vLLM 0.31 and later depend on. It
-        holds both files. They are read out of it as data (with C(libzstd.so.1)); no code of the wheel runs.
+        holds both files. They are read from it as data (with C(libzstd.so.1)); no code of the wheel runs.
       - V(index:URL) with the address of a simple index of Python packages that has C(oss-harmony).
       - Proxies are taken from the environment.
     type: list
@@ -125,7 +125,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import Settings
 
-# The files have a few MB; in the parts of weights they would be one.
+# The files have a few MB: with the part size of weights, each would be a single part.
 PART = 1024 * 1024
 
 
@@ -147,7 +147,7 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     for outcome in outcomes:
         for reason in outcome.skipped:
-            module.warn(f"source passed over for {outcome.state.name}: {reason}")
+            module.warn(f"source skipped for {outcome.state.name}: {reason}")
     module.exit_json(
         changed=any(outcome.state.changed for outcome in outcomes),
         files=[outcome.as_dict() for outcome in outcomes],
@@ -168,7 +168,7 @@ def run(module: AnsibleModule) -> list[EncodingOutcome]:
     chosen = [choose_source(state, params["sources"], settings) for state in states]
     if module.check_mode:
         return chosen
-    # Whatever the connection's umask is: every instance's user reads the files.
+    # Independent of the connection's umask, because every instance's user must read the files.
     os.umask(0o022)
     return [fetch_encoding(outcome, params["sources"], settings) for outcome in chosen]
 

@@ -153,7 +153,7 @@ def main() -> None:
 
 
 def run(module: AnsibleModule, uses: list[Use]) -> dict[str, Any]:
-    """Ask every library whose answer is not known; what has been accepted is remembered. Raises RefusedError."""
+    """Ask every library whose answer is not known, and remember which ones accepted. Raises RefusedError."""
     engine, user, state_file = (module.params[name] for name in ("engine", "user", "state_file"))
     before = read_accepted(state_file)
     states = {use: read_state(use, engine, user) for use in uses}

@@ -60,7 +60,7 @@ options:
     type: str
     default: Is the fleet ready? Answer in one sentence.
   completion_prompt:
-    description: Beginning of the text that C(completions) has to go on with.
+    description: Beginning of the text that C(completions) continues.
     type: str
     default: The fleet is
   expect:
@@ -254,10 +254,10 @@ ARGUMENTS = {
     "prompt": {"type": "str", "default": "Is the fleet ready? Answer in one sentence."},
     "completion_prompt": {"type": "str", "default": "The fleet is"},
     "expect": {"type": "str"},
-    # Tokens of text, not of an account.
+    # Tokens are units of text here, not secrets.
     "max_tokens": {"type": "int", "default": 256, "no_log": False},
     "api_key": {"type": "str", "no_log": True},
-    # The path is no secret, and hiding it would hide it in the errors about it.
+    # The path is not a secret. Masking it would hide it in the errors about it.
     "api_key_file": {"type": "path", "no_log": False},
     "validate_certs": {"type": "bool", "default": True},
     "ca_path": {"type": "path"},
@@ -273,7 +273,7 @@ ARGUMENTS = {
 }
 
 LINES_IN_MESSAGE = 5
-# The checks that ask the prompt.
+# The checks that send the prompt.
 TALKS = ("chat", "chat_stream", "responses")
 
 
@@ -357,7 +357,7 @@ class Endpoint:
 
 
 def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]]:
-    """Wait, then ask everything, whatever the answers before; the unit is looked at again at the end."""
+    """Wait, then run every check, even after a failed one; the unit is checked again at the end."""
     wait = wait_until_ready(endpoint.client, watch, endpoint.params["ready_timeout"])
     if wait.problem:
         return wait, []
@@ -388,7 +388,7 @@ def result_of(endpoint: Endpoint, wait: Wait, findings: list[Finding]) -> dict[s
 
 
 def masked(value: Any, secrets: list[str]) -> Any:
-    """Return value with the secrets masked in its texts: a server may repeat what it was sent."""
+    """Return value with the secrets masked in its texts, because a server may echo its request."""
     if isinstance(value, str):
         return mask(value, secrets)
     if isinstance(value, list):
@@ -399,7 +399,7 @@ def masked(value: Any, secrets: list[str]) -> Any:
 
 
 def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) -> dict[str, Any]:
-    """Return what is added to a failed run's values: the message, and what the unit's journal says."""
+    """Return the additional values of a failed run: the message, and the reasons from the unit's journal."""
     bad = [row for row in result["checks"] if not row["ok"]]
     head = f"{result['model']} at {result['url']} does not pass {len(bad)} of {len(result['checks'])} checks:"
     if len(result["checks"]) == 1:
@@ -413,12 +413,12 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
     why = redact_lines(reasons(lines), endpoint.secrets)
     last = redact_lines(without_access_log(lines), endpoint.secrets, endpoint.params["journal_lines"])
     message.append(f"Unit {watch.unit.name}: {watch.now}.")
-    # A server that is up and answers badly may have logged errors about other people's requests.
+    # A running server with bad answers may also have logged errors about other clients' requests.
     if why and not result["checks"][0]["ok"]:
-        message += ["Why, from its journal:", *(f"  {line}" for line in why)]
+        message += ["The reason, from its journal:", *(f"  {line}" for line in why)]
         known = advice(lines, endpoint.params["known_issues"])
-        message += ["This is known:", *(f"  {line}" for line in known)] if known else []
-    # They are in the result anyway; the message repeats them only where nothing else says why.
+        message += ["This is a known problem:", *(f"  {line}" for line in known)] if known else []
+    # The lines are in the result anyway; the message repeats them only if nothing else gives a reason.
     elif last:
         shown = last[-LINES_IN_MESSAGE:]
         message += [f"Its last {len(shown)} journal lines:", *(f"  {line}" for line in shown)]
@@ -430,7 +430,7 @@ def _grouped(rows: list[dict[str, Any]]) -> list[str]:
     problems: dict[str, list[str]] = {}
     for row in rows:
         request, colon, problem = row["detail"].partition(": ")
-        # The wait's problem is a whole sentence, the others begin with their request.
+        # The problem of the wait is a whole sentence, the others begin with their request.
         key, where = (
             (problem, f"{row['name']} ({request})") if colon and row["name"] != "ready" else (row["detail"], "ready")
         )

@@ -12,7 +12,7 @@ version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).
   - Reads the definitions of tasks and their data, checks the data against its sha256, and writes the questions below
-    O(directory). Says which tasks have to be asked of which instances, and which lock of lm-eval fits the host.
+    O(directory). Returns the tasks of each instance, and the lock of lm-eval that fits the host.
   - Everything that can be wrong before an instance is asked is an error here.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
@@ -71,7 +71,7 @@ options:
     type: str
     required: true
   needs_environment:
-    description: Whether an environment of lm-eval has to be made on the host.
+    description: Whether the host needs an environment of lm-eval.
     type: bool
     default: true
 author:

@@ -206,7 +206,7 @@ class Evaluation:
         return read_items(work, task, expected)
 
     def _check(self, ended: Ended, invocation: str) -> None:
-        """Raise EvaluationError unless lm-eval came to its end with the same process of vLLM."""
+        """Raise EvaluationError unless lm-eval finished and vLLM was not restarted."""
         problem = self.watch.check()
         if ended.status == 0 and not problem and self.watch.now.invocation == invocation:
             return
@@ -214,7 +214,7 @@ class Evaluation:
         if problem or self.watch.now.invocation != invocation:
             what = problem or f"unit {self.watch.unit.name} was restarted"
             lines = redact_lines(reasons(self.watch.unit.journal(invocation)), self.secrets)
-            why = f". Why, from its journal: {'; '.join(lines)}" if lines else ""
+            why = f". The reason, from its journal: {'; '.join(lines)}" if lines else ""
             raise EvaluationError(f"{what} {after}, so the task was not completed{why}")
         if ended.status is None:
             raise EvaluationError(
@@ -225,7 +225,7 @@ class Evaluation:
         )
 
     def document(self, items: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return what is written into the file of answers."""
+        """Return the content of the file of answers."""
         state = self.host.state(self.name).digest
         slots = Slots(self.host, self.name)
         plan = slots.read(state).plan if state in slots.digests() else {}

@@ -133,7 +133,7 @@ def main() -> None:
             "secrets": {"type": "dict", "default": {}, "no_log": True},
         },
         supports_check_mode=True,
-        # Contents of files are no lines for the host's log.
+        # The contents of files do not belong in the host's log.
         no_log=True,
     )
     diffs: list[dict[str, str]] = []

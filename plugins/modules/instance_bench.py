@@ -220,7 +220,7 @@ class DiedError(Exception):
 
 
 def taken(module: AnsibleModule, instance: Instance, measurement: Measurement) -> dict[str, Any]:
-    """Take the measurement and return the values of the run. Raises BenchError, DiedError and UnitError."""
+    """Take the measurement and return the result of the module. Raises BenchError, DiedError and UnitError."""
     options, client = module.params, instance.client()
     watch = Watch(Unit(f"vllm@{instance.name}.service", module.run_command))
     if not options["shared"]:
@@ -256,7 +256,7 @@ def check_idle(instance: Instance, client: TimedClient, timeout: float) -> None:
 
 
 def finished(client: TimedClient) -> int | None:
-    """Return how many requests the instance has finished since its start, None where it does not tell."""
+    """Return how many requests the instance has finished since its start, None if it does not report that."""
     return finished_requests(client.request("GET", "/metrics", None, ANSWER).body.decode(errors="replace"))
 
 
@@ -269,7 +269,9 @@ def cause_of(watch: Watch, instance: Instance, problem: BenchError) -> Exception
     lines = watch.unit.journal(first)
     why = redact_lines(reasons(lines) or lines, instance.secrets, 5)
     head = f"instance {instance.name} did not survive the measurement: {died or 'systemd has started it again'}."
-    return DiedError("\n".join([head, *(["Why, from its journal:", *(f"  {line}" for line in why)] if why else [])]))
+    return DiedError(
+        "\n".join([head, *(["The reason, from its journal:", *(f"  {line}" for line in why)] if why else [])])
+    )
 
 
 def main() -> None:

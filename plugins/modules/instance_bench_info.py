@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: instance_bench_info
-short_description: Read what a benchmark has to know of a vLLM instance
+short_description: Read what a benchmark needs to know about a vLLM instance
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.bench).
   - Asks an instance of the role P(baremetal.inference.vllm#role) for its longest sequence and its present load, and
-    reads how long its last start took and what its chips may consume. It fails where the instance does not run.
+    reads how long its last start took and the power limit of its chips. It fails where the instance does not run.
   - It changes nothing.
 extends_documentation_fragment:
   - baremetal.inference.attributes

@@ -142,7 +142,7 @@ def prepared(module: AnsibleModule) -> dict[str, str]:
 
 
 def differs(entry: dict[str, Any], wanted: str) -> bool:
-    """Return whether a file on the host is not what the role would write."""
+    """Return whether a file on the host differs from the one that the role would write."""
     try:
         state = os.lstat(entry["path"])
         with open(entry["path"], "rb") as file:

@@ -59,7 +59,7 @@ options:
       - What is measured. C(prompts), by default 8, is the number of streamed chats, C(streams), by default 4, how many
         of them run at a time, C(max_tokens), by default 64, the limit of each answer. With C(prompts) 0 nothing is
         measured.
-      - C(ignore_eos), by default V(false), lets the model go on to C(max_tokens) where its answer would end before, so
+      - C(ignore_eos), by default V(false), makes the model write C(max_tokens) even if its answer would end earlier, so
         that there is more to measure of one that answers in a few tokens. What it says then may be no answer that the
         server can read, and the stream would fail; try it before.
       - The prompts are of about 25 tokens and differ each time, so that no cache of prefixes answers them.
@@ -85,7 +85,7 @@ options:
     type: float
     default: 0.8
   first_token_slack:
-    description: A median time to the first token that is at most so many seconds longer than before is always good.
+    description: A median time to the first token that is longer by at most this many seconds is always good.
     type: float
     default: 0.05
   tries:
@@ -244,7 +244,7 @@ ARGUMENTS = {
     "baseline": {"type": "dict", "default": {}},
     "accelerator": {"type": "str", "default": ""},
     "throughput_share": {"type": "float", "default": 0.8},
-    # Tokens of text, not of an account.
+    # Tokens are units of text here, not secrets.
     "first_token_share": {"type": "float", "default": 0.8, "no_log": False},
     "first_token_slack": {"type": "float", "default": 0.05, "no_log": False},
     "tries": {"type": "int", "default": 3},
@@ -254,7 +254,7 @@ ARGUMENTS = {
 
 
 class Instance:
-    """The instance on this host, as its files tell it."""
+    """The instance on this host, read from its files."""
 
     def __init__(self, name: str, config_dir: str) -> None:
         if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", name):
@@ -293,7 +293,7 @@ def gates_of(params: dict[str, Any]) -> Gates:
 
 
 def asked(instance: Instance, gates: Gates, timeout: float) -> dict[str, Any]:
-    """Return the values of a run; a server may repeat what it was sent, so its secrets are masked."""
+    """Return the result of the module; secrets are masked, because a server may echo its request."""
     figures, verdicts = Asker(instance.client, instance.model, timeout).ask(gates)
     verdicts = [replace(verdict, detail=mask(verdict.detail, instance.secrets)) for verdict in verdicts]
     return {

@@ -99,7 +99,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.idle 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import InstanceError, endpoint_of
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, UnitError
 
-# An engine that works reads its sockets within seconds.
+# A healthy engine reads its sockets within seconds.
 ANSWER = 5.0
 ACTIVE = ("active", "activating", "deactivating", "reloading")
 
@@ -126,7 +126,7 @@ def main() -> None:
         module.fail_json(msg=str(exc))
 
     def read() -> EngineLoad:
-        """Ask the instance; one that has been stopped meanwhile has nothing to do."""
+        """Read the load of the instance; one that was stopped in the meantime is idle."""
         load = read_load(client.request("GET", "/metrics", None, ANSWER))
         return EngineLoad(gone=True) if load.problem and unit.state().active not in ACTIVE else load
 
@@ -160,7 +160,7 @@ def client_of(instance: str, config_dir: str) -> TimedClient:
 
 
 def _tls() -> ssl.SSLContext:
-    """Return how an instance with a certificate is asked: by its address on its own host, for figures alone."""
+    """Return a TLS context that verifies nothing: only figures are read, on the instance's own host."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -41,7 +41,7 @@ options:
     description:
       - For O(state=restored), V(good) (the last good state), V(previous) (the good one before it), or the name of a
         slot.
-      - The links C(good) and C(previous) stay as they are until the state is kept again.
+      - The links C(good) and C(previous) stay unchanged until the state is kept again.
     type: str
     default: good
   plan:
@@ -212,7 +212,7 @@ class Work:
         self.service = Service(name, module.run_command)
 
     def status(self) -> dict[str, Any]:
-        """Return what is installed and what is kept."""
+        """Return the installed and the kept states."""
         installed, state, started = self.host.is_installed(self.name), self.host.state(self.name), self.service.started
         kept = {
             digest: {**(slot.as_dict() if slot else {"digest": digest, **_UNKNOWN}), "damage": damage}
@@ -239,15 +239,15 @@ class Work:
         return bool(plan) and not self.slots.would_change(state, summarize_plan(plan), None, self.module.params["keep"])
 
     def keep(self) -> dict[str, Any]:
-        """Make what is installed the good state."""
+        """Keep the installed state as the good one."""
         params = self.module.params
         state, before = self.host.state(self.name), self.slots.good
         self._refuse_unproven(state)
         plan = summarize_plan(params["plan"]) if params["plan"] else {}
         arguments = (state, plan, params["record"], params["keep"])
         rewritten = self.module.check_mode and params["rewritten"]
-        # This run writes other files. Where the installed ones are not those of the good state, somebody has changed
-        # them, and it restores the good state; else it makes a new one.
+        # This run writes other files. If the installed ones differ from the good state, they were changed by hand, and
+        # the run restores the good state; otherwise it makes a new one.
         changed = before in ("", state.digest) if rewritten else self.slots.would_change(*arguments)
         if changed and not self.module.check_mode:
             try:
@@ -257,14 +257,14 @@ class Work:
                 what = "the disk is full; make room there" if is_full(exc) else "check that file system"
                 raise SlotError(
                     f"{self.slots.directory}: {exc.strerror}: {what}. The earlier slots are unchanged, and "
-                    "the instance goes on"
+                    "the instance keeps running"
                 ) from exc
         after = state.digest if not rewritten else "(what this run writes)" if changed else before
         return {"changed": changed, **self.status(), "diff": describe(self.slots.directory, before, after, [])}
 
     def _refuse_unproven(self, state: SlotState) -> None:
         missing = self.host.missing(self.name, state)
-        # In check mode a host may be one that the same run would finish.
+        # In check mode, the same run may be about to complete the host.
         if self.module.check_mode:
             return
         if missing:
@@ -275,7 +275,7 @@ class Work:
         if state.image and not state.image.id:
             raise SlotError(
                 f"the image {state.image.ref} is not in the store of {state.image.engine} ({self.engine.trouble}), so "
-                "going back to it would be impossible. Nothing was kept"
+                "a rollback to it would fail. Nothing was kept"
             )
         if not self.service.is_up:
             raise SlotError(
@@ -284,12 +284,12 @@ class Work:
         if stale(self.host, self.slots, state, self.service, self.engine):
             _when, path = self.host.changed(self.name, state)
             raise SlotError(
-                f"{self.service.unit} runs with other files or another image than are there (newest: {path}); "
+                f"{self.service.unit} runs with older files or another image than those installed (newest: {path}); "
                 "run site.yml, which restarts it. Nothing was kept"
             )
 
     def restore(self) -> dict[str, Any]:
-        """Go back to a kept state."""
+        """Restore a kept state."""
         slots = self.slots
         digest = choose(self.module.params["to"], slots.good, slots.previous, slots.digests())
         slot = slots.whole(digest)
@@ -357,7 +357,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     module.run_command_environ_update = {"LC_ALL": "C"}
-    # What systemd reads lies in directories that it can enter, whatever root's umask is.
+    # systemd must be able to enter the directories of its files, whatever root's umask is.
     os.umask(0o022)
     try:
         result = do(module)

@@ -85,7 +85,7 @@ bytes:
   type: int
   returned: success
 missing:
-  description: Files that do not exist with their size.
+  description: Files that are missing or have another size.
   type: list
   elements: str
   returned: with O(state=planned)
@@ -173,12 +173,12 @@ def planned(module: AnsibleModule) -> dict[str, Any]:
 
 
 def described(holds: Holds) -> dict[str, Any]:
-    """Return what every state says of what is held."""
+    """Return the keys that every state returns about the content."""
     return {"summary": summarise_holds(holds), "files": len(all_files(holds)), "bytes": size_of(holds)}
 
 
 def present(module: AnsibleModule) -> dict[str, Any]:
-    """Write bundle.json where it says something else. Raises BundleError for files that are not there."""
+    """Write bundle.json if it differs. Raises BundleError for missing files."""
     root, new = module.params["root"], parse_holds(module.params["holds"], "holds")
     missing = find_missing_files(root, all_files(new))
     if missing and not module.check_mode:

@@ -13,7 +13,7 @@ description:
   - Internal to the playbook C(baremetal.inference.mirror).
   - Copies each image, every platform of it and byte for byte, into the OCI layout C(ROOT/images/REPOSITORY), from where
     the module M(baremetal.inference.registry_images) pushes it on the mirror.
-  - A layout that has the image under its tag with the digest of its registry, with all blobs, is left alone. Existing
+  - A layout that has the image under its tag with the digest of its registry, with all blobs, stays unchanged. Existing
     blobs are not fetched again, so the next run continues an interrupted copy. Nothing is removed.
   - The registry is not asked for an existing image that is named by its digest. An existing image whose registry does
     not answer is kept, with a warning.
@@ -100,7 +100,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # Whoever serves the directory reads it.
+    # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     try:
         module.exit_json(**run(module))
@@ -126,7 +126,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
 
 
 def settled(images: Iterable[Wanted]) -> list[Wanted]:
-    """Return one image for each name on the mirror: one with a digest says what its tag stands for.
+    """Return one image for each name on the mirror; an image with a digest decides which one its tag means.
 
     Raises OciError where two would have one name, or one directory lies in another: the second would replace the first.
     """
@@ -159,7 +159,7 @@ def _place(source: str) -> str:
 
 
 def layout_of(module: AnsibleModule, image: Wanted) -> Layout:
-    """Return the layout that an image belongs into."""
+    """Return the layout that an image belongs to."""
     root, full = module.params["root"], module.params["verify"] == "full"
     return Layout(os.path.join(root, "images", image.repository), full)
 
@@ -175,7 +175,7 @@ def lacking(module: AnsibleModule, image: Wanted) -> list[Blob]:
         raw = inspect(module, image.source)
     except OciError as exc:
         if complete and not image.digest:
-            module.warn(f"{image.name} stays as it is: {exc}")
+            module.warn(f"{image.name} stays unchanged: {exc}")
             return []
         raise
     top = Blob(f"sha256:{hashlib.sha256(raw).hexdigest()}", len(raw), True)
@@ -184,7 +184,7 @@ def lacking(module: AnsibleModule, image: Wanted) -> list[Blob]:
     if complete and there == top:
         return []
     every = list(blobs(top, lambda digest: raw if digest == top.digest else inspect(module, image.source, digest)))
-    # What a copy that broke off has brought counts.
+    # Blobs of an interrupted copy count.
     places = [layout, layout.partial()]
     return [blob for blob in every if not any(place.has(blob) for place in places)] or every[:1]
 
@@ -205,13 +205,13 @@ def by_digest(source: str, digest: str) -> str:
 
 
 def copy(module: AnsibleModule, image: Wanted, missing: list[Blob]) -> None:
-    """Have skopeo copy an image; a layout gets its name when its first image is whole. Raises OciError."""
+    """Copy an image with skopeo; a layout gets its final name when its first image is complete. Raises OciError."""
     layout = layout_of(module, image)
     place = layout if layout.is_there else layout.partial()
     os.makedirs(place.directory, exist_ok=True)
     place.discard(missing)
     words = ["copy", "--quiet", "--all", "--preserve-digests", image.source, f"oci:{place.directory}:{image.tag}"]
-    skopeo(module, words, f"could not copy {image.image}; run again to go on from here")
+    skopeo(module, words, f"could not copy {image.image}; run again to continue")
     top = place.top(image)
     if top is None or place.lacks(top):
         raise OciError(f"{place.directory}: skopeo copied {image.image}, but it is incomplete; run again")
@@ -221,7 +221,7 @@ def copy(module: AnsibleModule, image: Wanted, missing: list[Blob]) -> None:
 
 
 def skopeo(module: AnsibleModule, words: list[str], trouble: str) -> bytes:
-    """Run skopeo and return its output. Raises OciError with what it says."""
+    """Run skopeo and return its output. Raises OciError with its error output."""
     program = module.get_bin_path("skopeo")
     if program is None:
         raise OciError(f"{trouble}: skopeo is not installed here; install it (Debian: apt-get install skopeo)")

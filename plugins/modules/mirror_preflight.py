@@ -134,7 +134,7 @@ def ports_of(params: dict[str, Any]) -> dict[str, int]:
 
 
 def clash(ports: dict[str, int]) -> str | None:
-    """Return what is wrong with the ports of a mirror, None where each is free or the mirror's own."""
+    """Return the conflict of a mirror's port, None if each port is free or used by the mirror."""
     names: dict[int, str] = {}
     for name, port in ports.items():
         if port in names:

@@ -89,7 +89,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # Whoever serves the directory reads it.
+    # Readable for all, because a web server serves the directory.
     os.umask(0o022)
     holds, fetched = {}, []
     for lock in module.params["locks"]:

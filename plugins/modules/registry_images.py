@@ -80,7 +80,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci
 )
 
 TIMEOUT = 30
-# A registry that was started a moment ago does not listen yet.
+# A registry that has just been started may not listen yet.
 START_SECONDS = 15
 
 

@@ -11,10 +11,10 @@ short_description: Remove from a host what a plan lists
 version_added: 0.7.0
 description:
   - Internal to the playbook C(remove.yml). M(baremetal.inference.removal_plan) makes the plan.
-  - Stops the units of instances, then removes their files, with those last by which a later run recognises them. If a
-    run is killed, the next one finishes.
-  - Weights and environments lose their names before their files go, so nothing starts from a part of them. What a
-    process has begun to use since the plan stays.
+  - Stops the units of instances, then removes their files. Those by which a later run recognises an instance are
+    removed last. If a run is killed, the next one finishes.
+  - Weights and environments lose their names before their files go, so nothing starts from a part of them. Anything
+    that a process has begun to use since the plan was made is kept.
 extends_documentation_fragment:
   - baremetal.inference.attributes
   - baremetal.inference.removal
@@ -54,12 +54,12 @@ EXAMPLES = r"""
 
 RETURN = r"""
 removed:
-  description: What has gone, or would go in check mode, a line for each.
+  description: What was removed, or would be in check mode, one line each.
   type: list
   elements: str
   returned: always
 kept:
-  description: What had to stay, and why.
+  description: What was kept, and why.
   type: list
   elements: str
   returned: always
@@ -68,7 +68,7 @@ bytes:
   type: int
   returned: always
 freed:
-  description: The same for people.
+  description: The same as text for people.
   type: str
   returned: always
 """

@@ -92,7 +92,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: List what would go
+- name: List what would be removed
   baremetal.inference.removal_plan:
     kind: model
     names: [openai/gpt-oss-20b]
@@ -112,12 +112,12 @@ instances:
   elements: str
   returned: success
 lines:
-  description: The same for people.
+  description: The same as text for people.
   type: list
   elements: str
   returned: success
 kept:
-  description: What stays, and why.
+  description: What is kept, and why.
   type: list
   elements: str
   returned: success

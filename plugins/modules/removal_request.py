@@ -79,7 +79,7 @@ names:
   elements: str
   returned: success
 also:
-  description: What else goes with everything.
+  description: What else is removed with everything.
   type: list
   elements: str
   returned: success

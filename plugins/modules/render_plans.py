@@ -20,7 +20,7 @@ description:
     warning), then from a group C(accel_MODEL), then from the cached fact C(accelerator_detected). A group C(accel_...)
     that the catalogue does not know is an error.
   - If any host cannot be planned, one error lists all problems, and nothing is written. A host without
-    C(vllm_instances) is named and skipped, with a warning of its own if it has an accelerator. Files that an earlier
+    C(vllm_instances) is named and skipped, with a separate warning if it has an accelerator. Files that an earlier
     run left for a host of the play are removed.
 extends_documentation_fragment:
   - baremetal.inference.attributes

@@ -90,7 +90,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 plan:
-  description: What is to be done, and the results beside it, as of M(baremetal.inference.cuda_plan).
+  description: What must be done, with its results, as M(baremetal.inference.cuda_plan) returns it.
   type: dict
   returned: success
 changes:

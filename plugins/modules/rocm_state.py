@@ -189,7 +189,7 @@ findings:
     what:
       description: What is wrong.
       type: str
-      sample: amd-smi lists 7 of 8 chips on PCI; the driver has not taken it
+      sample: amd-smi lists 7 of 8 chips on PCI; the driver is not bound to it
     where:
       description: The place of the fault.
       type: str
@@ -224,7 +224,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.s
 )
 
 WORDS = {"type": "list", "elements": "str", "default": []}
-# What computes has it open; a desktop, which has render nodes too, is seen by the module that cannot be unloaded.
+# Every program that computes has it open. A desktop has only render nodes open; then the module cannot be unloaded.
 NODES = re.compile(r"/dev/kfd$")
 
 

@@ -12,7 +12,7 @@ version_added: 0.6.0
 description:
   - Internal to the role P(baremetal.inference.rollout#role).
   - Compares the plans of a host's instances with the kept states of what they run, and describes the changes.
-  - In a rollback, instances that C(vllm_instances) does not name are left alone. Its values are not rendered.
+  - In a rollback, instances that C(vllm_instances) does not name stay unchanged. Its values are not rendered.
   - Runs on the controller; no connection is made.
 extends_documentation_fragment:
   - baremetal.inference.attributes
@@ -111,7 +111,7 @@ changes:
   type: dict
   returned: success
 concerned:
-  description: Whether the host has to be updated.
+  description: Whether the host must be updated.
   type: bool
   returned: success
 interrupted:

@@ -105,7 +105,7 @@ def main() -> None:
     try:
         if options["state"] == "taken" and not module.check_mode:
             os.makedirs(directory, mode=0o755, exist_ok=True)
-        # Others wait until this one has decided; without a directory there is nothing to lock.
+        # Concurrent runs wait until this one has decided; without a directory there is nothing to lock.
         with locked(directory) if os.path.isdir(directory) else contextlib.nullcontext():
             holder = read(path)
             changed = take(module, path, holder) if options["state"] == "taken" else free(module, path, holder)
@@ -115,14 +115,14 @@ def main() -> None:
 
 
 def read(path: str) -> dict[str, Any]:
-    """Return who holds the lock, empty where nobody does."""
+    """Return the holder of the lock, empty if it is free."""
     try:
         with open(path, encoding="utf-8") as file:
             holder = json.load(file)
     except FileNotFoundError:
         return {}
     except ValueError:
-        # It is written by rename, so somebody has changed it by hand.
+        # It is written by rename, so it was changed by hand.
         return {"id": "an unreadable one", "holder": f"somebody ({path} is not JSON)", "since": ""}
     return holder if isinstance(holder, dict) else {}
 

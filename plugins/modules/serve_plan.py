@@ -164,7 +164,7 @@ plans:
       model: openai/gpt-oss-20b
       argv: [vllm, serve, /srv/models/openai/gpt-oss-20b/6cee5e81ee83917806bbde320786a8fb61efebee, --port, "8000"]
 models:
-  description: The distinct models of the plans, which the role P(baremetal.inference.weights#role) has to fetch.
+  description: The distinct models of the plans, which the role P(baremetal.inference.weights#role) must fetch.
   type: list
   elements: str
   returned: success

@@ -88,7 +88,7 @@ def read(path: str) -> dict[str, Any]:
         holder = None
     if isinstance(holder, dict) and holder.get("id"):
         return holder
-    # It is written by rename, so somebody has changed it by hand.
+    # It is written by rename, so it was changed by hand.
     return {"id": "unreadable", "since": "", "states": {}}
 
 
@@ -135,7 +135,7 @@ def main() -> None:
     path = module.params["path"]
     directory = os.path.dirname(path)
     try:
-        # Two that come at once decide one after the other; without a directory there is nothing to lock.
+        # Two concurrent runs decide one after the other; without a directory there is nothing to lock.
         with locked(directory) if os.path.isdir(directory) else contextlib.nullcontext():
             found = work(module)
     except OSError as exc:

@@ -69,7 +69,7 @@ winner:
   type: str
   returned: success
 proposed:
-  description: Whether it should replace the instance as it is.
+  description: Whether it should replace the current settings of the instance.
   type: bool
   returned: success
 reason:

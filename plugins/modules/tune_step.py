@@ -48,7 +48,7 @@ options:
     default: ""
   plans:
     description:
-      - For V(planned), the plans of the variant; for V(ready), those of the instance as it is.
+      - For V(planned), the plans of the variant; for V(ready), those of the unchanged instance.
     type: dict
     default: {}
   slots:

@@ -12,7 +12,7 @@ version_added: 0.1.0
 description:
   - Internal to the role P(baremetal.inference.vllm#role).
   - Makes C(ROOT/NAME-HASH), where HASH are the first 12 digits of the sha256 of O(requirements). The path names the
-    content, so a complete environment is left alone; another lock gets another directory beside it.
+    content, so a complete environment stays unchanged; another lock gets another directory beside it.
     The bytecode of an environment from before version 0.7.0 is added.
   - An existing environment is compared with the lock and with what its packages record of their files. All must be
     there in their sizes, and those that have changed since it was made must have their hashes. A damaged one is
@@ -148,10 +148,10 @@ if TYPE_CHECKING:
 TIMEOUT = 30  # seconds without a byte from the index
 # A site's mirror lists hundreds of projects. A public index lists them all, in a page too large to be worth reading.
 ROOT_PAGE_LIMIT = 4 << 20
-# The page of a project, and a wheel of uv, are far smaller.
+# The page of a project and a wheel of uv are far smaller.
 DOWNLOAD_LIMIT = 256 << 20
 # 7,700 of the 20,700 files of vLLM 0.32.0's environment and half the time: tests, and packages of which a start imports
-# nothing or one model's few files. What is imported all the same is compiled in memory.
+# nothing or one model's few files. Anything imported from them is compiled in memory.
 NOT_COMPILED = "/(tests?|testing|transformers/models/[^_][^/]*|anthropic|numba)/"
 
 
@@ -177,7 +177,7 @@ def main() -> None:
 
 
 def ensure(module: AnsibleModule) -> dict[str, Any]:
-    """Make the environment unless it is there, and return the module's result."""
+    """Create the environment unless it exists, and return the module's result."""
     root, requirements = module.params["root"], module.params["requirements"]
     lock = parse_lock(requirements)
     path = os.path.join(root, directory_name(module.params["name"], requirements))
@@ -227,10 +227,10 @@ def compiled_now(module: AnsibleModule, path: str) -> bool:
 
 
 def link_for_linker(module: AnsibleModule, path: str) -> bool:
-    """Make the names under which the linker looks for CUDA's libraries; return whether one was missing.
+    """Create the links by which the linker finds CUDA's libraries; return whether one was missing.
 
-    NVIDIA's wheels have libcudart.so.13 alone, and some drivers libcuda.so.1 alone, but FlashInfer links the kernels
-    that it compiles with -lcudart and -lcuda.
+    NVIDIA's wheels have only libcudart.so.13, and some drivers only libcuda.so.1, but FlashInfer links its kernels with
+    -lcudart and -lcuda.
     """
     wanted = {}
     for library in glob.glob(f"{glob.escape(path)}/lib/python3*/site-packages/nvidia/cu*/lib/libcudart.so.*"):
@@ -262,12 +262,12 @@ def compile_bytecode(module: AnsibleModule, path: str) -> None:
     takes the host out of service.
     """
     packages = glob.glob(os.path.join(glob.escape(path), "lib", "python3*", "site-packages"))
-    # Files that no Python can compile (templates, tests) are part of many packages: its exit status says nothing.
+    # Many packages have files that no Python can compile (templates, tests), so the exit status means nothing.
     module.run_command([f"{path}/bin/python", "-I", "-m", "compileall", "-q", "-j", "0", "-x", NOT_COMPILED, *packages])
 
 
 def check(module: AnsibleModule, lock: Lock, index: Index) -> None:
-    """Raise VenvError for whatever can be known to go wrong before anything is written."""
+    """Raise VenvError for every problem that can be found before anything is written."""
     root = module.params["root"]
     existing = root
     while not os.path.isdir(existing):
@@ -310,7 +310,7 @@ class Index:
         self.ca_file = ca_file or None
 
     def get(self, url: str, limit: int) -> bytes | None:
-        """Return what lies at url, None when it is larger than limit bytes. Raises VenvError when it cannot be had."""
+        """Return the content of url, None if it is larger than limit bytes. Raises VenvError if it is not available."""
         try:
             with open_url(
                 url, headers={"Accept": "text/html, */*;q=0.1"}, timeout=TIMEOUT, ca_path=self.ca_file
@@ -329,7 +329,7 @@ class Index:
         return data if len(data) <= limit else None
 
     def projects(self) -> list[str] | None:
-        """Return the projects that the index lists; None when its list is too long to be a mirror's."""
+        """Return the projects that the index lists; None if the list is too long for a mirror."""
         page = self.get(self.url, ROOT_PAGE_LIMIT)
         return (
             None if page is None else [link.filename for link in parse_links(page.decode(errors="replace"), self.url)]
@@ -337,9 +337,9 @@ class Index:
 
 
 def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
-    """Make the environment at path. Leaves nothing but the finished one, and uv."""
+    """Create the environment at path. Leaves only the finished one, and uv."""
     root, name = os.path.split(path)
-    # The service's user has to read what root writes here, whatever root's umask is.
+    # The service's user must read these files, whatever root's umask is.
     os.umask(0o022)
     os.makedirs(root, exist_ok=True)
     remove_leftovers(root)
@@ -347,7 +347,7 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
     with cleaned_up(root):
         uv = ensure_uv(lock, index, root)
         wanted = uv_environment(os.environ, index.url, module.params["ca_file"], cache)
-        # run_command can add variables, not take away those of the host's login environment.
+        # run_command can add variables, but not remove those of the host's login environment.
         os.environ.clear()
         os.environ.update(wanted)
         run(module, [uv, "venv", "--relocatable", "--python", module.params["python"], partial], index.url, root)
@@ -368,7 +368,7 @@ def build(module: AnsibleModule, lock: Lock, index: Index, path: str) -> None:
         run(module, sync, index.url, root)
         compile_bytecode(module, partial)
         link_for_linker(module, partial)
-        # Tens of thousands of files: one sync of the disk, so that a power cut after the rename finds them whole.
+        # Tens of thousands of files: one sync of the disk, so that they are complete after a power cut.
         os.sync()
         set_aside(path)
         os.rename(partial, path)
@@ -384,7 +384,7 @@ def run(module: AnsibleModule, command: list[str], index_url: str, root: str) ->
 
 @contextlib.contextmanager
 def cleaned_up(root: str) -> Iterator[None]:
-    """Remove what is unfinished, and uv's cache, however the block ends."""
+    """Remove unfinished files and uv's cache, however the block ends."""
     try:
         yield
     finally:
@@ -392,14 +392,14 @@ def cleaned_up(root: str) -> Iterator[None]:
 
 
 def remove_leftovers(root: str) -> None:
-    """Remove what an earlier run that was killed has left."""
+    """Remove the files that a killed run has left."""
     for suffix in ("partial", "cache", DAMAGED):
         for path in glob.glob(os.path.join(glob.escape(root), f".*.{suffix}")):
             shutil.rmtree(path)
 
 
 def ensure_uv(lock: Lock, index: Index, root: str) -> str:
-    """Return the path of the uv that the lock pins, fetched from the index when it is not there."""
+    """Return the path of the uv that the lock pins; download it from the index if it is missing."""
     pin = lock.tool
     directory = os.path.join(root, f"uv-{pin.version}")
     program = os.path.join(directory, "uv")
@@ -417,7 +417,7 @@ def ensure_uv(lock: Lock, index: Index, root: str) -> str:
     partial = os.path.join(root, f".uv-{pin.version}.partial")
     os.mkdir(partial)
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
-        # One static program; the rest of the wheel is Python around it.
+        # One static program; the rest of the wheel is a Python wrapper.
         create(os.path.join(partial, "uv"), archive.read(f"uv-{pin.version}.data/scripts/uv"), 0o755)
     sync_directory(partial)
     os.rename(partial, directory)

@@ -241,7 +241,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.ports_host import Listener, listeners
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.space_host import describe_full
 
-# The init that each engine puts into a container with --init, and where it may lie.
+# The init program that each engine adds with --init, and its possible paths.
 INITS = {
     "docker": ["docker-init", "/usr/libexec/docker", "/usr/local/libexec/docker"],
     "podman": ["catatonit", "/usr/libexec/podman", "/usr/lib/podman", "/usr/libexec/catatonit"],
@@ -317,9 +317,9 @@ def check_ports(module: AnsibleModule, engine: str) -> None:
 
 
 def is_container(module: AnsibleModule, engine: str, name: str, found: Listener) -> bool:
-    """Return whether the listener runs in the instance's own container; docker's are in no unit of ours."""
+    """Return whether the listener runs in the instance's own container; docker's are in no unit of the role."""
     identity = re.search(r"[0-9a-f]{64}", text_of(f"/proc/{found.pid}/cgroup")) if found.pid else None
-    # An instance that leaves docker is still in it, whatever engine is next.
+    # An instance that changes from docker to another engine still runs in docker.
     commands = dict.fromkeys((engine, module.get_bin_path("docker") or "")) if identity else {}
     for command in filter(None, commands):
         rc, out, _err = module.run_command([command, "inspect", "--format", "{{.Id}}", container_name(name)])
@@ -337,7 +337,7 @@ def missing(module: AnsibleModule, libraries: list[str]) -> list[str]:
 
 
 def compiler_packages(module: AnsibleModule, compilers: dict[str, list[str]]) -> list[str]:
-    """Return the packages that apt installs for what cannot be compiled yet; fail where they cannot be told."""
+    """Return the packages that apt must install for the compilers; fail if they cannot be determined."""
     packages: dict[str, None] = {}
     manager = "apt" if module.get_bin_path("apt-get") else "dnf"
     for python, tools in compilers.items():
@@ -351,7 +351,7 @@ def compiler_packages(module: AnsibleModule, compilers: dict[str, list[str]]) ->
 def has_tool(module: AnsibleModule, tool: str, python: str) -> bool:
     """Return whether a compiler or a Python's headers are on this host."""
     if tool != HEADERS:
-        # Triton takes either of these for C.
+        # Triton accepts either of these as C compiler.
         names = ("gcc", "clang") if tool == CC else (tool,)
         return any(module.get_bin_path(name) for name in names)
     code = "import sysconfig; print(sysconfig.get_path('include'))"
@@ -369,7 +369,7 @@ def installed(config_dir: str) -> list[str]:
 
 
 def installed_unit(name: str) -> str:
-    """Return the kind of unit that systemd has for an instance: its own file there goes before that of all."""
+    """Return the kind of unit that systemd has for an instance: its own file takes precedence over the shared one."""
     if os.path.exists(unit_path(name)):
         return UNIT
     return QUADLET if os.path.exists(quadlet_path(name)) else TEMPLATE
@@ -455,7 +455,7 @@ def has_accepted(module: AnsibleModule, engine: str) -> bool:
 
 
 def numbers_of(user: str) -> tuple[int | None, int | None]:
-    """Return uid and gid of a user, None for one that is not there yet."""
+    """Return uid and gid of a user, None if it does not exist yet."""
     with contextlib.suppress(KeyError):
         entry = pwd.getpwnam(user)
         return entry.pw_uid, entry.pw_gid
@@ -463,7 +463,7 @@ def numbers_of(user: str) -> tuple[int | None, int | None]:
 
 
 def may_raise_limits() -> bool:
-    """Return whether this host lets its root raise limits of resources."""
+    """Return whether root may raise resource limits on this host."""
     effective = re.search(r"^CapEff:\s*([0-9a-f]+)", text_of("/proc/self/status"), re.MULTILINE)
     return effective is None or bool(int(effective.group(1), 16) >> CAP_SYS_RESOURCE & 1)
 

@@ -48,7 +48,7 @@ options:
         V(modelscope:URL).
       - V(s3://BUCKET/PREFIX) with the same files below the prefix; C(endpoint) and C(region) name the service. The
         addresses are signed on the controller, with the keys in E(AWS_ACCESS_KEY_ID) and E(AWS_SECRET_ACCESS_KEY), or
-        those of C(profile) in C(credentials_file); without any the bucket has to be public. No host gets the keys.
+        those of C(profile) in C(credentials_file); without any the bucket must be public. No host gets the keys.
       - V(controller:/PATH) for a directory on the controller with the same files, pushed with rsync over SSH.
       - C(token_file) or C(token_env) name the file or the environment variable on the controller with the token of a
         URL, a hub or ModelScope. The latter two use E(HF_TOKEN) and E(MODELSCOPE_API_TOKEN) when these are set there.
@@ -83,7 +83,7 @@ options:
     description:
       - Seconds without a byte after which a connection is closed. Where all connections stall, the next source is used;
         the last one is tried four times.
-      - The head of an answer has to be complete within this time.
+      - The head of an answer must be complete within this time.
     type: int
     default: 30
     version_added: 0.7.0
@@ -360,7 +360,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # First of all, so that the file is removed whatever happens.
+    # Before everything else, so that the file is always removed.
     try:
         access = read_access(module.params["access_file"])
     except (WeightsError, OSError, ValueError) as exc:
@@ -376,7 +376,7 @@ def main() -> None:
         module.fail_json(msg=str(exc))
     for outcome in outcomes:
         for reason in outcome.skipped:
-            module.warn(f"source passed over for {outcome.state.manifest.repository}: {reason}")
+            module.warn(f"source skipped for {outcome.state.manifest.repository}: {reason}")
     for sentence in describe_damage(module.params["root"]):
         module.warn(f"{platform.node()}: {sentence}")
     if module.check_mode and module.params["serving"] == REPORT:
@@ -392,7 +392,7 @@ def main() -> None:
 
 
 def damaged_in_service(module: AnsibleModule, outcomes: list[FetchOutcome]) -> list[str]:
-    """Return a sentence for each damaged model from which an instance runs."""
+    """Return a sentence for each damaged model that an instance uses."""
     found = []
     for outcome in outcomes:
         units = find_serving(outcome.state, module.params["state_dir"], lambda unit: is_active(module, unit))
@@ -417,9 +417,9 @@ class NoSourcesError(WeightsError):
 
 
 def run(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> tuple[list[FetchOutcome], list[OldDirectory]]:
-    """Check all models, fetch what is missing, then remove what is too old. Raises WeightsError."""
+    """Check all models, fetch missing files, then remove old revisions. Raises WeightsError."""
     track = ProgressTracker()
-    # From the beginning: reading files may take as long as fetching them.
+    # Report from the beginning: reading files may take as long as fetching them.
     with Reporter(module.params["progress_file"] or "", track.report):
         return _run(module, access, track)
 
@@ -445,10 +445,10 @@ def _run(
     chosen = choose_all(states, site)
     if module.check_mode:
         return chosen, superfluous()
-    # Whatever the connection's umask is: every instance's user reads the weights.
+    # Independent of the connection's umask, because every instance's user must read the weights.
     os.umask(0o022)
     outcomes = fetch_all(module, chosen, site, track)
-    # Only now: a fetch takes hours, in which another revision may have come into use.
+    # Only now, because another revision may have come into use during a fetch of hours.
     mark_served(site.root, manifests, site.state_dir)
     return outcomes, [old for old in superfluous() if remove_old(old)]
 
@@ -471,14 +471,14 @@ def site_of(module: AnsibleModule, access: dict[str, dict[str, Any]]) -> Weights
         ),
         lock_timeout=params["lock_timeout"],
         pushed=params["pushed"],
-        # Only check mode can report and leave it at that.
+        # Only check mode may just report it.
         serving=REFUSE if params["serving"] == REPORT and not module.check_mode else params["serving"],
         systemctl=lambda verb, unit: systemctl(module, verb, unit),
     )
 
 
 def read_access(path: str | None) -> dict[str, dict[str, Any]]:
-    """Read the tokens and addresses that the controller has written, and remove their file."""
+    """Read the tokens and addresses from the controller's file, and remove the file."""
     if path is None:
         return {}
     try:
@@ -487,14 +487,14 @@ def read_access(path: str | None) -> dict[str, dict[str, Any]]:
         os.unlink(path)
     except FileNotFoundError:
         raise WeightsError(
-            f"{path}: the tokens for the sources are not there any more, because more than 15 minutes passed since "
+            f"{path}: the tokens for the sources were removed, because more than 15 minutes passed since "
             "the controller wrote them; run again"
         ) from None
     return found
 
 
 def choose_all(states: list[ModelState], site: WeightsStore) -> list[FetchOutcome]:
-    """Return the source of each model. Raises NoSourcesError that names all that have none."""
+    """Return the source of each model. Raises NoSourcesError that names all models without one."""
     chosen, errors = [], []
     for state in states:
         try:
@@ -536,7 +536,7 @@ def is_active(module: AnsibleModule, unit: str) -> bool:
 
 def systemctl(module: AnsibleModule, verb: str, unit: str) -> str:
     """Run a verb of systemctl on a unit; return its error output, an empty string for success."""
-    # The role vllm, or an admin, waits for a start.
+    # The role vllm, or an admin, waits for the start.
     more = ["--no-block"] if verb == "start" else []
     rc, _out, err = module.run_command(["systemctl", *more, verb, unit])
     return (err.strip() or f"exit status {rc}") if rc else ""

@@ -15,7 +15,7 @@ description:
     that vLLM needs. M(baremetal.inference.weights) and the plans take the weights from there.
   - A branch or a tag becomes the commit that it is at now. Run again, a branch that has moved shows as the difference
     and nothing else does.
-  - On the Hugging Face hub the sha256 of large files stands in the listing. Small files are fetched, checked against
+  - On the Hugging Face hub the sha256 of large files is in the listing. Small files are fetched, checked against
     the listing and hashed. ModelScope lists the sha256 of nearly all files. Of directories and mirrors every byte that
     goes into the manifest is read.
   - Refuses a source that has only some of the shards that the model's index names.
@@ -78,8 +78,8 @@ options:
   modelscope_model:
     description:
       - What ModelScope calls the model. With another O(source) ModelScope is asked, and refused where its files are
-        not the very same; the manifest then says where they are there.
-      - Not given, a manifest of the very same files keeps what it says of ModelScope.
+        not the same files; the manifest then has their locations there.
+      - If not set, a manifest of exactly the same files keeps its entries for ModelScope.
     type: str
     default: ""
   modelscope_revision:

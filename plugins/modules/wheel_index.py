@@ -83,7 +83,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index i
     stale_pages,
 )
 
-# What was read of each wheel; the leading dot keeps the web server from serving it.
+# The metadata of each wheel; because of the leading dot, the web server does not serve it.
 STAMPS = ".wheels.json"
 METADATA = ".metadata"
 
@@ -100,7 +100,7 @@ class Entry:
 def main() -> None:
     module = AnsibleModule(argument_spec={"root": {"type": "path", "required": True}}, supports_check_mode=True)
     simple, wheels = (os.path.join(module.params["root"], name) for name in ("simple", "wheels"))
-    # The web server's user has to read what is written here, whatever root's umask is.
+    # The web server's user must read these files, whatever root's umask is.
     os.umask(0o022)
     try:
         entries = read_entries(wheels, read_stamps(simple))
@@ -148,7 +148,7 @@ def read_entries(wheels: str, stamps: dict[str, Entry]) -> list[Entry]:
 
 
 def read_entry(path: str, known: Entry | None) -> Entry:
-    """Return the entry of one wheel. Raises WheelError when it is none, or not a whole one."""
+    """Return the entry of one wheel. Raises WheelError if it is invalid or incomplete."""
     name = os.path.basename(path)
     parse_name(name)
     status = os.stat(path)
@@ -162,7 +162,7 @@ def read_entry(path: str, known: Entry | None) -> Entry:
 
 
 def read_metadata(path: str) -> bytes:
-    """Return METADATA of a wheel. Raises WheelError for a file that is not a whole zip with one inside."""
+    """Return METADATA of a wheel. Raises WheelError for a file that is not a complete zip with one inside."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
@@ -202,7 +202,7 @@ def read_pages(simple: str) -> dict[str, str]:
 
 
 def read_stamps(simple: str) -> dict[str, Entry]:
-    """Return what is known of each wheel by file name; nothing when the stamps are missing or of another form."""
+    """Return the stored entries by file name; empty if the stamps are missing or have another format."""
     try:
         with open(os.path.join(simple, STAMPS), encoding="utf-8") as file:
             stored = json.load(file)
@@ -212,7 +212,7 @@ def read_stamps(simple: str) -> dict[str, Entry]:
 
 
 def write_stamps(simple: str, entries: list[Entry]) -> None:
-    """Remember entries for the next run; no change of the index, so not reported as one."""
+    """Store entries for the next run; this does not change the index, so it is not reported as a change."""
     if read_stamps(simple) != {entry.wheel.filename: entry for entry in entries}:
         stored = [{"wheel": asdict(entry.wheel), "stamp": entry.stamp} for entry in entries]
         publish(os.path.join(simple, STAMPS), json.dumps(stored, indent=0))
@@ -222,7 +222,7 @@ def remove(simple: str, stale: list[str]) -> None:
     """Remove pages, and the directories that are empty without them."""
     for path in stale:
         os.unlink(os.path.join(simple, path))
-        with contextlib.suppress(OSError):  # somebody else's files are in it
+        with contextlib.suppress(OSError):  # it has other files
             os.rmdir(os.path.dirname(os.path.join(simple, path)))
 
 

@@ -47,7 +47,7 @@ class VarsModule(BaseVarsPlugin):
         try:
             self._reader.get_vars(loader, path, [entity], cache)
         except AnsibleParserError as exc:
-            # The error that was being handled when this one was made of its text.
+            # The original error, from whose text this one was made.
             if isinstance(exc.__context__, AnsibleError):
                 raise exc.__context__ from exc.__context__.__cause__
             raise

@@ -118,7 +118,7 @@ def throughput(site: Site, seconds: float, streams: int, tokens: int) -> dict[st
 
 
 def fresh(client: Client) -> float:
-    """Return the seconds of a request with a connection of its own."""
+    """Return the seconds of a request with its own connection."""
     began = time.perf_counter()
     client.connection.close()
     client.connect()

@@ -132,7 +132,7 @@ def run(top: Path, source: Source, command: str) -> tuple[float, Any]:
 
 
 def aside(function: Any, *args: Any) -> Any:
-    """Call a function in a process of its own.
+    """Call a function in its own process.
 
     Linux counts the memory of the process that starts a command as the command's own, so this one has to stay small.
     """

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One origin, eight hosts, each on a link of its own: how long until all have a model, and what leaves the origin.
+"""One origin, eight hosts, each on its own link: how long until all have a model, and what leaves the origin.
 
 Each host is a network namespace on one bridge; tc limits its link both ways. All fetch at once from the origin's nginx,
 so that the origin's link is the bound: hosts x bytes / rate. A way to bring weights from host to host has to beat it.

@@ -198,7 +198,7 @@ def _change_place(choose: random.Random, container: Any, key: Any) -> None:
 
 
 class HostileServer:
-    """A server on a port of its own. ``script`` gets the head of each request and yields what happens next.
+    """A server on its own port. ``script`` gets the head of each request and yields what happens next.
 
     Bytes are sent, a number is a pause in seconds, None resets the connection. Its end closes the connection, unless it
     yields True as its last word.

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs modules of the collection for tests, each in a process of its own, as on a host.
+"""Runs modules of the collection for tests, each in its own process, as on a host.
 
 An interpreter takes 0.3 s for a module, nearly all of it to import Ansible: the server has imported what every module
-imports, and forks for each request. It is a program of its own, because pytest's process has imported the controller's
+imports, and forks for each request. It is its own program, because pytest's process has imported the controller's
 part of Ansible, has threads, and is five times as large.
 """
 

@@ -92,7 +92,7 @@ class Builder:
 
 
 def hgx(device: str = "2335", name: str = "NVIDIA H200", count: int = 8, extra: tuple[str, ...] = ()) -> Documents:
-    """An HGX host: its BMC shows the baseboard as a system of its own, and its chips again below the host's."""
+    """An HGX host: its BMC shows the baseboard as its own system, and its chips again below the host's."""
     builder = Builder(levels=5, Vendor="AMI", Product="AMI Redfish Server")
     baseboard = builder.system("HGX_Baseboard_0", cpus=0)
     host = builder.system("Self", Links={"Chassis": [link(f"{ROOT}/Chassis/Self")]})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Many Redfish services in one process, each on an address of its own (127.x.y.z), that can be told to misbehave.
+"""Many Redfish services in one process, each on its own address (127.x.y.z), that can be told to misbehave.
 
 Serves DMTF's mock-up format (a folder with an index.json per path) or documents in memory, with basic authentication,
 sessions and ``$expand``. As a program (``python redfish_server.py PLAN.json``) it has a processor to itself.
@@ -74,7 +74,7 @@ def write_mockup(folder: Path, documents: dict[str, Any]) -> None:
 
 
 class RedfishServer:
-    """Serves ``machines`` by address, all on one port, from a thread of its own. Use it with ``with``."""
+    """Serves ``machines`` by address, all on one port, from its own thread. Use it with ``with``."""
 
     def __init__(self, machines: dict[str, Machine], tls: ssl.SSLContext | None = None) -> None:
         self.machines = machines

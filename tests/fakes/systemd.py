@@ -34,7 +34,7 @@ class FakeSystemd:
         self.path = Path(path)
 
     def install(self, directory: Path) -> None:
-        """Put it on the way to commands, for a module in a process of its own."""
+        """Put it on the way to commands, for a module in its own process."""
         directory.mkdir(parents=True, exist_ok=True)
         script = directory / "systemctl"
         script.write_text(SCRIPT.format(python=sys.executable, top=str(TOP), path=str(self.path)))
@@ -136,7 +136,7 @@ class FakeInstances:
         self.link(self.weights(revision), name)
 
     def unit(self, engine: str, ref: str, name: str = "chat", revision: str = "a" * 40, **common: str) -> None:
-        """Write an instance in a container with a unit of its own."""
+        """Write an instance in a container with its own unit."""
         self.common(name, **common)
         words = f"--rm --name vllm-{name} \\\n  --init \\\n  --shm-size 16g \\\n  --env 'HOME=a b' \\\n  {ref}"
         self.write(f"/var/lib/vllm/{name}/serve", f'#!/bin/sh\nexec {engine} run {words} \\\n  "$@"\n', 0o755)

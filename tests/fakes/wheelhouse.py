@@ -56,7 +56,7 @@ def make_wheel(
 
 
 def run_module(module: str, /, **arguments: Any) -> dict[str, Any]:
-    """Run a module of the collection in a process of its own; return what it prints, with its exit status as ``rc``."""
+    """Run a module of the collection in its own process; return what it prints, with its exit status as ``rc``."""
     mask = os.umask(0)
     os.umask(mask)
     process = {"environment": dict(os.environ), "cwd": os.getcwd(), "umask": mask}

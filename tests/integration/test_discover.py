@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""playbooks/discover.yml over SSH: hosts that lose their Python, a card, their power; a lab of its own."""
+"""playbooks/discover.yml over SSH: hosts that lose their Python, a card, their power; its own lab."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def hosts():
 
 
 class Discovery:
-    """Runs the playbook over the lab's hosts with a cache of its own."""
+    """Runs the playbook over the lab's hosts with its own cache."""
 
     def __init__(self, top):
         self.cache = top / "cache.json"
@@ -115,7 +115,7 @@ def test_a_fleet_is_discovered_again_and_again(hosts, tmp_path):
     output, changed = discover()
     assert "1 of 2 hosts answered" in output, output
     assert "cpu-12: h200 x 8 -> h200 x 7, driver none -> 580.159.04" in output
-    assert "mirror: does not answer any more" in output
+    assert "mirror: no longer answers" in output
     assert re.search(r"mirror: cpu, \d+ (seconds|minutes) old \(20\S+Z\): ssh: connect to host", output), output
     assert changed == 1
     stale = discover.kept()["mirror"]

@@ -140,7 +140,7 @@ def test_an_instance_that_dies_is_reported_at_once_with_the_reason(host):
     assert not found["ok"] and found["reasons"] == ["ValueError: the file model.safetensors is short"]
     assert "unit vllm@dies.service has failed: exit status 1 (exit-code)" in found["msg"]
     assert "  ValueError: the file model.safetensors is short" in found["msg"].splitlines()
-    assert "This is known:\n  Run the role weights again." in found["msg"]
+    assert "This is a known problem:\n  Run the role weights again." in found["msg"]
     assert len(found["journal"]) <= 12 and "Main process exited, code=exited, status=1/FAILURE" in "\n".join(
         found["journal"]
     )
@@ -163,7 +163,7 @@ def test_the_key_in_the_journal_is_masked(host):
 def test_a_server_that_ends_by_itself_has_failed(host):
     host.instance("leaves", 8004)
     found = host.endpoint(instance="leaves")
-    assert "unit vllm@leaves.service has ended by itself: exit status 0 (success)" in found["msg"]
+    assert "unit vllm@leaves.service ended by itself: exit status 0 (success)" in found["msg"]
 
 
 def test_another_server_on_the_port_does_not_pass(host):

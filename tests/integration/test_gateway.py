@@ -293,7 +293,7 @@ def test_limits_of_a_client_are_its_own(tmp_path):
         assert found.ask("GET", "/v1/models", "f" * 32)[0] == 200
         server.freed.set()
         waiting.join()
-        # One after the other is not two at once, each over a connection of its own; a thread may get no processor.
+        # One after the other is not two at once, each over its own connection; a thread may get no processor.
         asked = [found.ask("GET", "/v1/models", WRONG)[0] for _n in range(1000)]
         assert set(asked) <= {200, 429} and asked.count(429) <= 2
         assert found.ask("GET", "/v1/models", "f" * 32)[0] == 200
@@ -334,7 +334,7 @@ def test_clients_that_trust_the_ca_reach_the_gateway_by_its_names_over_either_ht
     shutil.copy(made["key"], tmp_path / "gateway.pem.key")
     more = {"options": {"tls": "own"}, "variables": {"gateway_tls": "own"}}
     with engine() as server, gateway(tmp_path, [server.server_port], **more) as found:
-        # The key is in a file of its own: no command line has it.
+        # The key is in its own file: no command line has it.
         (tmp_path / "curl").write_text(f'header = "Authorization: Bearer {KEY}"\n')
         for name in names:
             for version in ("--http1.1", "--http2"):

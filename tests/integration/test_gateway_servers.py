@@ -78,9 +78,9 @@ def test_what_cannot_be_is_one_sentence_and_changes_nothing(tmp_path):
             (run(found, state="drained", owner="admin:al"), "servers: the list is empty"),
             (
                 drain(found, ONE, TWO),
-                f"service chat: without {ONE}, {TWO} it has no server left, and min_available is 1",
+                f"service chat: without {ONE}, {TWO}, no server would remain, but min_available is 1",
             ),
-            (drain(found, ONE, min_available=2), f"without {ONE} it has {TWO} left, and min_available is 2"),
+            (drain(found, ONE, min_available=2), f"without {ONE}, {TWO} would remain, but min_available is 2"),
         ):
             assert result["rc"] and words in result["msg"], result
         assert run(found)["backends"]["chat"]["ready"] == 2
@@ -100,7 +100,7 @@ def test_of_two_runs_at_a_time_one_gets_the_last_pair(tmp_path):
         assert sorted(result["rc"] for result in results) == [0, 1], results
         (refused,) = [result for result in results if result["rc"]]
         assert (
-            "it has no server left, and min_available is 1" in refused["msg"]
+            "no server would remain, but min_available is 1" in refused["msg"]
             and "is drained by rollout:" in refused["msg"]
         )
         assert run(found)["backends"]["chat"]["ready"] == 1

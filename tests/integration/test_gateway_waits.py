@@ -108,7 +108,7 @@ def test_whoever_brings_a_server_back_meanwhile_is_believed(tmp_path):
             until(lambda: (tmp_path / "drained.json").exists() and found.state(ONE).startswith("DRAIN"))
             assert ready(found, ONE, owner="admin:al", force=True, wait=0)["changed"]
             result = waiting.result()
-        assert result["rc"] and f"{ONE} was made ready by somebody else while it was being drained" in result["msg"]
+        assert result["rc"] and f"{ONE} was made ready by another user while it was being drained" in result["msg"]
         assert run(found)["servers"][ONE]["state"] == "ready"
 
 
@@ -182,7 +182,7 @@ def test_a_server_that_is_back_is_watched(tmp_path, monkeypatch):
             found.ask("GET", "/v1/models", KEY)
         result = watched.result()
         assert result["rc"] and result["failed"], result
-        assert f"{ONE}: 1 errors in 1 requests since it is back, expected none" in result["msg"], result
+        assert f"{ONE}: 1 errors in 1 requests since it returned, expected none" in result["msg"], result
         assert result["servers"][ONE]["state"] == "ready" and result["up"]
 
 

@@ -27,7 +27,7 @@ pytestmark = [
 
 
 class LabTool:
-    """The lab's command, for a lab in a directory of its own."""
+    """The lab's command, for a lab in its own directory."""
 
     def __init__(self, home):
         self.home = home
@@ -275,7 +275,7 @@ def test_taken_subnet_is_told_with_the_way_out(lab):
 def test_lab_of_another_checkout_is_left_alone(lab, home, tmp_path):
     for command in ("up", "down"):
         output = lab.fails(command, LAB_HOME=str(tmp_path))
-        assert f"A lab {NAME} exists that belongs to {home}" in output
+        assert f"Lab {NAME} already exists and belongs to {home}" in output
     assert lab.on("cpu-12", "hostname") == "cpu-12"
 
 
@@ -310,7 +310,7 @@ def test_down_keeps_downloads_and_images(lab, home):
     assert {path.name for path in home.iterdir()} == {"cache", "containers.conf", "mirror"}
     left = [line for line in traces(home) if not line.startswith(("image", "volume")) and line != str(home)]
     assert left == []
-    assert "gone" in lab("down"), "nothing to take down is no error"
+    assert "removed" in lab("down"), "a lab that does not exist is not an error"
     for command in ("ssh", "restart"):
         assert f"Lab {NAME} has no host cpu-12 yet. Run: bin/lab up cpu-12" in lab.fails(command, "cpu-12")
 

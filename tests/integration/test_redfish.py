@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""200 BMCs at once, 20 of them wrong, as services in a process of their own; recordings and a service of others.
+"""200 BMCs at once, 20 of them wrong, as services in their own process; recordings and a service of others.
 
 REDFISH_RECORDINGS names a directory of recordings in DMTF's mock-up format, one folder for each machine: they are
 served in place of the machines that were written for the tests.

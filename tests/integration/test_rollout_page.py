@@ -118,7 +118,7 @@ def test_stopped_at_the_canary(show):
 def test_interrupted_and_gone_on(show):
     shown = show(cut())
     assert shown.text("#result") == "✗ interrupted · 3 hosts: 1 done, 1 unfinished, 1 untouched"
-    assert "The journal breaks off" in shown.text("#reason")
+    assert "The journal is incomplete" in shown.text("#reason")
     assert shown.bars("a2")[-1][0] == "apply (broke off)"
     shown = show(resumed().events)
     assert shown.text("#result") == "✓ done · 3 hosts: 3 done"

@@ -177,7 +177,7 @@ def test_directory_of_the_controller_without_a_file_is_passed_over_with_the_reas
     assert reason in text
     code, text = site.run([f"controller:{site.home}/carried", f"{server.url}/weights"], words=check)
     assert code == 0, text
-    assert f"source passed over: {reason}" in text
+    assert f"source skipped: {reason}" in text
     assert site.content() == ({} if check else FILES)
 
 
@@ -191,14 +191,14 @@ def test_each_model_comes_from_the_first_source_that_has_it(site, server, check)
     sources = [f"controller:{site.home}/carried", f"{server.url}/weights"]
     code, text = site.run(sources, words=check, models=[manifest(), other])
     assert code == 0, text
-    assert f"source passed over: controller:{site.home}/carried/{where}: No such file" in text
+    assert f"source skipped: controller:{site.home}/carried/{where}: No such file" in text
     assert site.content() == ({} if check else FILES)
     assert (site.root / where).exists() is not bool(check)
     # What neither of them has is found in check mode as well.
     server.files = {}
     absent = {**other, "repository": "example/absent"}
     code, text = site.run(sources, words=check, models=[manifest(), absent])
-    assert code == 2 and "example/absent revision" in text and "no source gives its 1 missing file" in text
+    assert code == 2 and "example/absent revision" in text and "no source has its 1 missing file" in text
 
 
 def test_check_mode_looks_at_the_controllers_directory_and_pushes_nothing(site):
@@ -293,7 +293,7 @@ def test_process_that_dies_is_reported_and_the_next_run_goes_on(site, server):
     text = re.sub(r"\s+", " ", first.communicate(timeout=300)[0])
     assert first.returncode == 2
     assert f"the fetch on the host ended without a result or hangs (process {report['pid']}, " in text
-    assert "run again: what has come is kept" in text
+    assert "run again: what has arrived is kept" in text
     assert "Traceback" not in text
     code, text = site.run([f"{server.url}/weights"])
     assert code == 0, text

@@ -39,7 +39,7 @@ class FailedError(Exception):
 
 
 class Request:
-    """One request with a connection of its own, which has to be over by a deadline."""
+    """One request with its own connection, which has to be over by a deadline."""
 
     def __init__(self, options: argparse.Namespace, number: int) -> None:
         self.options = options
@@ -146,7 +146,9 @@ class Request:
         try:
             return response.read1(65536)
         except socket.timeout as exc:
-            raise FailedError(f"late: not over after {self.options.timeout:g} s ({self.size} bytes had come)") from exc
+            raise FailedError(
+                f"late: not over after {self.options.timeout:g} s ({self.size} bytes had arrived)"
+            ) from exc
         except (OSError, ValueError, http.client.HTTPException) as exc:
             raise FailedError(f"cut: after {self.size} bytes ({type(exc).__name__})") from exc
 

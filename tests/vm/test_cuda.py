@@ -57,7 +57,7 @@ def test_driver_is_compiled_for_the_kernel_of_the_guest(guest):
     guest.enter(["container"], contained=True)
     (kernel,) = guest.kernels()
     outcome = guest.play("cuda.yml")
-    # All is done but what only a kernel of its own can do.
+    # All is done but what only its own kernel can do.
     assert outcome.rc != 0
     assert re.search(r"modprobe: FATAL: Module nvidia\S* not found in directory /lib/modules/", outcome.failures[-1])
     status = guest.says("dkms status")
@@ -161,7 +161,7 @@ def test_no_second_reboot_for_the_same_reason(guest):
     guest.says("modprobe nouveau; sysctl -q kernel.modules_disabled=1")
     outcome = guest.play("cuda.yml", cuda_reboot_allowed=True)
     assert outcome.rc != 0
-    assert f"the host was rebooted for it already, and still: {NOUVEAU_HOLDS}" in outcome.failures[-1]
+    assert f"the host was already rebooted for this, and still: {NOUVEAU_HOLDS}" in outcome.failures[-1]
     assert guest.says(BOOT_ID) == boot
 
 

@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make, show and take down the lab: the hosts of inventories/lab/hosts.yml as podman containers that boot systemd.
 
-docs/reference/lab.md says what LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE, LAB_CA_FILE and LAB_INTERNAL change.
+docs/reference/lab.md describes LAB_NAME, LAB_SUBNET_PREFIX, LAB_HOME, LAB_CACHE, LAB_CA_FILE and LAB_INTERNAL.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def down(lab: Lab) -> None:
                 ["ssh", "-F", "none", "-O", "exit", "-S", str(socket), "lab"], check=False, capture_output=True
             )
         run(["rm", "-rf", "--one-file-system", str(lab.directory), str(lab.run)])
-    say(f"lab {lab.name}: gone")
+    say(f"lab {lab.name}: removed")
 
 
 def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
@@ -121,7 +121,7 @@ def down_all(lab: Lab, hosts: Mapping[str, Host]) -> None:
     for directory in (lab.cache, lab.home):
         with contextlib.suppress(OSError):
             directory.rmdir()
-    say("images and what was carried to hosts: gone")
+    say("images and files mounted into hosts: removed")
 
 
 def status(lab: Lab, hosts: Mapping[str, Host]) -> None:
@@ -148,10 +148,12 @@ def restart(lab: Lab, host: Host) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bin/lab", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    start = commands.add_parser("up", help="bring hosts up (all, or those named)")
+    start = commands.add_parser("up", help="start hosts (all, or the named ones)")
     start.add_argument("hosts", nargs="*", metavar="HOST")
-    gone = commands.add_parser("down", help="take the lab down without a trace")
-    gone.add_argument("--all", action="store_true", help="every lab of this checkout, the images and the downloads too")
+    removal = commands.add_parser("down", help="remove the lab")
+    removal.add_argument(
+        "--all", action="store_true", help="also remove other labs of this checkout, images and downloads"
+    )
     commands.add_parser("status", help="show the hosts")
     commands.add_parser("restart", help="reboot a host").add_argument("host")
     ssh = commands.add_parser("ssh", help="log in to a host, or run a command there")

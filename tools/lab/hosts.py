@@ -84,7 +84,7 @@ def find_network(lab: Lab) -> dict[str, Any] | None:
 
 
 def networks() -> list[dict[str, Any]]:
-    # One look: another lab may take its network down before a second one.
+    # A single command: another lab may remove its network before a second command runs.
     found: list[dict[str, Any]] = json.loads(podman("network", "ls", "--format", "json"))
     return found
 
@@ -118,12 +118,12 @@ def check_network(lab: Lab, network: Mapping[str, Any]) -> None:
         prefix = subnet.rsplit(".", 1)[0]
         raise LabError(
             f"Lab {lab.name} runs on {subnet}, not {lab.subnet}. Set LAB_SUBNET_PREFIX={prefix}, "
-            f"or take it down first: LAB_NAME={lab.name} bin/lab down"
+            f"or remove the lab first: LAB_NAME={lab.name} bin/lab down"
         )
     if bool(network.get("internal")) != lab.internal:
         raise LabError(
-            f"Lab {lab.name} runs {'with' if lab.internal else 'without'} a way out, other than LAB_INTERNAL says. "
-            f"Take it down first: LAB_NAME={lab.name} bin/lab down"
+            f"Lab {lab.name} already runs {'with' if lab.internal else 'without'} access to other networks, but "
+            f"LAB_INTERNAL requests the opposite. Remove the lab first: LAB_NAME={lab.name} bin/lab down"
         )
 
 
@@ -138,7 +138,7 @@ def check_owner(lab: Lab, found: Mapping[str, str]) -> None:
     home = found.get("bminf.home")
     if home != str(lab.home):
         raise LabError(
-            f"A lab {lab.name} exists that belongs to {home}, not to {lab.home}. Set LAB_NAME to another name."
+            f"Lab {lab.name} already exists and belongs to {home}, not to {lab.home}. Set LAB_NAME to another name."
         )
 
 
@@ -159,7 +159,7 @@ def ensure_container(lab: Lab, host: Host, command: list[str], public_key: str, 
     step = next_step(state, definition, wanted)
     name = lab.container(host)
     if step == "recreate":
-        say(f"{host.name}: incomplete or made from another definition; making it again")
+        say(f"{host.name}: incomplete or outdated, creating it again")
         remove_containers([name])
     if step in ("create", "recreate"):
         for source, _target in host.mounts:
@@ -204,7 +204,7 @@ def wait_until_up(lab: Lab, host: Host) -> str:
             said = result.stderr.strip() or f"systemd says {state}"
             raise LabError(
                 f"{host.name} at {lab.address(host)} is not up after {BOOT_SECONDS} s: {said}.\n"
-                f"Look inside with: podman exec -it {lab.container(host)} journalctl -b"
+                f"Read its journal with: podman exec -it {lab.container(host)} journalctl -b"
             )
         time.sleep(0.2)
 

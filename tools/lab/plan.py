@@ -44,7 +44,7 @@ PACKAGES = [
     "udev",
 ]
 
-# These options make a container a server: a cgroup v2 of its own, a /dev/shm of systemd's size, shared mounts
+# These options make a container a server: its own cgroup v2, a /dev/shm of systemd's size, shared mounts
 # (systemd's credentials need them), and no access to the controller's kernel: its log, modules, clock and memory.
 BOOT = (
     "umount -R /sys/fs/cgroup; umount /dev/shm; rm -f /dev/kmsg; "

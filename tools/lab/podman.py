@@ -79,7 +79,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                say(f"waiting for another run that works on {what}")
+                say(f"waiting for another run that uses {what}")
                 fcntl.flock(handle, fcntl.LOCK_EX)
             # `down` removes the file while it holds the lock; a lock on a removed file excludes nobody.
             if path.exists() and path.samefile(f"/proc/self/fd/{handle.fileno()}"):

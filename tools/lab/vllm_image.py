@@ -6,7 +6,7 @@
 
 It is an image layout of the Open Container Initiative, which skopeo and the role mirror read: Debian 12, Python and the
 wheels of the lock, with `vllm serve` as its entry point. Nothing in it is compressed: it travels over no slow line, and
-two processors pack two gigabytes for minutes. What is there is left alone until what it is made from changes.
+two processors pack two gigabytes for minutes. An existing image stays unchanged until its inputs change.
 """
 
 from __future__ import annotations

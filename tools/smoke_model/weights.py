@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The smoke model's configuration and weights.
 
-How it answers: every token that matters has a dimension of its own, every other one shares dimension 0, and lm_head
+How it answers: every token that matters has its own dimension, every other one shares dimension 0, and lm_head
 maps each dimension to the token that follows. Only "." has to know more than itself: the answer's "." is followed by
 the end, anybody else's by the answer. Layer 1's attention tells them apart; it looks for the token " rea", which
 the model says (" rea", "dy") and no prompt holds (" ready" is one token there).

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what a vLLM release accepts out of its wheel: every flag and every environment variable.
+"""Read every flag and every environment variable of a vLLM release from its wheel.
 
     tools/vllm/read_options.py 0.33.0 > catalog/options/0.33.0.yml
     tools/vllm/read_options.py 0.33.0 --wheel FILE | --site-packages DIR
@@ -63,7 +63,7 @@ def source_parser(root: Path) -> tuple[argparse.ArgumentParser, Any]:
     sources = Sources(root)
     name = next((name for name in CLI_MODULES if sources.module(name)), None)
     if name is None:
-        raise ReadError(f"{root}: no vLLM whose command line is known here; looked for {', '.join(CLI_MODULES)}")
+        raise ReadError(f"{root}: no vLLM with a known command line; expected one of {', '.join(CLI_MODULES)}")
     home = "vllm.utils.argparse_utils" if sources.module("vllm.utils.argparse_utils") else "vllm.utils"
     flexible = sources.get(home, "FlexibleArgumentParser")
     parser = sources.get(name, "make_arg_parser")(flexible(add_help=False))
@@ -80,7 +80,7 @@ def real_parser() -> tuple[argparse.ArgumentParser, Any]:
             if not name.startswith(str(exc.name)):
                 raise
     else:
-        raise ReadError(f"no vLLM whose command line is known here; looked for {', '.join(CLI_MODULES)}")
+        raise ReadError(f"no vLLM with a known command line; expected one of {', '.join(CLI_MODULES)}")
     try:
         flexible = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
     except ModuleNotFoundError:

@@ -62,7 +62,7 @@ def cli_module() -> Any:
         except ModuleNotFoundError as exc:
             if not name.startswith(str(exc.name)):
                 raise
-    raise SystemExit(f"no vLLM whose command line is known here; looked for {', '.join(CLI_MODULES)}")
+    raise SystemExit(f"no vLLM with a known command line; expected one of {', '.join(CLI_MODULES)}")
 
 
 class CommandLine:

@@ -2,9 +2,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Debian guest with a kernel of its own: a root file system that packages are built in, then a machine that boots it.
+"""Run a Debian guest with its own kernel: build packages in its root file system, then boot it as a machine.
 
-docs/reference/virtual-machine.md says what it is for. LAB_HOME and LAB_CACHE are those of the lab.
+docs/reference/virtual-machine.md describes its purpose. It uses LAB_HOME and LAB_CACHE like the lab.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def require_controller() -> None:
     if os.geteuid():
         raise LabError(f"The guest's root file system needs root. Run: {shlex.join(['sudo', *sys.argv])}")
     if os.uname().machine != "x86_64":
-        raise LabError(f"The guest is an x86_64 one with Debian's kernel, this machine is {os.uname().machine}.")
+        raise LabError(f"The guest needs an x86_64 machine, this one is {os.uname().machine}.")
     absent = sorted({package for command, package in NEEDED.items() if not shutil.which(command)})
     if absent:
         raise LabError(f"Not installed here: {', '.join(absent)}. Run: {TOP / 'tools' / 'bootstrap.sh'}")
@@ -182,7 +182,7 @@ def ensure_tarball(guest: Guest, recipe: GuestRecipe) -> Path:
 def kernels(guest: Guest) -> list[str]:
     """Return the releases of the kernels in the guest, the newest last."""
     if not guest.root.exists():
-        raise LabError("There is no guest yet. Run: bin/vm root")
+        raise LabError("The guest does not exist yet. Run: bin/vm root")
     found = [path.name.partition("-")[2] for path in (guest.root / "boot").glob("vmlinuz-*")]
     return sorted(found, key=version_key)
 
@@ -225,7 +225,7 @@ def start_machine(guest: Guest, kernel: str | None) -> None:
     announce(guest, port)
     started = time.monotonic()
     wait_until_reached(guest, port, started + BOOT_SECONDS, lambda: last_words(guest))
-    say(f"the guest has booted in {time.monotonic() - started:.0f} s: SSH at 127.0.0.1:{port}")
+    say(f"the guest booted in {time.monotonic() - started:.0f} s: SSH at 127.0.0.1:{port}")
 
 
 def make_disk(guest: Guest) -> None:
@@ -275,7 +275,7 @@ def wait_until_reached(guest: Guest, port: int, deadline: float, words: object) 
                 return
         if time.monotonic() > deadline:
             assert callable(words)
-            raise LabError(f"The guest cannot be reached: {result.stderr.strip()}. Its last words:\n{words()}")
+            raise LabError(f"The guest cannot be reached: {result.stderr.strip()}. Its last output:\n{words()}")
         time.sleep(0.5)
 
 
@@ -314,14 +314,14 @@ def enter(guest: Guest, words: Sequence[str]) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bin/vm", description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("root", help="have a root file system that no role has seen")
+    commands.add_parser("root", help="create a fresh root file system")
     commands.add_parser("kernels", help="list the guest's kernels, the newest last")
-    commands.add_parser("container", help="run an SSH daemon in it, to install and to compile")
-    boot = commands.add_parser("machine", help="make a disk of it and boot that in qemu")
+    commands.add_parser("container", help="run an SSH daemon in it, for installing and compiling")
+    boot = commands.add_parser("machine", help="write it to a disk and boot that in qemu")
     boot.add_argument("--kernel", metavar="RELEASE", help="the kernel of the first boot; by default the newest")
     ssh = commands.add_parser("ssh", help="log in to the guest, or run a command there")
     ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND")
-    commands.add_parser("down", help="take the guest away; only the cached archive stays")
+    commands.add_parser("down", help="remove the guest; the cached archive stays")
     return parser.parse_args()
 
 
@@ -357,7 +357,7 @@ def dispatch(arguments: argparse.Namespace, guest: Guest) -> None:
         else:
             stop(guest)
             remove_tree(guest.directory)
-            say("the guest: gone")
+            say("the guest: removed")
 
 
 if __name__ == "__main__":

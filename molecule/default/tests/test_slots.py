@@ -102,5 +102,5 @@ def test_a_slot_that_somebody_has_changed_is_refused(serving, restore):
     serving.check_output("mv /root/kept.yaml %s", copy)
     output = re.sub(r"\s+", " ", done.stdout + done.stderr)
     assert done.returncode != 0, output
-    assert f"the slot {previous} is damaged: {copy} has another sha256" in output
+    assert f"the slot {previous} is damaged: {copy} has changed since it was kept (sha256)" in output
     assert starts(serving) == before

@@ -48,7 +48,10 @@ def refused(done, *parts: str) -> None:
             {"vllm_instances": {"a": {**SMOKE, "args": {"max-model-length": 2048}}}},
             ("vllm_instances.a: --max-model-length: vLLM 0.32.0 has no such flag", "'max-model-len'"),
         ),
-        ({"weights_source": ["x"]}, ("weights_source is no option of the role weights; nearest: 'weights_sources'",)),
+        (
+            {"weights_source": ["x"]},
+            ("weights_source is not an option of the role weights; nearest: 'weights_sources'",),
+        ),
         ({"vllm_instances": "chat"}, ("vllm_instances", "mapping")),
         (
             {"vllm_secrets": {"chta": {"VLLM_API_KEY": "x"}}},
@@ -101,7 +104,7 @@ def test_vllm_that_dies_while_starting_says_why(serving):
     assert done.returncode != 0, output
     assert "1000000) is greater than the derived max_model_len" in re.sub(r"\s+", " ", output)
     # The neighbour was not asked about and is served on; it is named as unlisted.
-    assert "Left alone, though not in vllm_instances of cpu-12: chat" in re.sub(r"\s+", " ", output)
+    assert "Not changed, though not in vllm_instances of cpu-12: chat" in re.sub(r"\s+", " ", output)
     assert chat() == "The fleet is ready."
 
 

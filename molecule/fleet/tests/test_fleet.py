@@ -80,7 +80,10 @@ def test_a_host_that_is_not_whole_is_named_and_holds_up_no_other():
         connect("cuda-12").check_output("rm /var/lib/standin/mismatch")
     words = " ".join((done.stdout + done.stderr).split())
     assert done.returncode != 0
-    assert "cuda-12: NVIDIA's driver is not healthy: nvidia-smi: the tools are of another version" in words
+    assert (
+        "cuda-12: NVIDIA's driver is not healthy: nvidia-smi: the tools and the loaded driver have different versions"
+        in words
+    )
     failed = dict(re.findall(r"^(\S+)\s+: ok=.*failed=(\d+)", done.stdout, re.MULTILINE))
     assert {name for name, number in failed.items() if number != "0"} == {"cuda-12"}
     # The rest has come to its end.

@@ -98,7 +98,7 @@ def test_a_chip_that_npu_smi_does_not_list_and_one_that_is_not_well(fleet, clean
     assert said.fails_everywhere(
         "Huawei's driver is not healthy",
         "chip 0000:01:00.0",
-        "the driver has not taken it",
+        "the driver is not bound to it",
         "chip 0000:41:00.0: health is Alarm, error 0x80E01801",
     )
     assert "npu-smi lists 7 of 8 chips" in said.errors[PACKAGED]

@@ -204,7 +204,7 @@ def test_a_docker_without_cdi_manages_cgroups_and_the_error_names_the_missing_pa
     engine = engines["cpu-12", "docker"]
     done = playbook(engine, **CUDA)
     assert done.rc != 0
-    assert "NVIDIA's hook, is not there; install the package nvidia-container-toolkit" in done.flat
+    assert "NVIDIA's hook, is missing; install the package nvidia-container-toolkit" in done.flat
     assert "the driver is not loaded" in done.flat
     info = engine.info()
     assert info["CgroupDriver"] == "cgroupfs"
@@ -249,7 +249,7 @@ DOCKER_PACKAGES = ("docker.io", "containerd", "runc", "docker-ce", "docker-ce-cl
 def test_an_engine_of_another_source_stays_by_default(engines, playbook, vendor):
     done = playbook(engines["cpu-12", "docker"], **{**vendor, "container_runtime_policy": "retain"})
     assert (done.rc, done.changed) == (0, 0), done.output
-    assert "it works and is left alone (container_runtime_policy: retain)" in done.flat
+    assert "it works and stays unchanged (container_runtime_policy: retain)" in done.flat
 
 
 def test_an_untrusted_or_unreachable_repository_leaves_the_engine_unchanged(engines, playbook, vendor):

@@ -45,7 +45,7 @@ def test_nouveau_stays_out_and_the_driver_stays_loaded(fleet, name):
 def test_a_library_of_another_version_is_found(fleet, cleaned):
     fleet.run("touch /var/lib/standin/mismatch")
     cleaned.append("rm /var/lib/standin/mismatch")
-    words = "the tools are of another version than the driver that is loaded"
+    words = "the tools and the loaded driver have different versions"
     assert fleet.play().fails_everywhere("driver is not healthy", words)
 
 
@@ -55,7 +55,7 @@ def test_a_chip_that_does_not_answer_and_one_that_the_driver_has_not_taken_are_f
     assert fleet.play().fails_everywhere("0000:c1:00.0", "4 of 5 chips")
     fleet.run("echo 0000:10:00.0 >/var/lib/standin/lost-chip")
     cleaned.append("rm /var/lib/standin/lost-chip")
-    assert fleet.play().fails_everywhere("a chip does not answer any more")
+    assert fleet.play().fails_everywhere("a chip no longer responds")
 
 
 @pytest.mark.long

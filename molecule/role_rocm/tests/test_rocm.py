@@ -97,7 +97,7 @@ def test_a_chip_that_the_driver_has_not_taken_is_found(fleet, cleaned):
     fleet.hosts["cpu-12"].check_output("standin function 0000:f1:00.0 1002:74a1 --class 120000")
     fleet.hosts["cpu-13"].check_output("standin function 0000:f1:00.0 1002:7551 --class 030000")
     done = fleet.play()
-    assert done.fails_everywhere("chip 0000:f1:00.0", "the driver has not taken it")
+    assert done.fails_everywhere("chip 0000:f1:00.0", "the driver is not bound to it")
     assert "amd-smi lists 8 of 9 chips on PCI" in done.errors["cpu-12"]
     assert "the kernel (KFD) lists 2 of 3 chips on PCI" in done.errors["cpu-13"]
 
@@ -123,7 +123,7 @@ def test_a_tool_that_finds_no_driver_is_understood(fleet, cleaned):
     host = fleet.hosts["cpu-12"]
     host.check_output("echo 'ERROR: Unable to get devices, driver not initialized' >/var/lib/standin/amd-smi-fails")
     done = fleet.play(limit="cpu-12")
-    assert "amd-smi fails: it finds no driver loaded; run 'modprobe amdgpu'" in done.errors["cpu-12"]
+    assert "amd-smi fails: no driver is loaded; run 'modprobe amdgpu'" in done.errors["cpu-12"]
 
 
 def test_nothing_is_installed_where_the_policy_is_to_halt(fleet):

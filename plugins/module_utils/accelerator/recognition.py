@@ -29,8 +29,8 @@ class AcceleratorError(ValueError):
 class ExpectedFigure:
     """What one healthy chip reaches, for playbooks/accept.yml; the unit is in the figure's name.
 
-    From ``acceptable`` x ``value`` on a chip passes. ``status`` is measured or datasheet, ``source`` says who measured
-    it on what, or names the data sheet.
+    A chip passes from ``acceptable`` x ``value`` on. ``status`` is measured or datasheet; ``source`` names the machine
+    of the measurement, or the data sheet.
     """
 
     value: float
@@ -43,10 +43,10 @@ class ExpectedFigure:
 class Model:
     """One accelerator of the catalogue; ``unsupported`` is the reason why vLLM cannot run on it, None where it can.
 
-    ``devices`` may hold ``{index}`` for the number of each device. ``mounts`` are paths of the host, ``groups`` those
-    that may open the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is that of one
-    device as the model is sold, None where it is a share of the host's. ``lacks`` are the number formats of weights
-    that cannot be served on it, each with the reason. ``expected`` are the figures of a healthy chip by their names.
+    ``devices`` may hold ``{index}`` for the number of each device. ``mounts`` are paths of the host, ``groups`` have
+    access to the devices, ``visible_env`` is the variable that selects among them. ``memory_gib`` is the nominal memory
+    of one device, None where it is a share of the host's. ``lacks`` are the number formats of weights that the model
+    cannot serve, each with the reason. ``expected`` are the figures of a healthy chip by their names.
     """
 
     key: str
@@ -68,7 +68,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Chip:
-    """The meaning of one PCI id; ``memory_gib`` is that of one device, None where it is a share of the host's.
+    """The meaning of one PCI id; ``memory_gib`` is the memory of one device, None where it is a share of the host's.
 
     ``expected`` are the figures of this id: its own, and those of the model that it does not replace.
     """
@@ -108,8 +108,8 @@ class Detected:
     ``model``, ``stack``, ``generation`` and ``vendor`` are ``cpu`` on a host without accelerators and ``unknown`` where
     every one found is unknown. ``count`` is the number of devices of that model and ``memory_mib`` the memory of one:
     of the smallest where they differ, of the host for ``cpu``, None where the catalogue knows none. ``models`` counts
-    every model; ``mixed`` says that there are several, or unknown ones beside them. ``driver_version`` and
-    ``mec_firmware`` (AMD) are None where nobody knows.
+    every model; ``mixed`` is true if there are several, or unknown ones beside them. ``driver_version`` and
+    ``mec_firmware`` (AMD) are None where unknown.
     """
 
     model: str
@@ -233,7 +233,7 @@ def unusable(detected: Detected, catalogue: Catalogue) -> str | None:
     if detected.model == CPU and cpu["arch"] == "x86_64" and X86_NEEDS not in cpu["instruction_sets"]:
         return (
             f"found no accelerator, and the processor ({cpu['model']}) has no AVX2, which vLLM's CPU build needs; "
-            "take another host, or let a virtual machine see the processor as it is (CPU type 'host')"
+            "use another host, or set the CPU type of the virtual machine to 'host'"
         )
     return None
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the burn-in program with a deadline, and look at the counters meanwhile. Leaves nothing on the host."""
+"""Run the burn-in program with a deadline, and read the counters while it runs. Leaves nothing on the host."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ENVIRONMENT = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "MIOPEN_DISABLE_CACHE": "1",
 }
-# The environment of Ansible's module says nothing about chips, except these.
+# Of the environment of Ansible's module, only these variables are about chips.
 _DROPPED = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 _PATIENCE = 10
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds: until the program must have ended, and between two looks at the counters."""
+    """Seconds: until the program must have ended, and between two readings of the counters."""
 
     deadline: float
     pause: float
@@ -41,7 +41,7 @@ def run_burn_in(
 ) -> BurnIn:
     """Run a program, given on its standard input, and return what it measured.
 
-    ``sample`` is called every ``limits.pause`` seconds while it runs, ``stop`` where it has to be killed. Raises
+    ``sample`` is called every ``limits.pause`` seconds while it runs, ``stop`` if it must be killed. Raises
     OSError if the command cannot be started.
     """
     with tempfile.TemporaryDirectory(prefix="baremetal-accept-") as home:
@@ -85,7 +85,7 @@ def _wait(
             out, err = process.communicate(text, timeout=min(limits.pause, left))
             return out, err, False
         except subprocess.TimeoutExpired:
-            # It is sent once, and remembered by communicate().
+            # communicate() sends it once and remembers it.
             text = None
             sample()
 
@@ -96,7 +96,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def _rest(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Return what a killed process printed; nothing where a driver does not let it die."""
+    """Return what a killed process printed; nothing if it hangs in a driver and does not die."""
     try:
         return process.communicate(timeout=_PATIENCE)
     except subprocess.TimeoutExpired:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 STREAMS = 4
 CHUNK = 1 << 20
-# Between two attempts to connect: the other side may not listen yet.
+# Seconds between two attempts to connect: the other side may not listen yet.
 _PAUSE = 0.2
 
 
@@ -32,7 +32,7 @@ class Throughput:
 
 
 def serve(port: int, seconds: float, patience: float) -> int:
-    """Send zeros to the first STREAMS connections for some seconds; return how many came. Raises NetworkError.
+    """Send zeros to the first STREAMS connections for some seconds; return how many connected. Raises NetworkError.
 
     ``patience`` is how long to wait for each connection.
     """
@@ -43,7 +43,7 @@ def serve(port: int, seconds: float, patience: float) -> int:
         try:
             listener = socket.create_server(("", port), backlog=STREAMS)
         except OSError as exc:
-            raise NetworkError(f"port {port} cannot be listened on: {exc.strerror}; set accept_port") from exc
+            raise NetworkError(f"port {port}: cannot listen: {exc.strerror}; set accept_port") from exc
     threads = []
     with contextlib.closing(listener):
         listener.settimeout(patience)
@@ -60,7 +60,7 @@ def serve(port: int, seconds: float, patience: float) -> int:
 
 
 def receive(host: str, port: int, seconds: float, patience: float) -> Throughput:
-    """Connect STREAMS times and count what comes for some seconds. Raises NetworkError."""
+    """Connect STREAMS times and count the received bytes for some seconds. Raises NetworkError."""
     connections = [_connect(host, port, patience) for _number in range(STREAMS)]
     counts = [0] * len(connections)
     begin = time.monotonic()
@@ -75,7 +75,7 @@ def receive(host: str, port: int, seconds: float, patience: float) -> Throughput
     taken = time.monotonic() - begin
     total = sum(counts)
     if not total:
-        raise NetworkError(f"{host} port {port}: connected, and nothing came; is another program listening there?")
+        raise NetworkError(f"{host} port {port}: connected, but nothing arrived; is another program listening there?")
     return Throughput(round(total * 8 / taken / 1e9, 2), total, round(taken, 2), len(connections))
 
 

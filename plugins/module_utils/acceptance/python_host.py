@@ -28,7 +28,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.containers.eng
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import QUADLET_DIR, STATE_DIR
 
 CONTAINER = "baremetal-accept"
-# Ascend's images set their libraries up in the shell.
+# Images for Ascend set up their libraries in the shell.
 ASCEND_SETUP = "for f in /usr/local/Ascend/*/set_env.sh; do . $f; done"
 
 
@@ -78,7 +78,7 @@ def find_python(search: Search, run: Run, find: Find) -> Interpreter:
 
 
 def environments(root: str, venv_root: str) -> list[str]:
-    """Return the Pythons of environments that have torch: those of instances first, then those in venv_root."""
+    """Return the Pythons of environments with torch: those of instances first, then those in venv_root."""
     programs = [_launched(text_of(path)) for path in sorted(glob.glob(os.path.join(root, STATE_DIR[1:], "*", "serve")))]
     found = [os.path.join(os.path.dirname(program), "python") for program in programs if program]
     found += sorted(glob.glob(os.path.join(root, venv_root.lstrip("/"), "*", "bin", "python")))

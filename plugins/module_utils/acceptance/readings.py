@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lines that the burn-in program prints: what it measured, how far it came, and why it ended."""
+"""The lines that the burn-in program prints: its measurements, its progress, and why it ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PHASES = {"products": "matrix products", "copy": "copies in memory", "peer": "co
 
 @dataclass(frozen=True)
 class BurnIn:
-    """What a burn-in measured, by phase; ``problem`` is empty where it came to its end."""
+    """The measurements of a burn-in, by phase; ``problem`` is empty if it finished."""
 
     measured: Mapping[str, Any]
     problem: str = ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""End a module in order when somebody ends it: what it made is removed, what it started is killed."""
+"""Clean up when a module is terminated: remove what it created, kill what it started."""
 
 from __future__ import annotations
 

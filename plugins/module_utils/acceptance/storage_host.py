@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measure how fast a file system reads large files one after another, past the page cache where it allows that."""
+"""Measure how fast a file system reads large files sequentially, bypassing the page cache where it can."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Iterator
 
 BLOCK = 16 << 20
 READERS = 4
-# A file system that caches reads its own memory without O_DIRECT: such a figure is marked.
+# Without O_DIRECT, reads may come from the page cache: such a figure is marked.
 SMALLEST = 256 << 20
 RESERVE = 1 << 30
 
@@ -29,7 +29,7 @@ class StorageError(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """A measurement: GB/s (10^9 bytes), bytes and seconds, the file, and whether the page cache was passed by."""
+    """A measurement: GB/s (10^9 bytes), bytes and seconds, the file, and whether the page cache was bypassed."""
 
     gb_per_s: float
     bytes: int
@@ -42,7 +42,7 @@ class Reading:
 def measure_reads(directory: str, seconds: float, size: int) -> Reading:
     """Read the largest file below a directory for at most ``seconds``, with READERS threads.
 
-    Without a file of SMALLEST bytes, one of ``size`` bytes is made and removed again. Raises StorageError.
+    Without a file of SMALLEST bytes, one of ``size`` bytes is created and removed again. Raises StorageError.
     """
     if not os.path.isdir(directory):
         raise StorageError(f"{directory} is not a directory on this host; name another one with accept_storage_dir")
@@ -71,18 +71,18 @@ def _made_file(directory: str, size: int) -> Iterator[str]:
     free = shutil.disk_usage(directory).free
     if free < size + RESERVE:
         raise StorageError(
-            f"{directory} has {free / 1e9:.1f} GB free, and a file of {size / 1e9:.1f} GB has to be made to read it; "
+            f"{directory} has {free / 1e9:.1f} GB free, but the test needs a file of {size / 1e9:.1f} GB; "
             "free some space, or set accept_storage_bytes"
         )
     try:
         handle, path = tempfile.mkstemp(prefix=".baremetal-accept-", dir=directory)
     except OSError as exc:
-        raise StorageError(f"{directory}: no file can be made there: {exc.strerror}") from exc
+        raise StorageError(f"{directory}: cannot create a file there: {exc.strerror}") from exc
     try:
         _fill(handle, size)
         yield path
     except OSError as exc:
-        raise StorageError(f"{directory}: {exc.strerror} while a file was made to read it") from exc
+        raise StorageError(f"{directory}: {exc.strerror} while the test file was written") from exc
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -101,7 +101,7 @@ def _fill(handle: int, size: int) -> None:
 
 
 def _open(path: str) -> tuple[int, bool]:
-    """Return a file opened for reading, and whether reads pass the page cache by."""
+    """Return a file opened for reading, and whether reads bypass the page cache."""
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECT), True
     except OSError as exc:
@@ -154,7 +154,7 @@ def _read(path: str, seconds: float, made: bool) -> Reading:
 
 
 def _read_blocks(handle: int, blocks: _Blocks) -> None:
-    # Memory of its own pages, as O_DIRECT needs it.
+    # Page-aligned memory, which O_DIRECT needs.
     with contextlib.closing(mmap.mmap(-1, BLOCK)) as buffer:
         while True:
             offset = blocks.take()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the benchmark and the instance answer: the result's JSON, the output, models and metrics."""
+"""Parse the answers of benchmark and instance: the result's JSON, the output, models and metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 
 # Printed by the benchmark when its own preparations are over.
 STARTED = "Starting main benchmark run"
-# Before that it asks the instance once.
+# Before that it sends the instance one request.
 TEST_REQUESTS = 1
 FIGURES = ("duration", "output_throughput", "total_output_tokens", "median_ttft_ms", "median_tpot_ms", "p99_itl_ms")
 
@@ -48,7 +48,7 @@ def _is_figure(value: Any) -> bool:
 
 
 def explain_output(lines: Sequence[str], most: int = 3) -> str:
-    """Return why the benchmark failed, from its last lines: the errors, else the end."""
+    """Return why the benchmark failed: the errors in its output, else its last lines."""
     texts = [line.strip() for line in lines if line.strip()]
     errors = [line for line in texts if _ERROR.match(line)]
     return "; ".join((errors or texts)[-most:]) or "it printed nothing"
@@ -64,7 +64,7 @@ def model_length(body: bytes, model: str) -> int | None:
 
 
 def finished_requests(metrics: str) -> int | None:
-    """Return how many requests an engine has finished since its start, from /metrics; None where that is not there."""
+    """Return how many requests an engine has finished since its start, from /metrics; None where unknown."""
     matches = [_SUCCESS.match(line.strip()) for line in metrics.splitlines()]
     values = [read_finite(match["value"]) for match in matches if match]
     known = [value for value in values if value is not None]

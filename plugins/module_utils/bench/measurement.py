@@ -12,12 +12,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 
 RANDOM, PREFIX_REPETITION = "random", "prefix_repetition"
 DATASETS = (RANDOM, PREFIX_REPETITION)
-# numpy, which makes the prompts, takes no larger seed.
+# numpy, which generates the prompts, accepts no larger seed.
 LARGEST_SEED = 2**32 - 1
 PERCENTILES = "50,90,99"
-# Between the signal that asks the benchmark to end and the one that ends it.
+# Seconds between SIGTERM and SIGKILL for the benchmark.
 KILL_AFTER = 10
-# The exit status of timeout(1) when the time was over, by the first and by the second signal.
+# The exit statuses of timeout(1) after the time limit, by the first and by the second signal.
 TIMED_OUT = (124, 137)
 API_KEY = "OPENAI_API_KEY"
 COMMAND = ("bench", "serve")
@@ -37,10 +37,10 @@ class BenchError(Exception):
 class Measurement:
     """The parameters of one measurement.
 
-    input_tokens: the whole prompt of each request, with the prefix_tokens that it shares with others of its prefix.
+    input_tokens: the complete prompt of each request, including the prefix_tokens that it shares with other requests.
     prefixes: how many different prefixes there are; both 0 with the data set random. concurrency: requests at a time.
     request_rate: arrivals per second, 0 for all at once. burstiness: the shape of the gamma distribution of the
-    arrivals; 1 is a Poisson process, less comes in bursts.
+    arrivals; 1 is a Poisson process, below 1 requests come in bursts.
     """
 
     dataset: str
@@ -60,7 +60,7 @@ class Target:
     """How an instance is measured on its host.
 
     url and model: where requests go, and the served name in them. tokenizer: its name or path, as vLLM finds it.
-    options: further words of the benchmark. command: the words that start `vllm bench serve`. inside: the words that
+    options: further arguments of the benchmark. command: the words that start vllm bench serve. inside: the words that
     run a command in the instance's container, empty for a virtual environment.
     """
 
@@ -114,8 +114,8 @@ def bench_argv(target: Target, measurement: Measurement, directory: str, name: s
 def limited_argv(target: Target, words: list[str], seconds: float, names: Mapping[str, str]) -> list[str]:
     """Return the command that runs ``words`` beside the instance for at most ``seconds``.
 
-    The limit is inside the container too: what an engine's ``exec`` has started outlives it. ``names`` are variables
-    with their values; a secret is passed on by its name alone.
+    The limit also applies inside the container, because a process started by an engine's ``exec`` outlives it.
+    ``names`` are variables with their values; a secret is passed on by its name alone.
     """
     limited = ["timeout", f"--kill-after={KILL_AFTER}", f"{seconds:g}", *words]
     if not target.inside:

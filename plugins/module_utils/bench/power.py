@@ -12,7 +12,7 @@ from typing import Any, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
 
-# One sample says nothing about a minute.
+# A single sample is too little for a minute.
 _FEWEST = 3
 COMMANDS = {
     "cuda": ("nvidia-smi", "--query-gpu=index,power.draw,power.limit", "--format=csv,noheader,nounits"),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the benchmark on this host, and sample the power of the chips meanwhile."""
+"""Run the benchmark on this host, and sample the power of the chips while it runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
 
 # Between two samples of the power; the vendors' tools average over about a second.
 INTERVAL = 0.5
-# A vendor's tool that takes longer hangs; no sample is worth the wait.
+# A vendor's tool that takes longer hangs, and no sample is worth waiting for.
 PATIENCE = 10.0
 LINES = 40
 RESULT = "result.json"
@@ -125,7 +125,7 @@ def read_power(chips: Chips) -> Power | None:
 def run_command(
     argv: Sequence[str], env: Mapping[str, str], account: pwd.struct_passwd | None, chips: Chips, seconds: float
 ) -> Run:
-    """Run a command in a session of its own, kill it after ``seconds``, and sample the power until it ends."""
+    """Run a command in its own session, kill it after ``seconds``, and sample the power until it ends."""
     try:
         process = subprocess.Popen(
             argv,
@@ -194,14 +194,14 @@ def working_directory(user: str) -> Iterator[tuple[str, pwd.struct_passwd | None
         try:
             account = pwd.getpwnam(user)
         except KeyError as exc:
-            raise BenchError(f"user: {user!r} is no user of this host, expected the one that vLLM runs as") from exc
+            raise BenchError(f"user: {user!r} is not a user of this host, expected the user that vLLM runs as") from exc
     directory = ""
     try:
         directory = tempfile.mkdtemp(prefix="vllm-bench-")
         if account:
             os.chown(directory, account.pw_uid, account.pw_gid)
     except OSError as exc:
-        raise BenchError(f"a temporary directory for the benchmark cannot be made: {exc}") from exc
+        raise BenchError(f"cannot create a temporary directory for the benchmark: {exc}") from exc
     try:
         yield directory, account
     finally:
@@ -254,7 +254,7 @@ def _read(instance: Instance, place: str, directory: str) -> str:
 
 def _why(run: Run, command: str, seconds: float) -> str:
     if run.status in TIMED_OUT or run.status < 0:
-        return f"vllm bench serve was not finished after {seconds:g} s, the time limit of a measurement"
+        return f"vllm bench serve did not finish within {seconds:g} s, the time limit of a measurement"
     if run.status == 127:
-        return f"{command} does not find vLLM's command ({explain_output(run.lines, 1)})"
+        return f"{command} does not find the command vllm ({explain_output(run.lines, 1)})"
     return f"vllm bench serve failed with exit status {run.status}: {explain_output(run.lines)}"

@@ -34,13 +34,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed
     worth_masking,
 )
 
-# What the benchmark has to know of the instance's own arguments, to read its tokenizer as the instance does.
+# The instance's arguments that the benchmark needs to load the tokenizer as the instance does.
 _VALUES, _SWITCHES = ("tokenizer-mode",), ("trust-remote-code",)
 
 
 @dataclass(frozen=True)
 class Instance:
-    """An instance on this host. api_key: empty where it asks for none; secrets: values that no output may show."""
+    """An instance on this host. api_key: empty where it requires none; secrets: values that no output may show."""
 
     name: str
     target: Target
@@ -51,7 +51,7 @@ class Instance:
         """Return a client of its address, with its key. Raises BenchError."""
         tls = None
         if self.target.url.startswith("https:"):
-            # On its own host it is asked by an address that no certificate names.
+            # On its own host, requests use an address that is in no certificate.
             tls = ssl.create_default_context()
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
@@ -82,7 +82,7 @@ def read_instance(name: str, root: str = "/") -> Instance:
     options += ["--insecure"] if url.startswith("https:") else []
     tokenizer = _word(config, "tokenizer") or _word(config, "model")
     if not tokenizer:
-        raise BenchError(f"{path}: neither tokenizer nor model is there; the benchmark needs the tokenizer's name")
+        raise BenchError(f"{path}: found neither tokenizer nor model; the benchmark needs the name of the tokenizer")
     target = Target(url, models[0], tokenizer, command, tuple(options), inside)
     return Instance(name, target, secrets.get(API_KEY, ""), tuple(worth_masking(secrets)))
 

@@ -188,7 +188,7 @@ def installed_of(files: Mapping[str, str], table: str, board: str, cann: Mapping
 def mismatch(installed: Installed) -> str:
     """Return why driver and firmware are incompatible, empty where they fit or nothing states it.
 
-    The newer of the two knows the older one, so one matching statement is enough. UNCONFIRMED: that rule.
+    The newer of the two lists the older one, so one matching statement is enough. UNCONFIRMED: that rule.
     """
     firmware = installed.firmware or installed.running_firmware
     if not installed.driver or not firmware:

@@ -17,7 +17,7 @@ STACK = "cann"
 
 @dataclass(frozen=True)
 class AscendChip:
-    """A kind of chip with a driver package of its own.
+    """A kind of chip with its own driver package.
 
     ``word`` is part of the names of ``.run`` files, ``ops`` of those of CANN's operators; ``apt`` and ``dnf`` are the
     driver's packages, ``firmware_apt`` and ``firmware_dnf`` those of its firmware.
@@ -90,7 +90,7 @@ def chip_of(hardware: CannHardware) -> AscendChip:
     if len(found) > 1:
         words = " and ".join(f"{model} ({CHIPS[generation].word})" for generation, model in sorted(found.items()))
         raise StackError(
-            f"{words} need driver packages of their own, and a host can have one of them only; move one kind of chips "
+            f"{words} need different driver packages, but a host can have only one of them; move one kind of chips "
             "to another host"
         )
     return CHIPS[next(iter(found))]

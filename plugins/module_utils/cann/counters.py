@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
 )
 
 TABLE = ("npu-smi", "info")
-# What is asked for each chip, by the type of npu-smi's ``info -t``.
+# The queries for each chip, by the type of npu-smi's ``info -t``.
 TYPES = ("ecc", "pcie-err")
 
 _FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:\s*(\S.*?)\s*$", re.MULTILINE)

@@ -109,7 +109,7 @@ def choose_file(files: Iterable[RunFile], component: str, chip: str, version: st
         names = " and ".join(file.name for file in fit)
         raise StackError(f"cann_run_files has several files for {component}: {names}; keep one, or set its version")
     why = "; ".join(f"{file.name} is for {_against(file, chip, version, arch)}" for file in offered)
-    raise StackError(f"no file of cann_run_files is the {component} of this host, which needs {wanted}: {why}")
+    raise StackError(f"cann_run_files has no {component} for this host, which needs {wanted}: {why}")
 
 
 def _against(file: RunFile, chip: str, version: str, arch: str) -> str:
@@ -119,7 +119,7 @@ def _against(file: RunFile, chip: str, version: str, arch: str) -> str:
     if file.arch and file.arch != arch:
         return f"{file.arch}, the host is {arch}"
     if version and not is_same(file.version, version):
-        return f"version {file.version}, wanted is {version}"
+        return f"version {file.version}, needed is {version}"
     return ""
 
 

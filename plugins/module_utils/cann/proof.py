@@ -41,16 +41,15 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.p
 MODULE = "drv_davinci_intf_host"
 KIND = DriverKind("cann", MODULE, DKMS, is_ours, "ascend")
 DCMI = "/usr/local/dcmi"
-AGAIN = "run the role cann with cann_policy install"
+AGAIN = "set cann_policy to install and run the role cann"
 
 # Error messages of npu-smi, their meaning, and what to do. UNCONFIRMED: the texts are from users' reports; Huawei's
 # own page names a missing reboot for -8005.
 TOOL_ERRORS = (
     (
         r"(?i)dcmi mod\w+ initialize[d]? failed.*-8005",
-        "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded and the host was not "
-        "rebooted",
-        "reboot; if it comes back, see that driver and firmware fit each other",
+        "npu-smi cannot reach the driver: it is not loaded, or driver and firmware were upgraded without a reboot",
+        "reboot; if the error returns, check that driver and firmware are compatible",
     ),
     (
         r"(?i)dcmi mod\w+ initialize[d]? failed",
@@ -59,13 +58,13 @@ TOOL_ERRORS = (
     ),
     (
         r"(?i)may not be completely installed",
-        "the driver's installation did not come to an end",
+        "the installation of the driver was not completed",
         "let the role cann install it again",
     ),
     (
         r"(?i)libc_sec\.so|libdrvdsmi_host\.so|libdcmi\.so",
         "npu-smi does not find the driver's libraries",
-        "see that /usr/local/Ascend/driver/lib64 is there and run ldconfig",
+        "check that /usr/local/Ascend/driver/lib64 exists and run ldconfig",
     ),
 )
 # Health values that are not a finding.
@@ -133,12 +132,12 @@ def _files(installed: Installed, dcmi: bool) -> Iterator[Finding]:
         return
     if not installed.complete:
         yield Finding(
-            f"the installation of driver {installed.driver} did not come to an end",
+            f"the installation of driver {installed.driver} was not completed",
             "/etc/ascend_install.info",
-            "let the role cann install it again; /var/log/ascend_seclog/ascend_install.log says how far it came",
+            "let the role cann install it again; /var/log/ascend_seclog/ascend_install.log shows how far it got",
         )
     if not dcmi:
-        yield Finding("the driver's interface for containers is not there", DCMI, "install the driver again")
+        yield Finding("the driver's interface for containers is missing", DCMI, "install the driver again")
 
 
 def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
@@ -149,7 +148,7 @@ def _versions(installed: Installed, expected: Expected) -> Iterator[Finding]:
         yield Finding(what, where, "set cann_policy to install, or choose a release that works with it")
     wrong = mismatch(installed)
     if wrong:
-        yield Finding(wrong, where, f"{AGAIN}; the firmware goes first, then the driver")
+        yield Finding(wrong, where, f"{AGAIN}; install the firmware first, then the driver")
     for word, on_disk, running in (
         ("driver", installed.driver, installed.running),
         ("firmware", installed.firmware, installed.running_firmware),
@@ -165,13 +164,13 @@ def _tool(recording: CannRecording) -> Iterator[Finding]:
     for what, action in known:
         yield Finding(what, "npu-smi", action)
     if answer.rc == NOT_FOUND:
-        yield Finding("npu-smi is not installed", "npu-smi", "install the driver; it brings the tool")
+        yield Finding("npu-smi is not installed", "npu-smi", "install the driver, which includes the tool")
     elif not known:
         yield from check_exit("npu-smi", answer, KIND.log)
     for npu, text in sorted(recording.boards.items()):
         compatible = parse_board(text).get("Compatibility", "")
         if compatible and compatible.upper() not in WELL:
-            yield Finding(f"npu-smi says of driver and firmware: {compatible}", f"NPU {npu}", AGAIN)
+            yield Finding(f"npu-smi reports for driver and firmware: {compatible}", f"NPU {npu}", AGAIN)
 
 
 def is_answered(recording: CannRecording) -> bool:
@@ -188,7 +187,7 @@ def _devices(recording: CannRecording) -> Iterator[Finding]:
     missing = sorted(set(recording.chips) - known) if known else []
     for address in missing:
         yield Finding(
-            f"npu-smi lists {len(rows)} of {len(recording.chips)} chips on PCI; the driver has not taken it",
+            f"npu-smi lists {len(rows)} of {len(recording.chips)} chips on PCI; the driver is not bound to it",
             f"chip {address}",
             f"read why with 'dmesg | grep {address}'",
         )
@@ -218,9 +217,7 @@ def _health(recording: CannRecording) -> Iterator[Finding]:
         fields = parse_board(recording.health.get(f"{row.npu}/{row.chip}", ""))
         code = next((value for name, value in fields.items() if "ErrorCode" in name and value not in WELL), "")
         words = f"health is {row.health}" + (f", error {code}" if code else "")
-        action = (
-            f"look it up in Huawei's list of error codes; 'npu-smi info -t health -i {row.npu} -c {row.chip}' says more"
-        )
+        action = f"look it up in Huawei's list of error codes; see 'npu-smi info -t health -i {row.npu} -c {row.chip}'"
         yield Finding(words, f"chip {row.address}", action)
 
 
@@ -235,13 +232,13 @@ def _nodes(recording: CannRecording, expected: Expected) -> Iterator[Finding]:
     missing = [node for node in wanted if node not in recording.nodes]
     if missing:
         action = "read why with 'dmesg | grep -i ascend'; a reboot may be needed"
-        yield Finding(f"{len(missing)} of {len(wanted)} device nodes are not there", ", ".join(missing), action)
+        yield Finding(f"{len(missing)} of {len(wanted)} device nodes are missing", ", ".join(missing), action)
 
 
 def _user(installed: Installed, expected: Expected) -> Iterator[Finding]:
     if not installed.group:
         action = f"run 'groupadd {expected.group}; useradd -g {expected.group} -m {expected.user}'"
-        yield Finding(f"there is no user {expected.user}, whose group may open the chips", "user", action)
+        yield Finding(f"the user {expected.user}, whose group has access to the chips, does not exist", "user", action)
     elif installed.group != expected.group:
         what = f"user {expected.user} is in group {installed.group}, expected {expected.group}"
         yield Finding(what, "user", f"run 'usermod --gid {expected.group} {expected.user}'")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files, directories and links of a role, compared with what the host has and put in place one after the other."""
+"""Files, directories and links of a role: compare them with the host, and write them one after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES = {stat.S_IFREG: FILE, stat.S_IFDIR: DIRECTORY, stat.S_IFLNK: LINK}
 
 
 class FileSetError(Exception):
-    """An entry cannot be put in place; the text names its path."""
+    """An entry cannot be written; the message names its path."""
 
 
 class Entry(NamedTuple):
@@ -68,7 +68,7 @@ def inspect(entry: Entry) -> Found:
     except NotADirectoryError:
         raise FileSetError(f"{entry.path}: a directory above it is a file") from None
     kind = _TYPES.get(stat.S_IFMT(status.st_mode), "special file")
-    # A link is replaced by a file or another link. A link to a directory is a directory of the site's own.
+    # A link is replaced by a file or another link. A link to a directory is the site's own directory.
     if entry.state == DIRECTORY and kind == LINK and os.path.isdir(entry.path):
         status, kind = os.stat(entry.path), DIRECTORY
     replaceable = kind == entry.state or (kind in (FILE, LINK) and entry.state in (FILE, LINK))
@@ -83,7 +83,7 @@ def inspect(entry: Entry) -> Found:
 
 
 def differs(entry: Entry, found: Found, gid: int | None) -> bool:
-    """Return whether the entry has to be put in place. ``gid`` is None where its group does not exist yet."""
+    """Return whether the entry must be written. ``gid`` is None where its group does not exist yet."""
     if found.type != entry.state:
         return True
     if entry.state == LINK:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that survive a crash, and locks between processes: the one way in which this collection writes and locks.
+"""Write files that survive a crash, and lock files between processes: the only module that does this.
 
-A reader, and whoever looks after a crash or a power failure, finds the file as it was before or as it is now, never a
-part of it: the content is written beside the file, synced, renamed over it, and the directory is synced.
+A reader finds the old file or the new one, never a part, even after a crash or a power failure: the content is
+written beside the file, synced, renamed over it, and the directory is synced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import secrets
 import time
 from typing import Callable, Iterator
 
-# A publication writes what is in memory already: a file beside it that is older than this was left by a killed process.
+# A publication takes less time, because the content is in memory: an older file beside it is from a killed process.
 _ABANDONED_SECONDS = 3600.0
 _SUFFIX = ".partial"
 _PAUSE_SECONDS = 0.05
@@ -37,12 +37,12 @@ class LockedError(Exception):
 
 
 def publish(path: str, data: bytes | str, mode: int = 0o644, group: str | None = None, durable: bool = True) -> None:
-    """Write a file under its final name at once, whole and durable; text is encoded as UTF-8.
+    """Write a complete file durably under its final name in one step; text is encoded as UTF-8.
 
     The file has exactly ``mode``, whatever the umask, and the group where one is given. A link at ``path`` is replaced,
-    not followed. The directory must exist. ``durable`` is false for a file that nobody needs after a crash: nothing
-    waits for the disk then. Raises OSError, and LookupError for an unknown group; the file at ``path`` is then as it
-    was, and nothing is left beside it.
+    not followed. The directory must exist. ``durable`` is false for a file that is not needed after a crash: nothing
+    waits for the disk then. Raises OSError, and LookupError for an unknown group; then the file at ``path`` is
+    unchanged, and nothing is left beside it.
     """
     directory, name = os.path.split(path)
     _remove_abandoned(directory, name)

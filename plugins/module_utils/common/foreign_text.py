@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-# The characters of a server's text that a message shows; more say nothing new.
+# The characters of a server's text that a message shows; more would add nothing.
 FOREIGN_CHARACTERS = 200
 
 

@@ -24,7 +24,7 @@ _KINDS = (
 def name_kind(value: object) -> str:
     """Return the kind of a value in plain words.
 
-    The name of its class says nothing to a user: Ansible's values are of derived classes like _AnsibleTaggedStr.
+    The name of its class would not help a user: Ansible's values have derived classes like _AnsibleTaggedStr.
     """
     if value is None:
         return "nothing"

@@ -18,9 +18,9 @@ def boot_id(proc_root: str = "/proc") -> str:
 
 
 def started_at(pid: int, proc_root: str = "/proc") -> int | None:
-    """Return when a process was started, in ticks since the boot, None if there is no such process.
+    """Return the start of a process in ticks since the boot, None if there is no such process.
 
-    Process numbers are used again; number and start together name one process.
+    Process numbers are reused; number and start time together identify one process.
     """
     try:
         with open(os.path.join(proc_root, str(pid), "stat"), encoding="ascii", errors="replace") as file:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask the host's package repositories whether they answer, before a run that has to install packages changes anything.
+"""Check that the host's package repositories answer, before a run that must install packages changes anything.
 
 apt names the addresses and fetches them itself, with the host's proxy, certificates and logins. The package index stays
 as it is.
@@ -28,7 +28,7 @@ _REASON = re.compile(r"Failed to fetch \S+\s+(.*)")
 def repository_problem(needed: Iterable[str]) -> str:
     """Return a sentence on the package repositories that do not answer, "" where all do or the host has no apt.
 
-    ``needed`` are what has to be installed from them, for the message.
+    ``needed`` are the packages to install from them, for the message.
     """
     if not (os.path.exists(APT_GET) and os.path.exists(HELPER)):
         return ""
@@ -45,7 +45,7 @@ def repository_problem(needed: Iterable[str]) -> str:
 def unreachable(addresses: str) -> dict[str, str]:
     """Return the repositories that do not answer with the reasons, from the output of apt-get update --print-uris.
 
-    A server that is down is asked once, whatever number of repositories it has.
+    A server that is down is asked only once, even if it has many repositories.
     """
     found: dict[str, str] = {}
     servers: set[str] = set()

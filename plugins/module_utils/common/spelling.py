@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The way out of a misspelt name."""
+"""Find the known name that a misspelt name was meant to be."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def not_a_number(value: Any, expected: str) -> str:
     """Return ``found ..., expected ...`` for a value that is not the number that ``expected`` describes.
 
-    Digits in quotes look right to who wrote them, so the sentence calls them a text.
+    Digits in quotes look like a number to their author, so the message calls them a text.
     """
     if isinstance(value, str) and value.strip().isdecimal():
         return f"found the text {value!r}, expected {expected}, without quotes"

@@ -34,7 +34,7 @@ def numbers_of(text: str) -> tuple[int, ...]:
 
 
 def version_key(text: str) -> tuple[tuple[int, ...], tuple[int, int]]:
-    """Return what versions are sorted by: 0.24 equals 0.24.0, and 0.20.2rc1 comes before 0.20.2."""
+    """Return the sort key of a version: 0.24 equals 0.24.0, and 0.20.2rc1 comes before 0.20.2."""
     plain = text.split("+")[0]
     found = _STAGE.search(plain)
     numbers = list(numbers_of(plain[: found.start()] if found else plain))

@@ -75,7 +75,7 @@ def check(
     other = next((name for name in ENGINES if name in host.engines), engine)
     if other != engine:
         warnings.append(
-            f"{other} is on this host too, and the role vllm uses it by default: set container_runtime_engine: "
+            f"{other} is also on this host, and the role vllm uses it by default: set container_runtime_engine: "
             f"{engine} in the inventory, which vllm_engine follows, or set vllm_engine: {engine}"
         )
     return {
@@ -109,7 +109,7 @@ def _check_devices(count: int, texts: Sequence[str]) -> None:
     if listed < count and not cut:
         raise RuntimePlanError(
             f"NVIDIA's CDI specification lists {listed} of {count} chips; run systemctl restart {REFRESH_SERVICE}, and "
-            "see nvidia-smi -L where that changes nothing"
+            "check nvidia-smi -L if that does not help"
         )
 
 

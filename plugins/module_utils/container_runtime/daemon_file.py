@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.container_runt
 # The keys that the role sets; of any other key nothing is ever shown.
 KEYS = ("data-root", "registry-mirrors", "insecure-registries", "exec-opts", "runtimes", "features")
 
-# A name or an address with a user before its last @. A path is no such text.
+# A name or an address with a user before its last @; not a path.
 _USER = re.compile(r"\A(?P<scheme>[\w+.-]+://)?(?!/).*@", re.DOTALL)
 # Shorter values are replaced as whole words only.
 _UNMISTAKABLE = 6

@@ -16,7 +16,7 @@ _PRIMARY = 6
 
 
 class KeyFileError(ValueError):
-    """The bytes are no OpenPGP keys; the message says what was found."""
+    """The bytes are not OpenPGP keys; the message describes what was found."""
 
 
 def binary(data: bytes) -> bytes:
@@ -28,7 +28,7 @@ def binary(data: bytes) -> bytes:
 
 
 def armoured(data: bytes) -> bytes:
-    """Return keys in ASCII armour, as a keyring file that ends in .asc has to be."""
+    """Return keys in ASCII armour, as required in a keyring file that ends in .asc."""
     if _ARMOUR.search(data):
         return data
     text = base64.b64encode(data)

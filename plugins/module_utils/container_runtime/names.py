@@ -14,7 +14,7 @@ UDEV_RULES = "/etc/udev/rules.d/71-nvidia-dev-char.rules"
 # Where users of older releases of NVIDIA's toolkit wrote the CDI specification.
 STATIC_CDI = "/etc/cdi/nvidia.yaml"
 AMD_CDI = "/etc/cdi/amd.json"
-# Files whose text decides on the plan, and files that only have to exist. None of the former can hold credentials.
+# Files whose text decides the plan, and files of which only the existence matters. The former cannot hold credentials.
 TEXT_FILES = (REGISTRIES, STORAGE_CONF, STORAGE_SHIPPED, UDEV_RULES)
 MARKER_FILES = (STATIC_CDI, AMD_CDI)
 

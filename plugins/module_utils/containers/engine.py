@@ -35,7 +35,7 @@ ORIGINS = (
 
 
 class ContainerError(ValueError):
-    """This host cannot run the containers that were asked for; the message is the whole sentence."""
+    """This host cannot run the requested containers; the message is the whole sentence."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def has_cdi(found: Found) -> bool:
 
 
 def choose_engine(wanted: str, there: Sequence[Found]) -> Found:
-    """Return the engine that runs this host's instances: the wanted one, else docker, else podman.
+    """Return the engine that runs this host's instances: the requested one, else docker, else podman.
 
     The installed engines decide, not the running ones: an engine that is down for a while must not hand its instances
     to the other. Raises ContainerError if there is none, or if it does not answer.
@@ -99,7 +99,7 @@ def choose_engine(wanted: str, there: Sequence[Found]) -> Found:
 def gpus_by(found: Found, devices: Iterable[str], kinds: Iterable[str], hook: bool) -> str:
     """Return how to request the host's CDI devices: ``cdi``, or docker's older ``flag`` (--gpus).
 
-    ``kinds`` are those with a CDI specification on the host, ``hook`` tells whether NVIDIA's hook for docker is
+    ``kinds`` are those with a CDI specification on the host; ``hook`` is true if NVIDIA's hook for docker is
     installed. Raises ContainerError if neither way works.
     """
     needed = sorted({device.partition("=")[0] for device in devices if not device.startswith("/")})
@@ -122,7 +122,7 @@ def _why_not(found: Found, missing: Sequence[str]) -> str:
         return f"podman {found.version} does not support CDI devices; {since} and later do"
     return (
         f"docker {found.version} does not support CDI devices ({since} and later do, with the feature cdi in "
-        "daemon.json), and its older way, NVIDIA's hook, is not there; install the package nvidia-container-toolkit"
+        "daemon.json), and its older method, NVIDIA's hook, is missing; install the package nvidia-container-toolkit"
     )
 
 

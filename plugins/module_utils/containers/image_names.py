@@ -49,7 +49,7 @@ _TROUBLE = (
     (r"no space left", "the disk of the engine's images is full"),
     (
         r"toomanyrequests|rate limit",
-        "the registry refuses more downloads; use a registry of the site (vllm_registry)",
+        "the download limit of the registry is reached; use a registry of the site (vllm_registry)",
     ),
 )
 _INSECURE = {

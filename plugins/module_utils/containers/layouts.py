@@ -40,7 +40,7 @@ class Wanted:
 
 
 def wanted(image: str, sources: Mapping[str, str]) -> Wanted:
-    """Return what to fetch for an image. Raises OciError for a name that no registry takes.
+    """Return what to fetch for an image. Raises OciError for a name that no registry accepts.
 
     ``sources`` names the source for skopeo of images that are not in their registry.
     """
@@ -49,7 +49,7 @@ def wanted(image: str, sources: Mapping[str, str]) -> Wanted:
     name, at, digest = rest.partition("@")
     repository, _colon, tag = name.partition(":")
     if at:
-        # What a person wrote beside a digest; without it the layout needs a tag all the same.
+        # The tag beside a digest; a layout needs a tag even without one.
         given = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
         tag = given or digest.replace(":", "-")[:19]
     if not REPOSITORY.fullmatch(repository) or not TAG.fullmatch(tag) or (at and not DIGEST.fullmatch(digest)):

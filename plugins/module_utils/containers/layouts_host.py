@@ -26,7 +26,7 @@ MARK = "oci-layout"
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout that may not be there yet; with ``full`` every blob is read, else manifests only."""
+    """A layout that may not exist yet; with ``full`` every blob is read, else manifests only."""
 
     directory: str
     full: bool = False

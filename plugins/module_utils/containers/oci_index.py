@@ -46,7 +46,7 @@ class Image:
 
 
 def parse_index(text: str, path: str, repository: str) -> list[Image]:
-    """Return the images of the layout at path out of its index.json. Raises OciError."""
+    """Return the images of the layout at path from its index.json. Raises OciError."""
     where = f"{path}/index.json"
     if not REPOSITORY.fullmatch(repository):
         raise OciError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask a registry of container images whether it has one, as the distribution specification says. Runs on the host."""
+"""Ask a registry whether it has a container image, by the OCI distribution specification. Runs on the host."""
 
 from __future__ import annotations
 

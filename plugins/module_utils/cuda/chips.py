@@ -65,7 +65,7 @@ def flavour_of(gpus: Sequence[Chip], branch: int) -> tuple[str, tuple[str, ...]]
     if legacy and strict:
         raise StackError(
             f"{', '.join(legacy)} needs the proprietary kernel modules and {', '.join(strict)} the open ones, and a "
-            "host can load one of them only; move one kind of chips to another host"
+            "host can load only one of them; move one kind of chips to another host"
         )
     if legacy and branch > LAST_LEGACY:
         raise StackError(

@@ -45,26 +45,27 @@ TOOL_ERRORS = (
     (
         r"couldn't communicate with the NVIDIA driver",
         "nvidia-smi cannot reach the driver",
-        "run 'modprobe nvidia' and read what the kernel says with 'dmesg | grep -i nvrm'",
+        "run 'modprobe nvidia' and read the kernel's messages with 'dmesg | grep -i nvrm'",
     ),
     (
         r"Driver/library version mismatch",
-        "the tools are of another version than the driver that is loaded: it was upgraded under a running system",
+        "the tools and the loaded driver have different versions: the driver was upgraded while it was loaded",
         "reboot, or stop what uses the chips and load the module again",
     ),
     (
         r"No devices were found",
-        "the driver is loaded and has taken no chip",
-        "read why with 'dmesg | grep -i nvrm'; a chip may need the other flavour of the modules, or an older branch",
+        "the driver is loaded, but bound to no chip",
+        "read why with 'dmesg | grep -i nvrm'; a chip may need the other flavour of the kernel modules, or an "
+        "older driver branch",
     ),
     (
         r"GPU is lost|fallen off the bus",
-        "a chip does not answer any more",
-        "switch the machine off and on; if it comes back, look at power, seat and temperature of the card",
+        "a chip no longer responds",
+        "switch the machine off and on; if the error returns, check power, seat and temperature of the card",
     ),
     (
         r"Unable to determine the device handle",
-        "a chip does not answer",
+        "a chip does not respond",
         "reset it with 'nvidia-smi --gpu-reset', or reboot",
     ),
 )
@@ -74,26 +75,32 @@ EXCLUDED = r"^(GPU Excluded|Blacklisted):\s*Yes"
 FLAVOUR_ERRORS = (
     (
         r"not supported by open",
-        "the open kernel modules are loaded and a chip needs the proprietary ones",
-        "let the role cuda install the driver with cuda_policy install",
+        "the open kernel modules are loaded, but a chip needs the proprietary ones",
+        "set cuda_policy to install and run the role cuda",
     ),
     (
         r"requires use of the NVIDIA open kernel modules",
-        "the proprietary kernel modules are loaded and a chip needs the open ones",
-        "let the role cuda install the driver with cuda_policy install",
+        "the proprietary kernel modules are loaded, but a chip needs the open ones",
+        "set cuda_policy to install and run the role cuda",
     ),
 )
 # Xids that a program causes or that the driver repairs: not a finding. UNCONFIRMED: from general knowledge, as are
 # the texts below.
 HARMLESS_XIDS = (13, 31, 43, 45, 63, 68, 94)
 XIDS = {
-    48: ("memory error that could not be corrected", "reset the chip, and replace it if that comes back"),
+    48: ("memory error that could not be corrected", "reset the chip, and replace it if the error returns"),
     64: ("a bad row of memory could not be replaced", "replace the chip"),
-    74: ("error of an NVLink", "reboot; if it comes back, have the board looked at"),
-    79: ("the chip has fallen off the bus", "switch the machine off and on; look at power, seat and temperature"),
-    95: ("memory error that other programs may have read", "reset the chip before anything else runs on it"),
-    119: ("the chip's own processor does not answer", "reset the chip, or reboot; upgrade the driver if it comes back"),
-    120: ("the chip's own processor failed", "reset the chip, or reboot; upgrade the driver if it comes back"),
+    74: ("error of an NVLink", "reboot; if the error returns, have the board inspected"),
+    79: (
+        "the chip has fallen off the bus",
+        "switch the machine off and on; check power, seat and temperature of the card",
+    ),
+    95: ("memory error that may have reached other programs", "reset the chip before anything else runs on it"),
+    119: (
+        "the chip's own processor does not respond",
+        "reset the chip, or reboot; upgrade the driver if the error returns",
+    ),
+    120: ("the chip's own processor failed", "reset the chip, or reboot; upgrade the driver if the error returns"),
 }
 
 
@@ -164,7 +171,7 @@ def _for_later(findings: Iterable[Finding], later: bool) -> Iterator[Finding]:
 
 def _nouveau(host: Host) -> Iterator[Finding]:
     if "nouveau" in host.modules:
-        yield Finding("nouveau is loaded and holds the chips", "module nouveau", "keep it from loading and reboot")
+        yield Finding("nouveau is loaded and holds the chips", "module nouveau", "prevent it from loading and reboot")
 
 
 def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
@@ -181,7 +188,7 @@ def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
     # A failing tool lists nothing, which proves nothing about the chips.
     for address in sorted(set(recording.chips) - set(listed)) if query.rc == 0 else ():
         information = recording.information.get(address)
-        why = "the driver has not taken it" if information is None else "the driver has it"
+        why = "the driver is not bound to it" if information is None else "the driver is bound to it"
         action = f"read why with 'dmesg | grep {address}'"
         if re.search(EXCLUDED, information or "", re.MULTILINE):
             why, action = "the driver is configured to exclude it", "look for NVreg_ExcludedGpus in /etc/modprobe.d"
@@ -190,7 +197,7 @@ def _tool(recording: CudaRecording, gpus: list[GpuAnswer]) -> Iterator[Finding]:
         )
     for gpu in gpus:
         if gpu.broken:
-            action = "reset the chip with 'nvidia-smi --gpu-reset', or reboot; if it comes back, replace it"
+            action = "reset the chip with 'nvidia-smi --gpu-reset', or reboot; if the error returns, replace the chip"
             yield Finding(f"nvidia-smi shows {', '.join(gpu.broken)}", f"chip {gpu.address}", action)
 
 
@@ -204,7 +211,7 @@ def _states(reports: list[GpuReport], fabric: str, foreign: bool) -> Iterator[Fi
         if report.mig != report.mig_pending:
             yield Finding(f"MIG is {report.mig} and will be {report.mig_pending}", where, "reset the chip, or reboot")
         if report.persistence == "Disabled":
-            action = f"see that {PERSISTENCED} runs with --persistence-mode"
+            action = f"make sure that {PERSISTENCED} runs with --persistence-mode"
             what = "persistence mode is off: the chip is initialised again for each program"
             yield Finding(what, where, action, later=foreign)
         state = f"{report.fabric} {report.fabric_status}".strip()

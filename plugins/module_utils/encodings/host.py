@@ -38,7 +38,7 @@ INDEX, WHEEL = "index:", ".whl"
 
 @dataclass(frozen=True)
 class EncodingState:
-    """A file on the host: where it lies, what it should be, the sha256 of what is there (empty for nothing)."""
+    """A file on the host: its path, the published file, and the sha256 of the file there (empty if it is missing)."""
 
     name: str
     path: str
@@ -53,7 +53,7 @@ class EncodingState:
 
 @dataclass(frozen=True)
 class EncodingOutcome:
-    """What was done for a file, or would be: the source, and why each one before it was passed over."""
+    """What was done for a file, or would be: the source, and why each one before it was skipped."""
 
     state: EncodingState
     source: str = ""
@@ -101,7 +101,7 @@ def check_sources(sources: Sequence[str]) -> None:
 
 
 def choose_source(state: EncodingState, sources: Sequence[str], settings: Settings) -> EncodingOutcome:
-    """Return the first source that says it has the file; nothing is written. Raises EncodingsError when none has."""
+    """Return the first source that has the file; nothing is written. Raises EncodingsError when none has."""
     if not state.changed:
         return EncodingOutcome(state)
     return _try_sources(EncodingOutcome(state), sources, lambda source: _check_source(state, source, settings))
@@ -130,7 +130,7 @@ def _try_sources(before: EncodingOutcome, sources: Sequence[str], attempt: Calla
         else:
             return EncodingOutcome(state, source, tuple(skipped))
     raise EncodingsError(
-        f"no source gives {state.name} (sha256 {state.published.sha256}): "
+        f"no source has {state.name} (sha256 {state.published.sha256}): "
         f"{'; '.join(skipped) or 'encodings_sources is empty'}"
     )
 

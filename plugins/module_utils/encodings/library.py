@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the Harmony library that an instance will load accepts the encodings: who is asked what, and what it said.
+"""Whether the Harmony library of an instance accepts the encodings: the command to ask it, and what its answer means.
 
-The library is asked in its own place, the virtual environment or the image: which one that is, and what it
-accepts, is the release's matter.
+The library runs in its own place, the virtual environment or the image. The release decides which library that is,
+and what it accepts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ print(json.dumps(said))
 """
 
 
-# An image may have a Python of its own that vLLM does not run in: the one in the first line of its command does.
+# An image may contain a Python that vLLM does not use. vLLM uses the one in the first line of its command.
 QUESTION_IN_IMAGE = """
 python=$(sed -n '1s/^#! *//p' "$(command -v vllm)")
 case $python in *python*) ;; *) python=python3 ;; esac
@@ -84,7 +84,7 @@ class Use:
 
     @property
     def key(self) -> str:
-        """What tells this use from others of the same host."""
+        """The key that distinguishes this use from others of the same host."""
         return f"{self.directory} {self.place}"
 
 
@@ -151,7 +151,7 @@ def describe_refusal(use: Use, answer: Mapping[str, str], found: FoundFile, user
 def _reason(answer: Mapping[str, str], found: FoundFile) -> str:
     size, sha256 = ENCODINGS[NEEDED]
     if found.size < 0:
-        return f"found no such file, expected {size} bytes"
+        return f"the file is missing, expected {size} bytes"
     if found.size != size:
         return f"found {found.size} bytes, expected {size}"
     if found.sha256 != sha256:
@@ -161,15 +161,15 @@ def _reason(answer: Mapping[str, str], found: FoundFile) -> str:
 
 def _advice(use: Use, found: FoundFile, user: str) -> str:
     if found.sha256 != ENCODINGS[NEEDED].sha256:
-        return f"run the role encodings on this host with encodings_dir {use.directory}, which puts the right one there"
+        return f"run the role encodings on this host with encodings_dir {use.directory}, which installs the right file"
     return (
-        f"the bytes are the published ones, so check that {use.user or user} may read the file and every directory "
-        f"above it, or take a release whose library accepts it"
+        f"the content is correct, so check that {use.user or user} may read the file and every directory "
+        f"above it, or choose a release whose library accepts it"
     )
 
 
 def describe_no_answer(use: Use, answer: Mapping[str, str], said: str) -> str:
-    """Return the warning about a library that gave no answer; ``said`` is what came instead."""
+    """Return the warning about a library that gave no answer; ``said`` is its other output."""
     reason = answer.get("missing") or " ".join(said.split())[-400:] or "no answer"
     return (
         f"{use.place}: its Harmony library could not be asked whether it accepts {use.directory}/{NEEDED}: {reason}; "

@@ -73,7 +73,7 @@ def ask_library(use: Use, engine: str, user: str) -> tuple[str, str]:
     Raises RefusedError where it does not load the encodings.
     """
     found = _inspect_file(os.path.join(use.directory, NEEDED))
-    # An engine refuses a mount of nothing in words of its own, and no library does without the file.
+    # Without the file the engine would fail with an unclear error about the mount, and every library needs the file.
     if found.size < 0:
         raise RefusedError(describe_refusal(use, {}, found, user))
     output, said = _run_question(use, engine, user)
@@ -97,7 +97,7 @@ def _run_question(use: Use, engine: str, user: str) -> tuple[str, str]:
 def _run_command(
     words: Sequence[str], env: Mapping[str, str] | None = None, user: str | None = None
 ) -> tuple[str, str]:
-    """Run a command, as a user where one is named, and return what it printed and what it said beside it."""
+    """Run a command, as a user where one is named, and return its standard output and its error output."""
     try:
         done = subprocess.run(
             list(words),
@@ -140,12 +140,12 @@ def _account(user: str) -> pwd.struct_passwd:
 
 def _image_id(engine: str, image: str) -> str:
     output, said = _run_command([engine, "image", "inspect", "--format", "{{.Id}}", reference(image)])
-    # An image that cannot be looked at cannot be asked either, so this is never remembered.
+    # An image that cannot be inspected cannot be asked either, so no answer is remembered.
     return output.strip() or f"unknown: {' '.join(said.split())[-200:]}"
 
 
 def _file_identity(path: str) -> list[int] | None:
-    """Return what tells a file from a later one at its place; nobody can set the time of its inode's last change."""
+    """Return the identity of a file; a later file at its path has another one, because nobody can set a ctime."""
     try:
         found = os.lstat(path)
     except OSError:

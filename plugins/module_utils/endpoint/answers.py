@@ -38,8 +38,8 @@ def refuse_failure(reply: Reply) -> None:
         raise BadAnswerError(reply.failure)
     if reply.status in (401, 403):
         raise BadAnswerError(
-            f"answered {reply.status} ({error_message(reply.body)}); the server wants another API key: "
-            "give the one that it was started with as api_key or api_key_file"
+            f"answered {reply.status} ({error_message(reply.body)}); the server expects another API key: "
+            "set api_key or api_key_file to the key that it was started with"
         )
     if reply.status != 200:
         raise BadAnswerError(f"answered {reply.status}: {error_message(reply.body)}")

@@ -49,7 +49,7 @@ class Reply:
 
 
 class TimedClient:
-    """Requests to one server, each on a connection of its own; proxies of the environment are not used."""
+    """Requests to one server, each on its own connection; proxies of the environment are not used."""
 
     def __init__(self, url: str, api_key: str = "", tls: ssl.SSLContext | None = None) -> None:
         """Store the server's address, without a path such as /v1; raises AddressError."""
@@ -101,7 +101,7 @@ class TimedClient:
         if isinstance(exc, (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)):
             return "the server closed the connection without an answer"
         if isinstance(exc, http.client.HTTPException):
-            return f"what answers on {self._parts.netloc} does not speak HTTP ({type(exc).__name__})"
+            return f"the service on {self._parts.netloc} does not speak HTTP ({type(exc).__name__})"
         return f"no connection to {self._parts.netloc}: {exc}"
 
 
@@ -153,7 +153,7 @@ class _Recorder:
 
     def lateness(self) -> str:
         if self.status:
-            return f"the answer was not complete after {self.timeout:g} s ({self.size} bytes had come)"
+            return f"the answer was not complete after {self.timeout:g} s ({self.size} bytes had arrived)"
         return f"no answer within {self.timeout:g} s" if self.sock else f"no connection within {self.elapsed():.0f} s"
 
     def record(self, response: http.client.HTTPResponse) -> None:

@@ -231,11 +231,11 @@ def _not_comparable(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> 
         now, before = figures.get(name, ""), baseline.get(name, "")
         # A record may lack the accelerator; the other settings show how it was measured.
         if now != before and not (name == "accelerator" and "" in (now, before)):
-            return f"before it was measured with {name} {before or 'unknown'}, now with {now or 'unknown'}"
+            return f"the baseline was measured with {name} {before or 'unknown'}, now it is {now or 'unknown'}"
     for name in ("tokens_per_second", "first_token_s"):
         value = baseline.get(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            return f"{name} of before is {value!r}, expected a number above 0"
+            return f"{name} of the baseline is {value!r}, expected a number above 0"
     return ""
 
 
@@ -284,7 +284,7 @@ def message(
     """Return one line where all gates passed, else every failure with the figures before and now."""
     bad = [verdict for verdict in verdicts if not verdict.ok]
     if not bad:
-        told = f"{what} passes {len(verdicts)} gates" if verdicts else f"{what}: no gate was asked for"
+        told = f"{what} passes {len(verdicts)} gates" if verdicts else f"{what}: no gate was requested"
         return f"{told}: {describe_figures(figures)}" if figures else told
     lines = [f"{what} does not pass {len(bad)} of {len(verdicts)} gates:"]
     lines += [f"- {verdict.name}: {verdict.detail}" for verdict in bad]

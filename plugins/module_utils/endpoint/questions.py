@@ -96,7 +96,7 @@ def request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] 
             "stream": True,
             "stream_options": {"include_usage": True},
         },
-        # store: nobody will retrieve this answer later.
+        # store: this answer is not retrieved later.
         "responses": {**base, "input": question.prompt, "max_output_tokens": question.max_tokens, "store": False},
         "completions": {**base, "prompt": question.completion_prompt, "max_tokens": question.max_tokens},
     }

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wait until an endpoint is ready, but not for one that has died."""
+"""Wait until an endpoint is ready; stop waiting when it has died."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Watch:
         """Return why the unit will not answer, as a sentence; empty while it may still start."""
         self.now = self.unit.state()
         problem = explain_failure(self._first, self.now)
-        # If systemd has restarted it meanwhile, the run that died is the one watched so far.
+        # If systemd has restarted it since, the run that died is the one watched so far.
         again = self.now.restarts > self._first.restarts and self.now.sub != "auto-restart"
         if not (problem and again and self.invocation):
             self.invocation = self.now.invocation
@@ -53,7 +53,7 @@ def wait_until_ready(client: TimedClient, watch: Watch | None, timeout: float) -
     pause = _FIRST_PAUSE
     while True:
         reply = client.request("GET", "/health", None, min(_PROBE_TIMEOUT, timeout))
-        # Checked after the probe: that answer did not come from a unit that has died meanwhile.
+        # Checked after the probe, so that the answer is not from a unit that has died since.
         problem = watch.check() if watch else ""
         seconds = time.monotonic() - began
         if problem:

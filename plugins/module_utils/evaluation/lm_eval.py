@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""lm-eval: what it gets (a task, a configuration, an environment), and what its output means."""
+"""The input of lm-eval (a task, a configuration, an environment), and the meaning of its output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def task_document(task: str, kind: str, data: str, request: Mapping[str, Any]) -
             "dataset_kwargs": {"data_files": {"test": data}},
             "test_split": "test",
             "output_type": "generate_until",
-            # Names of columns, so no template is made of a question.
+            # Names of columns, so that no question is read as a template.
             "doc_to_text": "prompt",
             "doc_to_target": "expected",
             "generation_kwargs": {"until": [], **generation},
@@ -84,7 +84,7 @@ def configuration(task: str, work: str, url: str, model: str, concurrency: int, 
             "model_args": {
                 "model": model,
                 "base_url": f"{url}/v1/chat/completions",
-                # One request at a time would take another way in lm-eval, with other messages.
+                # With one request at a time, lm-eval uses other code with other messages.
                 "num_concurrent": max(concurrency, 2),
                 "max_retries": 3,
                 "timeout": timeout,

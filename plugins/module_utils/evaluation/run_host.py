@@ -27,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_
 USER = "nobody"
 # What lm-eval and its libraries write besides the samples.
 _BASE_BYTES = 64 << 20
-# lm-eval writes the prompt three times beside the response, and this module the response once more.
+# lm-eval writes the prompt three times beside the response, and this module writes the response again.
 _PROMPTS, _RESPONSE_BYTES = 4, 8192
 _LOG_BYTES = 1 << 18
 
@@ -47,7 +47,7 @@ class BusyError(Exception):
 
 @contextlib.contextmanager
 def lock_instance(path: str) -> Iterator[None]:
-    """Hold the lock of an instance's own file, which leaves nothing behind. Raises BusyError, OSError."""
+    """Hold the lock on the instance's own file, so that no lock file is left behind. Raises BusyError, OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if not try_lock(descriptor):

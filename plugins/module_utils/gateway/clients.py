@@ -90,7 +90,7 @@ def shared_keys(clients: Sequence[Client]) -> list[str]:
             other = owner.setdefault(digest, client.name)
             if other != client.name:
                 found.append(
-                    f"gateway_clients: {other} and {client.name} have the same key; give each client a key of its own"
+                    f"gateway_clients: {other} and {client.name} have the same key; give each client its own key"
                 )
     return found
 

@@ -166,7 +166,7 @@ class GatewayServers:
         records = self.owners.read()
         if outcome.view.started == worker or any(name not in records for name in lost):
             raise ServersError(
-                f"{self.name}: {', '.join(lost)} was made ready by somebody else while it was being drained; "
+                f"{self.name}: {', '.join(lost)} was made ready by another user while it was being drained; "
                 "nothing was stopped. Find out who needs it"
             )
         again = self.change(own, (), request, False)

@@ -179,7 +179,7 @@ def _check_min_available(view: HaproxyView, change: ServersChange, min_available
             others = [each for each in servers if not each.serves]
             why = "; ".join(f"{each.name} is {describe_server(each, change.records)}" for each in others)
             problems.append(
-                f"service {backend}: without {', '.join(leaving)} it has {', '.join(left) or 'no server'} left, and "
+                f"service {backend}: without {', '.join(leaving)}, {', '.join(left) or 'no server'} would remain, but "
                 f"min_available is {min_available}{f' ({why})' if why else ''}; return others to service first, or "
                 "lower min_available"
             )
@@ -197,7 +197,7 @@ def describe_faults(before: HaproxyView, now: HaproxyView, names: Sequence[str])
         server, earlier = now.servers[name], before.servers[name]
         errors, requests = server.errors - earlier.errors, server.requests - earlier.requests
         if now.started == before.started and errors > 0:
-            problems.append(f"{name}: {errors} errors in {requests} requests since it is back, expected none")
+            problems.append(f"{name}: {errors} errors in {requests} requests since it returned, expected none")
         elif server.state == READY and not server.up:
             problems.append(f"{name} was up and is {describe_server(server, {})}")
     return problems

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a carried directory holds, file by file, as its bundle.json says it.
+"""The content of a carried directory, file by file, as its bundle.json lists it.
 
 ``holds`` maps a kind (weights, encodings, wheels, images) to its items, an item to its files, a file's path below the
 directory to its bytes and sha256.
@@ -20,7 +20,7 @@ NAME = "bundle.json"
 VERSION = 1
 KINDS = ("weights", "encodings", "wheels", "images")
 
-# What helps against a directory that is not whole.
+# The advice for an incomplete directory.
 AGAIN = "fill the directory again with playbooks/mirror.yml"
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -44,7 +44,7 @@ Holds = Dict[str, Dict[str, Files]]
 
 
 def parse_holds(data: Any, where: str) -> Holds:
-    """Return ``holds`` out of plain data. Raises BundleError naming the key that is wrong."""
+    """Return ``holds`` from plain data. Raises BundleError that names the wrong key."""
     if not isinstance(data, Mapping):
         raise BundleError(f"{where}: found {name_kind(data)}, expected a mapping of {', '.join(KINDS)}")
     unknown = sorted(set(map(str, data)) - set(KINDS))
@@ -77,14 +77,16 @@ def _content(path: Any, entry: Any, where: str) -> Content:
 
 
 def parse_bundle(text: str, where: str) -> Holds:
-    """Return what a bundle.json says. Raises BundleError naming the file (``where``)."""
+    """Return the content of a bundle.json. Raises BundleError that names the file (``where``)."""
     try:
         data = load_json(text)
     except ValueError as exc:
         raise BundleError(f"{where}: cannot be read ({exc}); {AGAIN}") from exc
     version = data.get("version") if isinstance(data, Mapping) else None
     if version != VERSION:
-        raise BundleError(f"{where}: version: found {version!r}, expected {VERSION}, the only one that is read here")
+        raise BundleError(
+            f"{where}: version: found {version!r}, expected {VERSION}, the only one that this release reads"
+        )
     return parse_holds(data.get("holds"), f"{where}: holds")
 
 
@@ -121,8 +123,8 @@ def size_of(holds: Holds) -> int:
 def merge_holds(new: Holds, before: Holds, sizes: Mapping[str, int | None]) -> tuple[Holds, list[str]]:
     """Return what a directory holds after a fill, and the items of an earlier one that are incomplete now.
 
-    An earlier fill's items stay as long as each of their files has its bytes (``sizes``) and no new item says
-    otherwise of it.
+    Items of an earlier fill are kept as long as each of their files has its size (``sizes``) and no new item
+    describes the file differently.
     """
     merged = {kind: dict(new.get(kind, {})) for kind in KINDS}
     known, dropped = all_files(new), []

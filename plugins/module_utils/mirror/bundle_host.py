@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A carried directory: check its free space, write what it holds, and check that it has arrived."""
+"""A carried directory: check its free space, write its bundle.json, and compare it with its bundle.json."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.mirror.bundle 
 
 
 class Room(NamedTuple):
-    """Bytes that a directory lacks of what it is to hold, and bytes that are free where it lies."""
+    """Missing bytes of a directory, and free bytes of its file system."""
 
     missing: int
     free: int
@@ -39,7 +39,7 @@ def find_missing_files(root: str, files: Files) -> list[str]:
 
 
 def partial_bytes(root: str, missing: Iterable[str], files: Files) -> int:
-    """Return the bytes that are there already of missing files, where the weights of a broken-off run grow."""
+    """Return the bytes of missing files that an interrupted run has already downloaded."""
     return sum(min(_partial_size(os.path.join(root, path)), files[path].size) for path in missing)
 
 
@@ -81,7 +81,7 @@ def _size(path: str) -> int | None:
 
 
 def check_room(root: str, missing: int) -> Room:
-    """Return how much comes and how much is free. Raises BundleError where that is too little."""
+    """Return the missing and the free bytes. Raises BundleError if there is too little free space."""
     place = os.path.abspath(root)
     while not os.path.exists(place):
         place = os.path.dirname(place)
@@ -90,13 +90,13 @@ def check_room(root: str, missing: int) -> Room:
     if missing > free:
         raise BundleError(
             f"{root}: {missing} bytes ({format_bytes(missing)}) are missing, {free} bytes ({format_bytes(free)}) "
-            f"are free at {place}; make room there or let bundle_dir name a larger disk"
+            f"are free at {place}; free some space there, or set bundle_dir to a larger disk"
         )
     return Room(missing, free)
 
 
 def read_bundle(root: str) -> Holds | None:
-    """Return what the bundle.json of a directory says, None where there is none. Raises BundleError."""
+    """Return the content of a directory's bundle.json, None if it has none. Raises BundleError."""
     path = os.path.join(root, NAME)
     try:
         with open(path, encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def read_bundle(root: str) -> Holds | None:
 
 def write_bundle(root: str, text: str) -> None:
     """Write bundle.json, after everything that it names is on the disk."""
-    # A disk is pulled out as soon as the run has ended.
+    # The disk may be disconnected as soon as the run has ended.
     os.sync()
     publish(os.path.join(root, NAME), text)
 
@@ -130,6 +130,6 @@ def _problem(path: str, content: Content, full: bool) -> str:
             return f"has {size} bytes, expected {content.size}"
         digest = sha256_of(path) if full else content.sha256
     except OSError as exc:
-        # A disk that cannot be read is what this looks for.
+        # An unreadable disk is one of the faults that this check must find.
         return f"cannot be read: {exc.strerror}"
     return "" if digest == content.sha256 else f"has sha256 {digest}, expected {content.sha256}"

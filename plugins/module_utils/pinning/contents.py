@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a manifest of a model is made of: which of its files vLLM needs, its revision, its text."""
+"""The content of a model's manifest: the files that vLLM needs, the revision, the text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
     parse_manifest,
 )
 
-# Beside these nothing is left out unless it is asked for. A pattern's * goes over slashes, as in the hub's client.
+# Nothing else is left out by default. A * in a pattern also matches slashes, as in the hub's client.
 OTHER_FOLDERS = ("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "runs/*", "logs/*")
 OTHER_FORMATS = (
     *("*.bin", "*.pt", "*.pth", "*.ckpt", "*.gguf", "*.ggml", "*.onnx", "*.onnx_data", "*.msgpack", "*.h5", "*.ot"),
@@ -41,7 +41,7 @@ _WORDS = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 
 
 def check_model(model: str, option: str = "model") -> None:
-    """Raise WeightsError for a name that no hub gives."""
+    """Raise WeightsError for a name that no hub accepts."""
     if not _MODEL.fullmatch(model):
         raise WeightsError(
             f"{option}: found {model!r}, expected <organisation>/<name> of letters, digits, '-', '_' and '.', as the "
@@ -60,9 +60,9 @@ def choose_files(
 ) -> list[Listed]:
     """Return the files that belong into the manifest, by name.
 
-    With ``include`` those that match one of its patterns, else all but those that vLLM does not need where there are
-    safetensors; without those that match one of ``exclude``. Names of dot files cannot stand in a manifest. Of a model
-    in two formats, the one that ``load_format`` (auto, mistral, both) reads is taken.
+    With ``include``, the files that match one of its patterns; otherwise, if there are safetensors, the files that vLLM
+    needs. Files that match one of ``exclude`` and dot files are left out. If a model has two formats, ``load_format``
+    (auto, mistral, both) decides.
     """
     named = sorted((file for file in files if not _hidden(file.name)), key=lambda file: file.name)
     wanted = [file for file in named if not _matches(file.name, exclude)]
@@ -73,14 +73,14 @@ def choose_files(
     read, other = (f"{name}*.safetensors" for name in formats)
     if load_format == "both" or not any(fnmatchcase(file.name, read) for file in wanted):
         return wanted
-    # The same tensors once more, as Mistral publishes them, and their index.
+    # The same tensors again, in Mistral's format, and their index.
     return [file for file in wanted if not fnmatchcase(file.name, f"{other}*")]
 
 
 def check_chosen(
     model: str, files: Sequence[Listed], chosen: Sequence[Listed], include: Sequence[str], load_format: str = "auto"
 ) -> None:
-    """Raise WeightsError where the chosen files are no model. With ``include`` the user knows better."""
+    """Raise WeightsError if the chosen files are not a complete model. With ``include``, the user decides."""
     if include and not chosen:
         raise WeightsError(f"{model}: none of its {len(files)} files matches include and not exclude")
     has_mistral = any(fnmatchcase(file.name, "consolidated*.safetensors") for file in chosen)
@@ -94,8 +94,8 @@ def check_chosen(
     found = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
     kinds = quote_foreign(", ".join(found) or "no files")
     raise WeightsError(
-        f"{model}: found no *.safetensors that is not left out (it has {kinds}); pin a "
-        "revision or a model that has them, or name the files that are wanted in include"
+        f"{model}: found no *.safetensors after include and exclude (it has {kinds}); pin a "
+        "revision or a model that has them, or list the files to take in include"
     )
 
 
@@ -105,7 +105,7 @@ def index_names(chosen: Iterable[Listed]) -> list[str]:
 
 
 def check_shards(model: str, index: str, content: bytes, chosen: Iterable[Listed]) -> None:
-    """Raise WeightsError when a shard is missing of those that the index names: half a model."""
+    """Raise WeightsError if a shard that the index names is missing."""
     folder = index.rpartition("/")[0]
     try:
         shards = {str(name) for name in json.loads(content)["weight_map"].values()}
@@ -116,12 +116,12 @@ def check_shards(model: str, index: str, content: bytes, chosen: Iterable[Listed
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise WeightsError(
             f"{model}: {quote_foreign(missing[0])}{more} of the {len(shards)} shards that {index} names is missing; "
-            "the source has half a model, or exclude leaves it out"
+            "the source is incomplete, or exclude leaves the shard out"
         )
 
 
 def derived_revision(files: Iterable[Listed]) -> str:
-    """Return 40 hex digits that stand for these very files, for a model that has no commit."""
+    """Return 40 hex digits computed from the files, for a model that has no commit."""
     listing = "".join(f"{file.sha256}  {file.name}\n" for file in sorted(files, key=lambda file: file.name))
     return hashlib.sha256(listing.encode()).hexdigest()[:40]
 
@@ -132,7 +132,7 @@ def blob_id(content: bytes) -> str:
 
 
 def precision_of(config: bytes) -> str:
-    """Return the number format of the weights that a model's config.json tells, empty for a plain one."""
+    """Return the number format of the weights by a model's config.json, empty for a plain one."""
     try:
         quantization = json.loads(config).get("quantization_config") or {}
         name = str(quantization.get("quant_algo") or quantization.get("quant_method") or "")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Models on the Hugging Face hub and on ModelScope, to be pinned: their commit, their files, the hashes of those."""
+"""Models on the Hugging Face hub and on ModelScope: read the commit, the files and their hashes, to pin them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_PAGES = 100
 class Source(Protocol):
     """A model somewhere. ``revision`` is its commit, empty where it has none; ``files`` are all of its files.
 
-    ``parallel`` says how many files complete() is to be asked for at once. All raise WeightsError.
+    ``parallel`` is the number of concurrent calls of complete(). All methods raise WeightsError.
     """
 
     revision: str
@@ -30,7 +30,7 @@ class Source(Protocol):
     parallel: int
 
     def complete(self, file: Listed) -> Listed:
-        """Return a file with its bytes and its sha256, which are looked for unless the source says them."""
+        """Return a file with its size and its sha256, which are computed unless the source states them."""
 
     def read(self, file: Listed) -> bytes:
         """Return the content of a small file."""
@@ -56,12 +56,12 @@ class Hub:
         return Listed(file.name, file.size, hashlib.sha256(self.read(file)).hexdigest(), file.blob)
 
     def read(self, file: Listed) -> bytes:
-        """Return the content of a small file, which is what the listing says. Raises WeightsError."""
+        """Return the content of a small file, checked against the listing. Raises WeightsError."""
         content = self._get(_hubs.hub_file(self._endpoint, self._model, self.revision, file.name)).body
         right = blob_id(content) == file.blob if file.blob else _is_right(content, file)
         if len(content) != file.size or not right:
             raise WeightsError(
-                f"{self._model}: {file.name} has other content than the hub's listing says "
+                f"{self._model}: {file.name} does not match the hub's listing "
                 f"({len(content)} bytes, {file.size} expected); try again, and check the proxies on the way"
             )
         return content
@@ -80,11 +80,11 @@ class Hub:
         )
 
     def _check_name(self, reply: Response) -> None:
-        """A hub leads on from old and differently written names, which would be another directory on hosts."""
+        """Refuse an old or differently spelt name: a hub redirects it, but on hosts it would be another directory."""
         name = reply.json().get("id")
         if isinstance(name, str) and name != self._model:
             raise WeightsError(
-                f"model: found {self._model!r}, which the hub calls {quote_foreign(repr(name))}; give that name"
+                f"model: found {self._model!r}, which the hub calls {quote_foreign(repr(name))}; use that name"
             )
 
     def _get(self, url: str) -> Response:
@@ -107,7 +107,7 @@ class ModelScope:
         self.revision = _hubs.modelscope_commit(known, model, revision)
         listing = self._web.get(_hubs.modelscope_tree(endpoint, model, revision))
         if listing.status == 404:
-            # The model is there, or its revisions had been refused.
+            # The model exists, otherwise its revisions would have been refused.
             raise WeightsError(f"{model}: ModelScope has no revision {revision!r}; give a branch, a tag or a commit")
         data = _hubs.modelscope_data(self._checked(listing).json(), where)
         self.files = _hubs.modelscope_files(data, where)
@@ -122,12 +122,12 @@ class ModelScope:
         return Listed(file.name, size, sha256)
 
     def read(self, file: Listed) -> bytes:
-        """Return the content of a small file, which is what the listing says. Raises WeightsError."""
+        """Return the content of a small file, checked against the listing. Raises WeightsError."""
         content = self._get(_hubs.modelscope_file(self._endpoint, self._model, self._asked, file.name)).body
         if not _is_right(content, file):
             raise WeightsError(
-                f"{self._model}: {file.name} has other content than ModelScope's listing says; try "
-                "again, and look at proxies on the way"
+                f"{self._model}: {file.name} does not match ModelScope's listing; try "
+                "again, and check the proxies on the way"
             )
         return content
 

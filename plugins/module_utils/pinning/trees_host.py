@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Models in directories, of a disk or of a web server that lists them, to be pinned: every byte of them is read."""
+"""Models in directories, on a disk or on a web server that lists them: read every byte, to pin them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs i
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
-# More is no model but the root of a server.
+# More files than this are not a model, but probably the root of a server.
 MAX_ENTRIES = 20_000
 MAX_DEPTH = 8
 MAX_DIRECTORIES = 2000
@@ -69,7 +69,7 @@ class DiskTree:
         self.label, self._root = root, root
 
     def entries(self, path: str) -> Entries:
-        """Return what is in a directory; links count as what they lead to, unless that is above them."""
+        """Return the entries of a directory; links are followed, unless they lead to a directory above."""
         try:
             with os.scandir(os.path.join(self._root, path)) as found:
                 there = [entry for entry in found if entry.is_file() or (entry.is_dir() and not _leads_up(entry))]

@@ -29,7 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.watch
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 CHUNK = 1024 * 1024
-# Listings and the files beside the weights have less; what sends more is not what was asked for.
+# Listings and the files beside the weights are smaller; a larger answer is not the requested one.
 MAX_RESPONSE_BYTES = 64 * CHUNK
 ATTEMPTS = 4
 
@@ -56,7 +56,7 @@ class Response:
 class RetryingClient:
     """Requests that follow redirects; ``headers`` (a token) go to the server of ``origin`` and to no other.
 
-    May be used by several threads: each request has a connection of its own.
+    May be used by several threads: each request has its own connection.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RetryingClient:
         return self._often(url, once, lambda: 0)
 
     def hash(self, url: str) -> tuple[int, str]:
-        """Return bytes and sha256 of a file of any size, going on where a connection breaks. Raises WeightsError."""
+        """Return size and sha256 of a file of any size; a broken connection is resumed. Raises WeightsError."""
         digest = _Digest(url)
 
         def once(connections: RangeConnections, _last: bool) -> tuple[int, str]:
@@ -98,7 +98,7 @@ class RetryingClient:
         return self._often(url, once, lambda: digest.length)
 
     def _often(self, url: str, once: Callable[[RangeConnections, bool], Result], progress: Callable[[], int]) -> Result:
-        """Try until something comes, with more patience where more has come. Raises WeightsError."""
+        """Retry until there is an answer, more often if some bytes have arrived. Raises WeightsError."""
         failures = 0
         while True:
             # Each request has its own lowest rate: most are small, and several threads ask at once.
@@ -120,7 +120,7 @@ class RetryingClient:
 
 
 class _Digest:
-    """The hash of a file that comes in as many answers as it takes."""
+    """The hash of a file that arrives in one or several answers."""
 
     def __init__(self, url: str) -> None:
         self._url, self._hash, self._version = url, hashlib.sha256(), ""
@@ -129,10 +129,10 @@ class _Digest:
         self.size: int | None = None
 
     def follow(self, answer: RangeResponse) -> tuple[int, str]:
-        """Take what an answer has; return bytes and sha256 of all. Raises TransferError where it is not the end."""
+        """Read an answer; return size and sha256 of the file. Raises TransferError if it is not complete."""
         if self.length and (answer.offset != self.length or answer.version != self._version):
             raise WeightsError(
-                f"{redact_url(self._url)}: the connection broke off and the server does not go on with the same file; "
+                f"{redact_url(self._url)}: the connection was lost and the server cannot continue the same file; "
                 "try again"
             )
         self.size, self._version = answer.size, answer.version
@@ -145,7 +145,7 @@ class _Digest:
 
 
 def _read_body(answer: RangeResponse, url: str) -> bytes:
-    """Return a body. Raises WeightsError for one that is too large, TransferError for one that is not whole."""
+    """Return a body. Raises WeightsError for one that is too large, TransferError for an incomplete one."""
     body = answer.read_all(MAX_RESPONSE_BYTES)
     if len(body) > MAX_RESPONSE_BYTES:
         raise WeightsError(f"{redact_url(url)}: found more than {MAX_RESPONSE_BYTES} bytes, expected a small answer")

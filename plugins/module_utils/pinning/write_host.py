@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the manifest of a model from where it is, and write it."""
+"""Make the manifest of a model from its source, and write it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights import
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import Manifest, WeightsError
 
-# Where each hub's own client looks for its token, and the branch that models there have.
+# The environment variables that each hub's own client reads its token from, and the default branch there.
 _TOKENS = {"hub": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
 _BRANCHES = {"hub": "main", "modelscope": "master"}
 _ENDPOINTS = {"hub": _hubs.HUB, "modelscope": _hubs.MODELSCOPE}
@@ -46,7 +46,7 @@ _ENDPOINTS = {"hub": _hubs.HUB, "modelscope": _hubs.MODELSCOPE}
 
 @dataclass(frozen=True)
 class Request:
-    """What to pin; every text may be empty but ``model``, ``source`` and ``load_format`` (auto, mistral, both).
+    """What to pin; only ``model``, ``source`` and ``load_format`` (auto, mistral, both) must not be empty.
 
     source: ``hub``, ``hub:URL``, ``modelscope``, ``modelscope:URL``, an address or a path. modelscope_model: what
     ModelScope calls the model.
@@ -98,7 +98,7 @@ class Written:
 
 
 def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
-    """Look at a model and return its manifest. Raises WeightsError."""
+    """Read a model and return its manifest. Raises WeightsError."""
     check_model(request.model)
     if request.modelscope_model:
         check_model(request.modelscope_model, "modelscope_model")
@@ -123,7 +123,7 @@ def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
 
 
 def compare_manifest(pinned: Pinned, dest: str) -> Written:
-    """Return what the manifest's file below ``dest`` is and should be. Raises WeightsError, OSError."""
+    """Return the present and the new text of the manifest's file below ``dest``. Raises WeightsError, OSError."""
     path = os.path.join(dest, f"{pinned.manifest.repository}.yml")
     before = ""
     if os.path.lexists(path):
@@ -138,13 +138,13 @@ def compare_manifest(pinned: Pinned, dest: str) -> Written:
 
 
 def write_manifest(written: Written) -> None:
-    """Make the file what it should be, by one rename. Raises OSError."""
+    """Write the file, by one rename. Raises OSError."""
     os.makedirs(os.path.dirname(written.path), exist_ok=True)
     publish(written.path, written.after)
 
 
 def _open_source(request: Request, environment: Mapping[str, str]) -> Source:
-    """Return the source, which has been asked for the list of its files. Raises WeightsError."""
+    """Return the source, with the list of its files read. Raises WeightsError."""
     kind, _colon, endpoint = request.source.partition(":")
     if kind in _ENDPOINTS and (not endpoint or "://" in endpoint):
         model = request.modelscope_model if kind == "modelscope" else ""
@@ -180,7 +180,7 @@ def _open_tree(request: Request) -> Tree:
 
 def _check_address(url: str) -> None:
     if not re.match(r"https?://[^/@?#]+(/[^@?#]*)?\Z", url):
-        # Not repeated: it may hold a password, and the message stands in logs.
+        # The message omits it: it may hold a password, and the message is logged.
         raise WeightsError(
             "source: found an address with a user, a query or no host, expected http(s)://HOST[/PATH]; tokens come "
             "from token_file or the environment"
@@ -196,7 +196,9 @@ def _token(request: Request, kind: str, environment: Mapping[str, str]) -> str:
             with open(request.token_file, encoding="utf-8") as file:
                 token = file.read()
         except (OSError, UnicodeDecodeError) as exc:
-            raise WeightsError(f"{where}: cannot be read: {getattr(exc, 'strerror', None) or 'it is no text'}") from exc
+            raise WeightsError(
+                f"{where}: cannot be read: {getattr(exc, 'strerror', None) or 'it is not text'}"
+            ) from exc
         if not token.strip():
             raise WeightsError(f"{where}: the file is empty, expected a token")
     token = token.strip()
@@ -206,7 +208,7 @@ def _token(request: Request, kind: str, environment: Mapping[str, str]) -> str:
 
 
 def _check_shards(model: str, source: Source, chosen: Sequence[Listed]) -> None:
-    """Raise WeightsError for half a model, before tens of gigabytes are read."""
+    """Raise WeightsError for an incomplete model, before tens of gigabytes are read."""
     by_name = {file.name: file for file in chosen}
     for name in index_names(chosen):
         check_shards(model, name, source.read(by_name[name]), chosen)
@@ -230,7 +232,7 @@ def _complete_files(source: Source, chosen: Sequence[Listed]) -> list[Listed]:
 
 
 def _modelscope(request: Request, files: Sequence[Listed], environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return what ModelScope calls the model, once it is sure that it has these very files there."""
+    """Return the name of the model on ModelScope, after a check that it has the same files there."""
     if request.source.partition(":")[0] == "modelscope":
         return request.modelscope_model or request.model, request.revision or _BRANCHES["modelscope"]
     if not request.modelscope_model:

@@ -13,12 +13,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.model 
 
 CommandResult = Tuple[int, str, str]
 ENGINES = ("docker", "podman")
-# What rm reports about an image or a container that is not there (any more).
+# What rm reports about an image or a container that does not exist.
 _GONE = ("no such", "not known", "not found", "does not exist")
 
 
 class Engines:
-    """Ask docker and podman, as far as they are installed."""
+    """Query docker and podman, whichever are installed."""
 
     def __init__(self, run: Callable[..., CommandResult]) -> None:
         # Without this option Ansible ends the module where the command is missing.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read what this host has of the collection, and who uses it; change nothing."""
+"""Read what the collection has installed on this host, and what uses it; change nothing."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Inspection:
         self.host = Host(root, lambda _engine, _ref: "")
 
     def read(self, kind: str, also: Iterable[str] = ()) -> Contents:
-        """Return the contents of the host, as far as a request of this kind, and with these switches, is about them."""
+        """Return the contents of the host that a request of this kind, with these switches, needs."""
         names = [name for name in instance_names(self.host) if not any(map(self.holds_data, instance_paths(name)))]
         sizes = {name: sum(disk_usage(self.host.at(path)) for path in instance_paths(name)) for name in names}
         rollout = self.rollout()
@@ -116,7 +116,7 @@ class Inspection:
         return Packages(self._run)
 
     def models(self) -> list[Model]:
-        """Return the models below the root of the weights; a symlink is somebody else's and is left out."""
+        """Return the models below the root of the weights; symlinks were not made by the role and are left out."""
         found = []
         for directory in sorted(glob.glob(f"{glob.escape(self.at(self.site.weights_root))}/*/*/")):
             path = directory.rstrip("/")
@@ -152,7 +152,7 @@ class Inspection:
         return [path for path in settings_of(SETTINGS[switch]) if os.path.lexists(self.at(path))]
 
     def users_of(self, switch: str, instances: Iterable[str]) -> list[str]:
-        """Return who uses a driver or an engine beside these instances, also packages that need them."""
+        """Return what else uses a driver or an engine beside these instances, including packages that need them."""
         found = chip_users(instances, self.proc) if switch == DRIVER else self.engines.other_containers()
         names = packages_of(switch, self.packages.installed)
         refusal = self.packages.refusal(names) if names else ""
@@ -163,14 +163,14 @@ class Inspection:
         return [service.role for service in SERVICES if os.path.lexists(self.at(service.marker))]
 
     def base_paths(self) -> list[str]:
-        """Return the files and directories that belong to no instance, in the order in which they go."""
+        """Return the files and directories that belong to no instance, in the order of removal."""
         paths = [path for path in fixed_paths("vllm") if path not in (STATE_DIR, CACHE_DIR, CONFIG_DIR)]
         tools = [
             f"{self.site.venv_root}/{name}"
             for name in listed(self.at(self.site.venv_root))
             if name.startswith(("uv-", ".uv-"))
         ]
-        # The home of the user, and the marks of a rollout in it, go last.
+        # The home of the user, with the marks of a rollout in it, is removed last.
         own = [*tools, *paths, *fixed_paths("rollout"), CACHE_DIR, CONFIG_DIR, STATE_DIR]
         return [path for path in dict.fromkeys(own) if os.path.lexists(self.at(path)) and not self.holds_data(path)]
 
@@ -209,7 +209,7 @@ class Inspection:
         for name in names:
             slots = Slots(self.host, name)
             for digest in listed(slots.directory):
-                # One that is damaged or still being made has its link to the weights all the same.
+                # Even a damaged or unfinished slot has its link to the weights.
                 by, model = f"the kept state {digest} of {name}", readlink(f"{slots.directory}/{digest}/model")
                 found += [Use(by, name, model=model)] if model else []
             for digest, slot, _damage in slots.all():
@@ -253,7 +253,7 @@ class Inspection:
         ]
 
     def rollout(self) -> str:
-        """Return a sentence about a rollout that is at work here, empty without one."""
+        """Return a sentence about a rollout that is working on this host, empty without one."""
         turn = turn_of(self.host)
         if turn is not None:
             return f"a rollout is updating this host ({STATE_DIR}/rollout.json)"
@@ -268,7 +268,7 @@ class Inspection:
 
 
 def instance_names(host: Host) -> list[str]:
-    """Return the instances with any trace on the host, also what a removal that was killed has left; sorted."""
+    """Return the instances with any trace on the host, including remains of a killed removal; sorted."""
     found = set(host.names())
     for directory, pattern in _TRACES:
         found |= {match["name"] for match in map(pattern.fullmatch, listed(host.at(directory))) if match}
@@ -278,7 +278,7 @@ def instance_names(host: Host) -> list[str]:
 
 
 def instance_paths(name: str) -> list[str]:
-    """Return every path of an instance, in the order in which they go: the role recognises it by the last one."""
+    """Return every path of an instance in the order of removal: the role recognises an instance by the last one."""
     return [
         unit_path(name),
         f"{unit_path(name)}.d",

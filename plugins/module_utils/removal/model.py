@@ -12,7 +12,7 @@ INSTANCE, MODEL, ENVIRONMENT, IMAGE, EVERYTHING = "instance", "model", "environm
 KINDS = (INSTANCE, MODEL, ENVIRONMENT, IMAGE, EVERYTHING)
 # Kinds of items besides these.
 SERVICE, ENCODINGS, BASE, USER, PACKAGES = "service", "encodings", "shared files", "user", "packages"
-# What goes with everything only where the user asks for it too.
+# What is removed with everything only if the user requests it too.
 DRIVER, CONTAINER_ENGINE = "driver", "container_engine"
 SWITCHES = (DRIVER, CONTAINER_ENGINE)
 
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Use:
-    """Somebody who needs a directory of weights, an environment or an image; ``instance`` is empty for others."""
+    """A user of a directory of weights, an environment or an image; ``instance`` is empty if it is not an instance."""
 
     by: str
     instance: str = ""
@@ -112,8 +112,8 @@ class StoredImage:
 class Contents:
     """What a host has of the collection; ``instances`` are all names with a trace, with their bytes.
 
-    ``rollout`` is a sentence about a rollout that is at work, ``trouble`` clauses about engines that do not answer.
-    By switch: ``packages`` that are installed, ``settings`` (files), and who is ``busy`` with what they provide.
+    ``rollout`` is a sentence about a running rollout, ``trouble`` clauses about engines that do not answer.
+    By switch: ``packages`` that are installed, ``settings`` (files), and the ``busy`` users of what they provide.
     """
 
     instances: Mapping[str, int] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Plan:
-    """What goes, in this order; ``kept`` are sentences about what stays and why, ``absent`` about what is not there."""
+    """The items to remove, in order; ``kept`` are sentences on what is kept and why, ``absent`` on missing ones."""
 
     items: tuple[Item, ...] = ()
     kept: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which installed packages belong to a driver or a container engine, and the commands that remove them.
 
-They stay unless the user asks for them with a switch of their own: other programs may need them.
+They stay unless the user requests their removal with another switch: other programs may need them.
 """
 
 from __future__ import annotations

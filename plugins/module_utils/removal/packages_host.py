@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packages of this host, and who uses what they provide."""
+"""The packages of this host, and the processes that use what they provide."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.removal.packag
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import read_holders
 from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.users import DAEMONS, foreign_holders
 
-# Of each vendor the nodes that a program with work on a chip has open.
+# For each vendor, the device nodes that a program opens when it uses a chip.
 NODES = re.compile(r"/dev/(nvidia\d+|kfd|davinci\d+)\Z")
 _QUERIES = {
     APT: ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Package}\\n"],

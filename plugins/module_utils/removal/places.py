@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every place that the collection writes to: who writes it, and what removes it.
+"""Every path that the collection writes to: who writes it, and what removes it.
 
 docs/reference/what-lies-where.md has the same table. Words in capitals stand for names; a path that ends with a slash
 stands for everything below it.
@@ -25,16 +25,16 @@ class Place:
     what: str
     writer: str
     removed_by: str
-    # Whether it goes only when nothing is left in it.
+    # Whether it is removed only when it is empty.
     when_empty: bool = False
 
 
 @dataclass(frozen=True)
 class Service:
-    """The units of a role that stop before its files go.
+    """The units of a role that are stopped before its files are removed.
 
-    ``marker`` is a file that only this role writes. It goes last: while it exists, a later run knows that something
-    remains. ``restarted`` are units of others that have read files of the role.
+    ``marker`` is a file that only this role writes. It is removed last: while it exists, a later run knows that
+    something remains. ``restarted`` are other units that have read files of the role.
     """
 
     role: str
@@ -211,13 +211,13 @@ def covers(place: Place, path: str) -> bool:
 
 
 def settings_of(removed_by: str) -> list[str]:
-    """Return the paths that go with a driver or an engine."""
+    """Return the paths that are removed with a driver or an engine."""
     paths = [place.path.rstrip("/") for place in HOST if place.removed_by == removed_by]
     return list(dict.fromkeys(path.replace("STACK", stack) for path in paths for stack in ("cuda", "rocm", "cann")))
 
 
 def fixed_paths(role: str) -> list[str]:
-    """Return the paths that go with everything of a role, and have no name in capitals."""
+    """Return the paths of a role that are removed with everything and have no name in capitals."""
     return [
         place.path.rstrip("/")
         for place in HOST

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decide what goes from a host, and refuse what somebody still uses."""
+"""Decide what to remove from a host, and refuse anything that is still in use."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _GROUPS = {"gateway": "gateways", "mirror": "mirrors"}
 
 
 def decide(request: Request, contents: Contents) -> Plan:
-    """Return what goes. Raises RemovalError where a named thing is in use or misspelt; nothing may go then."""
+    """Return what to remove. Raises RemovalError if a named item is in use or misspelt; then nothing may be removed."""
     if contents.rollout:
         raise RemovalError(
             f"{contents.rollout}; wait until it has ended, or continue it with rollout.yml. If nobody "
-            "will, delete that file"
+            "will continue it, delete that file"
         )
     return _DECIDERS[request.kind](request, contents)
 
@@ -165,7 +165,7 @@ def _everything(request: Request, contents: Contents) -> Plan:
 
 
 def _packages(request: Request, contents: Contents, kept: list[str]) -> list[Item]:
-    """Return a driver or an engine that is asked for and not used by others."""
+    """Return a driver or an engine if it is requested and not used by others."""
     items = []
     for switch in request.also:
         name, users = switch.replace("_", " "), contents.busy.get(switch, ())
@@ -197,7 +197,7 @@ def _serving_images(contents: Contents, kept: list[str]) -> list[Item]:
 
 
 def _refuse_declared(request: Request, contents: Contents) -> None:
-    """Raise RemovalError for what the inventory still wants on this host."""
+    """Raise RemovalError for anything that the inventory still declares for this host."""
     declared = [
         name
         for name in contents.instances
@@ -239,12 +239,12 @@ def _image_users(image: StoredImage, uses: Iterable[Use]) -> list[Use]:
     return [use for use in uses if use.image and (_is_called(image, use.image) or use.image.rpartition(":")[2] == bare)]
 
 
-# How many names at the end of a path say what a directory is: organisation, model and revision; an environment's name.
+# How many names at the end of a path identify a directory: organisation, model and revision; an environment's name.
 _TELLING = {"model": 3, "venv": 1}
 
 
 def _users_of(chosen: Iterable[Directory], uses: Iterable[Use], kind: str) -> list[Use]:
-    """Return who uses one of these directories.
+    """Return the users of one of these directories.
 
     The last names of their paths decide, because another path may lead to the same directory. A use may name a revision
     alone.
@@ -262,7 +262,7 @@ def _ends_so(end: list[str], used: list[str]) -> bool:
 
 
 def _refuse(kind: str, name: str, uses: Sequence[Use], advice: str = "") -> None:
-    """Raise RemovalError where somebody uses it."""
+    """Raise RemovalError if it is in use."""
     if uses:
         verb = "uses" if len({use.by for use in uses}) == 1 else "use"
         raise RemovalError(f"{kind} {name}: {_users(uses)} {verb} it; remove or change that first{advice}")
@@ -273,7 +273,7 @@ def _users(uses: Iterable[Use]) -> str:
 
 
 def _absent(kind: str, name: str, known: Iterable[str]) -> str:
-    """Return a sentence about a name that the host does not have. Raises RemovalError for a slip of the pen."""
+    """Return a sentence about a name that the host does not have. Raises RemovalError if it looks misspelt."""
     names = sorted(known)
     close = misspelt(name, names) or next((each for each in names if sorted(each) == sorted(name)), None)
     said = nearest(name, names) if names else "the host has none"
@@ -283,7 +283,7 @@ def _absent(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def _are_siblings(name: str, other: str) -> bool:
-    """Return whether two names differ in numbers only, or by something added: a second run names what has gone."""
+    """Return whether two names differ only in numbers or a suffix: a second run may name what was already removed."""
     if name.startswith(other) or other.startswith(name):
         return True
     return re.sub(r"\d+", "", name) == re.sub(r"\d+", "", other)

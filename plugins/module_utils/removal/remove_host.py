@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Remove what a plan lists. A run that is killed leaves what the next run finds and finishes."""
+"""Remove what a plan lists. The next run completes a run that was killed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KEEPALIVED_MARK = "role baremetal.inference.gateway"
 
 
 class Removal:
-    """Removes items of a plan from the host of an inspection; ``kept`` are sentences about what had to stay."""
+    """Removes items of a plan from the host of an inspection; ``kept`` are sentences about what was not removed."""
 
     def __init__(self, inspection: Inspection, run: Callable[..., CommandResult]) -> None:
         self.inspection, self.at, self._run = inspection, inspection.at, partial(run, handle_exceptions=False)
@@ -73,7 +73,7 @@ class Removal:
         }
 
     def remove(self, items: Iterable[Item]) -> None:
-        """Remove the items in their order, and note those that have gone. Raises RemovalError, SlotError, OSError."""
+        """Remove the items in order, and record those that are removed. Raises RemovalError, SlotError, OSError."""
         for item in items:
             if self._do[item.kind](item):
                 self.removed.append(item)
@@ -138,7 +138,7 @@ class Removal:
         kind = ABANDONED if name.startswith(".") else REVISION
         gone = remove_old(OldDirectory(self.at(item.target), kind, item.size))
         if not gone and os.path.lexists(self.at(item.target)):
-            self.kept.append(f"{item.target} stays: another run is at work in {os.path.dirname(item.target)}")
+            self.kept.append(f"{item.target} stays: another run is working in {os.path.dirname(item.target)}")
             return False
         self._tidy_model(directory)
         return gone
@@ -162,7 +162,7 @@ class Removal:
         top, name = os.path.split(path)
         doomed = path
         if not name.startswith("."):
-            # From the first moment on it has no name that a unit could start.
+            # After this rename, no unit can start from it.
             doomed = os.path.join(top, f".{name}.removed")
             shutil.rmtree(doomed, ignore_errors=True)
             os.rename(path, doomed)

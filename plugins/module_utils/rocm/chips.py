@@ -20,13 +20,13 @@ MODULES = (
     "amd_sched",
     "amdkcl",
 )
-# Members of these groups may open the chips.
+# Members of these groups have access to the chips.
 GROUPS = ("render", "video")
 
 
 @dataclass(frozen=True)
 class Blacklist:
-    """A line that keeps amdgpu from loading; ``line`` is 0 for the kernel's command line."""
+    """A line that prevents amdgpu from loading; ``line`` is 0 for the kernel's command line."""
 
     path: str
     line: int

@@ -165,7 +165,7 @@ def _device_nodes(root: str) -> list[Node]:
 
 
 def _blacklists(root: str, command_line: str) -> tuple[tuple[Blacklist, ...], dict[str, str]]:
-    """Return the entries that keep amdgpu from loading, and the contents of their files."""
+    """Return the entries that prevent amdgpu from loading, and the contents of their files."""
     found = [Blacklist("", 0, word) for word in command_line.split() if KEPT_OUT_WORD.match(word)]
     files: dict[str, str] = {}
     for directory in MODPROBE_DIRECTORIES:

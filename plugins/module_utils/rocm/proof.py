@@ -42,17 +42,17 @@ GROUP = "render"
 TOOL_ERRORS = (
     (
         r"[Dd]rivers? not (initialized|loaded)|amdgpu not found in modules|ROCk module is NOT loaded",
-        "it finds no driver loaded",
-        "run 'modprobe amdgpu' and read what the kernel says with 'dmesg | grep -i amdgpu'",
+        "no driver is loaded",
+        "run 'modprobe amdgpu' and read the kernel's messages with 'dmesg | grep -i amdgpu'",
     ),
     (
         r"NO_PERM|[Pp]ermission denied",
-        "it may not open the chips",
+        "it has no permission to open the chips",
         "run it as root, or put the user into the groups render and video",
     ),
     (
         r"Unable to detect any GPU|No (AMD )?GPUs? (were )?(found|detected)",
-        "the driver is loaded and has taken no chip",
+        "the driver is loaded, but bound to no chip",
         "read why with 'dmesg | grep -i amdgpu'; a chip may need a newer driver or its firmware",
     ),
 )
@@ -71,22 +71,22 @@ LOG_ERRORS = (
     (
         r"hw_init of IP block <[^>]+> failed|Fatal error during GPU init",
         "the driver could not start a chip",
-        "upgrade driver and the card's firmware; if it stays, switch the machine off and on",
+        "upgrade the driver and the card's firmware; if the error remains, switch the machine off and on",
     ),
     (
         r"GPU reset.*failed",
         "a chip did not come back from its reset",
-        "reboot; if it comes back, look at power, seat and temperature of the card",
+        "reboot; if the error returns, check power, seat and temperature of the card",
     ),
     (
         r"[Uu]ncorrectable (hardware )?error",
-        "memory or logic of a chip has failed beyond correction",
-        "reset the chip with 'amd-smi reset --gpureset', and replace it if that comes back",
+        "a chip has an uncorrectable error in memory or logic",
+        "reset the chip with 'amd-smi reset --gpureset', and replace it if the error returns",
     ),
     (
         r"GPU (is )?lost from the bus|device lost from bus",
         "a chip has fallen off the bus",
-        "switch the machine off and on; look at power, seat and temperature of the card",
+        "switch the machine off and on; check power, seat and temperature of the card",
     ),
 )
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -169,7 +169,8 @@ def _own_driver(host: Host, minimum: str) -> Iterator[Finding]:
     """Yield that the kernel's own driver has no version to compare with the release's minimum."""
     if minimum and KIND.module in host.modules and not loaded_version(KIND, host):
         yield Finding(
-            f"the kernel's own amdgpu is loaded, which has no version: whether it is as new as {minimum} is unknown",
+            f"the kernel's own amdgpu is loaded, which has no version, so it is unknown whether it is {minimum} or "
+            "newer",
             KIND.where,
             "let the role rocm install AMD's driver (rocm_source vendor), or set rocm_source to distro to accept it",
         )
@@ -178,9 +179,9 @@ def _own_driver(host: Host, minimum: str) -> Iterator[Finding]:
 def _blacklists(shown: RocmHostState) -> Iterator[Finding]:
     for entry in shown.blacklists:
         yield Finding(
-            f"amdgpu is kept from loading at boot: {entry.text}",
+            f"amdgpu is prevented from loading at boot: {entry.text}",
             entry.where,
-            "remove that, rebuild the initramfs and reboot; rocm_blacklist_remove does so for files",
+            "remove that, rebuild the initramfs and reboot; rocm_blacklist_remove: true does this for files",
         )
 
 
@@ -202,7 +203,7 @@ def _tools(recording: RocmRecording) -> Iterator[Finding]:
 
 
 def _chips(recording: RocmRecording) -> Iterator[Finding]:
-    """Yield unusable chips on PCI; nothing without a loaded driver, which is a finding of its own."""
+    """Yield unusable chips on PCI; nothing without a loaded driver, which is a separate finding."""
     if KIND.module not in recording.host.modules:
         return
     who, found = listed(recording)
@@ -210,13 +211,13 @@ def _chips(recording: RocmRecording) -> Iterator[Finding]:
     driven = {gpu.address for gpu in recording.kfd}
     ours = [address for address in recording.chips if address in usable]
     for address in sorted(set(recording.chips) - usable):
-        why, action = "the driver has not taken it", f"read why with 'dmesg | grep {address}'"
+        why, action = "the driver is not bound to it", f"read why with 'dmesg | grep {address}'"
         other = recording.bound.get(address, "")
         if other not in ("", KIND.module):
-            why = f"the driver {other} has taken it"
-            action = f"see what binds it there (a virtual machine?), or unbind it from {other} and reboot"
+            why = f"the driver {other} is bound to it"
+            action = f"find out what bound it (a virtual machine?), or unbind it from {other} and reboot"
         elif address in driven:
-            why = "the driver has it"
+            why = "the driver is bound to it"
         yield Finding(
             f"{who} lists {len(ours)} of {len(recording.chips)} chips on PCI; {why}", f"chip {address}", action
         )
@@ -228,16 +229,16 @@ def _nodes(recording: RocmRecording) -> Iterator[Finding]:
         return
     nodes = {node.path: node for node in recording.nodes}
     if KFD not in nodes:
-        action = "run 'udevadm trigger', then look at 'dmesg | grep -i kfd'"
-        yield Finding("the driver has chips and there is no device to open them by", KFD, action)
+        action = "run 'udevadm trigger', then check 'dmesg | grep -i kfd'"
+        yield Finding("the driver has chips, but there is no device node for them", KFD, action)
     renders = [path for path in nodes if path.startswith("/dev/dri/renderD")]
     if len(renders) < len(recording.kfd):
         what = f"there are {len(renders)} render nodes for {len(recording.kfd)} chips"
-        yield Finding(what, "/dev/dri/renderD*", "run 'udevadm trigger', then look at 'dmesg | grep -i drm'")
+        yield Finding(what, "/dev/dri/renderD*", "run 'udevadm trigger', then check 'dmesg | grep -i drm'")
     for path, node in sorted(nodes.items()):
         if node.mode & 0o006 != 0o006 and not (node.group == GROUP and node.mode & 0o060 == 0o060):
             yield Finding(
-                f"its group is {node.group} with mode {node.mode:04o}: containers and services come in by the group "
+                f"its group is {node.group} with mode {node.mode:04o}: containers and services get access by the group "
                 f"{GROUP}",
                 path,
                 f"see that the group {GROUP} exists, then run 'udevadm control --reload' and 'udevadm trigger'",

@@ -151,7 +151,7 @@ def release_of(rocm: str, driver: str = "") -> Release:
         older = [release for release in _KNOWN if at_least(full, release.rocm)] or [_KNOWN[0]]
         return Release(full, driver, module, older[-1].oldest, older[-1].systems, older[-1].el)
     raise StackError(
-        f"which driver belongs to ROCm {rocm} is not known here; known are {', '.join(RELEASES)}; correct "
+        f"the driver of ROCm {rocm} is not known; known releases are {', '.join(RELEASES)}; correct "
         "rocm_version, or name the driver as amdgpu in the release file"
     )
 

@@ -168,7 +168,7 @@ class Slots:
             try:
                 with open(copy, "rb") as file:
                     if hashlib.sha256(file.read()).hexdigest() != entry.sha256:
-                        found.append(f"{copy} has another sha256 than when it was kept")
+                        found.append(f"{copy} has changed since it was kept (sha256)")
             except OSError as exc:
                 found.append(f"{copy}: {exc.strerror}")
         if readlink(f"{top}/model") != slot.state.model:
@@ -206,7 +206,7 @@ class Slots:
             with locked(self.directory, wait=0):
                 yield
         except LockedError as exc:
-            raise SlotError(f"another run is at work in {self.directory}; wait until it has ended") from exc
+            raise SlotError(f"another run is working in {self.directory}; wait until it has ended") from exc
 
     def keep(self, state: SlotState, plan: dict[str, Any], record: dict[str, Any] | None, most: int) -> None:
         """Record the installed state as the good one; the caller holds the lock. Raises SlotError, OSError."""
@@ -287,7 +287,7 @@ class Slots:
                 os.makedirs(os.path.dirname(copy), mode=0o700, exist_ok=True)
                 content = self._installed(entry.path) if contents is None else contents[entry.path]
                 if hashlib.sha256(content).hexdigest() != entry.sha256:
-                    raise SlotError(f"{entry.path} has been changed by somebody meanwhile; run this again")
+                    raise SlotError(f"{entry.path} was changed during the run; run this again")
                 create(copy, content, 0o600)
             os.symlink(slot.state.model, f"{partial}/model")
             create(f"{partial}/slot.json", document(slot), 0o600)

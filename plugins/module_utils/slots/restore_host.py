@@ -172,7 +172,7 @@ def stale_ones(run: Callable[..., CommandResult], names: Iterable[str], root: st
 
 
 def lacking(host: Host, slot: Slot) -> list[str]:
-    """Return what a slot needs and the host lacks, each as a clause; all of it would need a download."""
+    """Return what a slot needs and the host lacks, each as a clause; each item would need a download."""
     state = slot.state
     return [
         *_weights_trouble(host, slot),
@@ -234,8 +234,8 @@ class Restore:
         self.name = slots.name
         self.before = host.state(self.name)
         self.foreign = [path for path in foreign_paths(self.name, slot.state.kind) if os.path.lexists(host.at(path))]
-        # Files shared by several instances may be right already. Writing them again would make the other instances look
-        # stale.
+        # Files shared by several instances may be right already. Writing them again would make the other instances
+        # appear stale.
         self.wrong = [entry for entry in slot.state.files if host.entry(entry.path) != entry]
         right = {entry.path for entry in slot.state.files} - {entry.path for entry in self.wrong}
         found = differences(self.name, self.before, slot.state)

@@ -193,7 +193,7 @@ def parse(text: str, name: str, digest: str) -> Slot:
     try:
         found = load_json(text)
         if found["schema"] != SCHEMA:
-            raise SlotError(f"slot.json has the form {found['schema']}, expected {SCHEMA}")
+            raise SlotError(f"slot.json has the format {found['schema']}, expected {SCHEMA}")
         files = tuple(Entry(path, **entry) for path, entry in sorted(found["files"].items()))
         image = Image(**found["image"]) if found["image"] else None
         state = SlotState(found["kind"], files, found["model"], image, found["venv"])
@@ -217,7 +217,7 @@ def choose(wanted: str, good: str, previous: str, there: Iterable[str]) -> str:
         found = good if wanted == GOOD else previous
         if found:
             return found
-        kept = f"kept is only the good one, {good}" if good else "nothing was kept yet"
+        kept = f"only the good one is kept, {good}" if good else "nothing was kept yet"
         raise SlotError(
             f"there is no {wanted} slot to go back to: {kept}. A state is kept when it has served in a run of "
             "site.yml or of a rollout"

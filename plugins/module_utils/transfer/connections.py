@@ -102,7 +102,7 @@ class HttpSettings:
 
 @dataclass
 class RangeResponse:
-    """A response whose body is still to be read: its offset in the file, the file's full size, and its version.
+    """A response whose body was not read yet: its offset in the file, the file's full size, and its version.
 
     ``size`` is None where the server does not state it, ``version`` its ETag or date, empty for none. ``patience`` is
     the number of seconds that may pass without a byte.
@@ -135,7 +135,7 @@ class RangeResponse:
             if isinstance(self.failure, SourceTooSlowError):
                 raise FetchError(f"{redact_url(self.url)}: {self.failure}") from self.failure
             stalled = isinstance(self.failure, socket.timeout)
-            reason = f"no byte came for {self.patience:g} s" if stalled else f"broke off: {_describe(self.failure)}"
+            reason = f"no data arrived for {self.patience:g} s" if stalled else f"broke off: {_describe(self.failure)}"
             raise TransferError(reason, stalled=stalled) from self.failure
         return got
 
@@ -215,7 +215,7 @@ class RangeConnections:
             try:
                 response = self._request(url, first, last, origin, method)
             except (ValueError, OverflowError):
-                # Without the error as the cause, as below.
+                # Raised without the cause, as below.
                 raise FetchError(f"{redact_url(url)}: invalid characters or port in the address") from None
             if response.status not in REDIRECT_STATUSES:
                 return response, url
@@ -304,8 +304,7 @@ class RangeConnections:
             if found.first != first or (last is not None and found.last > last):
                 self.close_connection(url)
                 raise FetchError(
-                    f"{redact_url(url)}: asked for its bytes from {first} to {last}, got those from {found.first} to "
-                    f"{found.last}"
+                    f"{redact_url(url)}: requested its bytes {first} to {last}, got {found.first} to {found.last}"
                 )
             return self._opened(response, url, found.first, found.size)
         self.skip_body(url, response)
@@ -323,7 +322,7 @@ class RangeConnections:
         if response.status == 416 and there is not None:
             raise FetchError(f"{redact_url(url)}: found {there} bytes, asked for those from {first}", response.status)
         if response.status == 206:
-            raise FetchError(f"{redact_url(url)}: {said} without a Content-Range that can be read")
+            raise FetchError(f"{redact_url(url)}: {said} without a valid Content-Range")
         hint = "; is the token right, and not expired?" if response.status in (401, 403) else ""
         raise FetchError(f"{redact_url(url)}: {said}{hint}", response.status)
 

@@ -31,7 +31,7 @@ class HeadFields:
         self._fields: dict[str, str] = {}
         for line in lines:
             name, colon, value = line.decode("iso-8859-1").partition(":")
-            # A line that goes on from the one before, or has no name, is not a header.
+            # A line that continues the one before, or has no name, is not a header.
             if colon and not name[:1].isspace():
                 self._fields.setdefault(name.lower(), value.strip(" \t\r\n"))
 
@@ -49,13 +49,13 @@ class ContentRange(NamedTuple):
 
 
 def read_number(text: str | None) -> int | None:
-    """Return the number of bytes in a header, None for anything that is not one."""
+    """Return the number of bytes in a header, None for an invalid one."""
     found = _NUMBER.fullmatch((text or "").strip(" \t"))
     return int(found[0]) if found else None
 
 
 def read_content_range(text: str | None) -> ContentRange | None:
-    """Return what Content-Range says of a part, None for anything that is not one."""
+    """Return the parsed Content-Range of a part, None for an invalid one."""
     found = _RANGE.fullmatch((text or "").strip(" \t"))
     if not found:
         return None
@@ -63,7 +63,7 @@ def read_content_range(text: str | None) -> ContentRange | None:
 
 
 def read_refused_size(text: str | None) -> int | None:
-    """Return the file's size in the Content-Range of an answer 416, None for anything that is not one."""
+    """Return the file's size in the Content-Range of an answer 416, None for an invalid one."""
     found = _SIZE_ALONE.fullmatch((text or "").strip(" \t"))
     return int(found[1]) if found else None
 
@@ -76,13 +76,13 @@ def read_retry_after(headers: Headers) -> float:
     try:
         until, now = (email.utils.parsedate_to_datetime(one) for one in (text, headers.get("Date") or ""))
         return max(0.0, (until - now).total_seconds())
-    # What the parser raises for dates that are none differs between versions of Python.
+    # The exception for an invalid date differs between versions of Python.
     except (TypeError, ValueError, IndexError, KeyError, OverflowError, AttributeError):
         return 0.0
 
 
 def read_version(headers: Headers) -> str:
-    """Return what a file's version is called: its ETag or else its date, empty for none.
+    """Return the name of a file's version: its ETag, else its date, else empty.
 
     A cache that compresses or cuts an answer makes a strong ETag weak; the name in it stays.
     """
@@ -91,5 +91,5 @@ def read_version(headers: Headers) -> str:
 
 
 def is_other_version(before: str, now: str) -> bool:
-    """Return whether two answers are of different versions: an ETag and a date cannot be compared."""
+    """Return whether two answers are certainly of different versions: an ETag and a date cannot be compared."""
     return bool(before and now) and before.startswith('"') == now.startswith('"') and before != now

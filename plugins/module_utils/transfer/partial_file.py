@@ -39,7 +39,7 @@ class DownloadRequest(NamedTuple):
     sha256: str
 
 
-# Receives a file that was published, and what its descriptor was then.
+# Receives a file that was published, and the stat of its descriptor.
 OnPublished = Callable[[DownloadRequest, os.stat_result], None]
 
 
@@ -182,7 +182,7 @@ class PartialFile:
         os.unlink(self.path)
 
     def publish(self, dest: str) -> os.stat_result:
-        """Rename the file to ``dest``, complete and readable for all, close it, and return what it is.
+        """Rename the file to ``dest``, complete and readable for all, close it, and return its stat.
 
         Raises TargetError, also where another process has made the file longer or put another one into its place.
         """

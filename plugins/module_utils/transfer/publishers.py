@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Threads that publish finished files: they wait for the disk, so that the connections do not have to."""
+"""Threads that publish finished files: they wait for the disk, so that the connections need not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Publishers:
         self._closed = False
 
     def add(self, work: Callable[[], None]) -> None:
-        """Run a task in a thread; the task has to handle its errors itself."""
+        """Run a task in a thread; the task must handle its own errors."""
         with self._lock:
             self._todo.append(work)
             if self._free < len(self._todo) and len(self._threads) < self._most:

@@ -91,7 +91,7 @@ class Job:
     whole: bool = False
     assigned: int = 0
     active: int = 0
-    # The parts that are being fetched or wait to be appended, in their order.
+    # The parts that are being downloaded or wait to be appended, in order.
     parts: deque[Part] = field(default_factory=deque)
     writing: bool = False
     # Whether the threads have been notified that others may take parts of the file.
@@ -143,7 +143,7 @@ class Scheduler:
         """
         load = CpuLoad()
         threads = [self._start_thread() for _number in range(self._initial_connections())]
-        # The list may grow meanwhile.
+        # The list may grow during the loop.
         for thread in threads:
             # Several short waits instead of a long one, so that a signal can end them.
             while thread.is_alive():
@@ -178,7 +178,7 @@ class Scheduler:
                 if part is None:
                     return
                 self._fetch_part(stream, part)
-        except BaseException as exc:  # Whatever it is, the caller gets it.
+        except BaseException as exc:  # Any error at all is passed to the caller.
             with self._lock:
                 self._failure = self._failure or exc
                 self._lock.notify_all()
@@ -236,7 +236,9 @@ class Scheduler:
         job, tries = part.job, _Attempts(self._limits)
         with self._lock:
             if len(job.parts) > 1:
-                raise FetchError(f"{redact_url(job.location)}: the server gave parts of it before, now it does not")
+                raise FetchError(
+                    f"{redact_url(job.location)}: the server served parts of the file before, now it does not"
+                )
             job.whole, job.assigned = True, job.size
             job.parts.clear()
         job.target.restart()
@@ -292,7 +294,7 @@ class Scheduler:
         failure = None
         try:
             job.done()
-        except BaseException as exc:  # Whatever it is, the caller gets it.
+        except BaseException as exc:  # Any error at all is passed to the caller.
             failure = exc
         with self._lock:
             self._failure = self._failure or failure
@@ -328,8 +330,8 @@ def _allocate_buffer(size: int) -> mmap.mmap:
 class _Attempts:
     """The attempts at one part. Attempts while other parts arrive do not count: a server may serve few at once.
 
-    What arrives between two attempts is progress where it keeps the lowest rate over the pause before, or is half of
-    what was left: a server that sends a few bytes with each refusal would never be left.
+    Bytes between two attempts count as progress if they keep the lowest rate, the pause included, or are half of the
+    remaining bytes. Otherwise a server that sends a few bytes with each refusal would be retried forever.
     """
 
     def __init__(self, pace: TransferLimits) -> None:
@@ -344,7 +346,7 @@ class _Attempts:
         self._begun_at = transferred
 
     def wait(self, job: Job, exc: TransferError, transferred: int, left: int) -> float:
-        """Return the seconds before the next attempt; ``left`` are the bytes that are still to come.
+        """Return the seconds before the next attempt; ``left`` are the missing bytes.
 
         Raises FetchError after too many attempts without progress.
         """

@@ -50,7 +50,8 @@ class HttpStream:
             if answer.offset != first or (not is_all and answer.response.status == 200):
                 if job.resolved and not part.got:
                     raise FetchError(
-                        f"{redact_url(job.location)}: {redact_url(answer.url)} gave parts of it before, now it does not"
+                        f"{redact_url(job.location)}: {redact_url(answer.url)} served parts of the file before, "
+                        "now it does not"
                     )
                 raise WholeOnlyError
             job.resolved = answer.url
@@ -115,7 +116,7 @@ def _piece_end(part: Part) -> int:
 def _check_end(job: Job, answer: RangeResponse) -> None:
     """Raise FetchError where the server sends more than the file's size."""
     if answer.read_into(memoryview(bytearray(1))):
-        raise FetchError(f"{redact_url(job.location)}: it goes on after {job.size} bytes, the expected size")
+        raise FetchError(f"{redact_url(job.location)}: it continues after {job.size} bytes, the expected size")
 
 
 class DiskStream:

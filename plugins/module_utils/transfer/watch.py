@@ -19,12 +19,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.transfer.heade
 
 # The rate is measured over this many seconds.
 WINDOW_SECONDS = 60.0
-# As http.client has them.
+# The limits of http.client.
 MAX_LINE, MAX_FIELDS = 65536, 100
 
 
 class SourceTooSlowError(OSError):
-    """A source sends less than the lowest accepted rate; the message says how much came in which time."""
+    """A source sends less than the lowest accepted rate; the message has the bytes and the time."""
 
 
 class RateFloor:
@@ -65,21 +65,21 @@ class RateFloor:
             if waited >= self._window:
                 if self._came < self._lowest * self._window:
                     raise SourceTooSlowError(
-                        f"only {self._came} bytes came in {waited:.0f} s, expected {self._lowest} bytes/s or more"
+                        f"only {self._came} bytes arrived in {waited:.0f} s, expected {self._lowest} bytes/s or more"
                     )
                 self._since, self._waited, self._came, waited = now, 0.0, 0, 0.0
             return self._window - waited
 
 
 class Watch:
-    """The limits of the step that a thread is at: the moment by which it has to be over, and the source's rate."""
+    """The limits of a thread's current step: its deadline, and the lowest rate of the source."""
 
     def __init__(self, floor: RateFloor) -> None:
         self.floor = floor
         self.deadline = float("inf")
 
     def allow(self, seconds: float) -> None:
-        """Begin a step that may take so many seconds."""
+        """Begin a step that may take this many seconds."""
         self.deadline = time.monotonic() + seconds
 
 
@@ -158,7 +158,7 @@ class _WatchedReader(io.RawIOBase):
                     got = self._socket.recv_into(buffer)
                     return got
                 except socket.timeout:
-                    # Of the deadline, or only of the moment at which the rate is judged.
+                    # Either the deadline is over, or only the time has come to judge the rate.
                     continue
                 finally:
                     if is_short:

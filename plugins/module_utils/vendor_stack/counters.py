@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a vendor's tool counts and reports for one chip: errors, throttling, faults, link, temperature, power."""
+"""The counters and states of one chip by the vendor's tool: errors, throttling, faults, link, temperature, power."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ChipCounters:
     ``chip`` is its PCI address, for Ascend NPU/chip. ``errors`` are counters of errors since the driver was loaded, or
     longer: a rise means new errors. ``slowed`` are counters of heat and power brakes: a rise means that the chip was
     slowed down; ``slowing`` are those that act at this moment. ``capped`` is whether the power limit acts, which is
-    normal under full load. ``faults`` are states that need a person. ``link_width`` and ``link_width_max`` are PCIe
-    lanes, ``link_gen`` and ``link_gen_max`` generations, 0 where unknown. ``celsius`` has temperatures by sensor,
+    normal under full load. ``faults`` are states that a person must correct. ``link_width`` and ``link_width_max`` are
+    PCIe lanes, ``link_gen`` and ``link_gen_max`` generations, 0 where unknown. ``celsius`` has temperatures by sensor,
     ``watts`` and ``watts_limit`` are None where unknown.
     """
 
@@ -76,7 +76,7 @@ def counts_of(values: Mapping[str, Any]) -> dict[str, int]:
 def add_log_errors(chips: Sequence[ChipCounters], found: Mapping[str, Mapping[str, int]]) -> tuple[ChipCounters, ...]:
     """Return the chips with the errors of the kernel's log added; ``found`` has counts by chip and name.
 
-    A chip that only the log names (one that fell off the bus) is added.
+    A chip that appears only in the log (it fell off the bus) is added.
     """
     known = [replace(chip, errors={**chip.errors, **found.get(chip.chip, {})}) for chip in chips]
     lost = sorted(set(found) - {chip.chip for chip in chips})

@@ -34,7 +34,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.u
 
 Run = Callable[[Sequence[str]], CommandResult]
 
-# With a chip that hangs, a vendor's tool waits for ever; eight of them without persistence mode take half a minute.
+# If a chip hangs, the vendor's tool waits forever. Eight healthy chips without persistence mode take half a minute.
 PATIENCE = 90
 LOG_LINES = 8
 SECURE_BOOT = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -124,7 +124,7 @@ def kernel_log(run: Run, word: str) -> str:
 def build_log(root: str, dkms: str) -> str:
     """Return the end of the newest log of a build that DKMS has not finished, empty where there is none.
 
-    ``dkms`` is what the names of the driver's DKMS modules begin with.
+    ``dkms`` is the prefix of the names of the driver's DKMS modules.
     """
     logs = glob.glob(os.path.join(root, "var", "lib", "dkms", f"{dkms}*", "*", "build", "make.log"))
     newest = max(logs, key=os.path.getmtime, default="")
@@ -134,7 +134,7 @@ def build_log(root: str, dkms: str) -> str:
 def _next_kernel(root: str, run: Run) -> str:
     """Return the release of the kernel that boots next: grubby's default, else the newest in /boot.
 
-    UNCONFIRMED: a kernel that was chosen by hand in GRUB's menu on Debian or Ubuntu is not seen.
+    UNCONFIRMED: a kernel that was chosen manually in GRUB's menu on Debian or Ubuntu is not detected.
     """
     default = run(["grubby", "--default-kernel"])
     prefix = "vmlinuz-"
@@ -241,9 +241,9 @@ def _unit_of(cgroup: str) -> str:
 
 
 def read_accounts(root: str, names: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-    """Return of these names the groups with their members, and the users with their groups' names.
+    """Return the groups among these names with their members, and the users with the names of their groups.
 
-    Of the host's own files only: the stacks' accounts are local ones.
+    Reads only the host's own files, because the stacks' accounts are local.
     """
     groups = [line.split(":") for line in text_of(os.path.join(root, "etc", "group")).splitlines()]
     by_gid = {row[2]: row[0] for row in groups if len(row) == 4}

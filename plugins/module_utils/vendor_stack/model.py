@@ -190,7 +190,7 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class Command:
-    """A command and why it has to be run."""
+    """A command, and the reason to run it."""
 
     argv: tuple[str, ...]
     why: str
@@ -224,9 +224,9 @@ class DriverPlan:
     order, and started again. ``unload`` are its modules, dependent modules first.
     ``remove_first`` are packages in the way of the repositories, ``remove`` those that nothing needs after the
     installation, so that a host is never without a driver. ``prepare`` runs between repositories and packages,
-    ``finish`` after the files. ``hold`` are packages that no upgrade shall touch. ``reboot`` are the reasons for a
+    ``finish`` after the files. ``hold`` are packages that no upgrade may replace. ``reboot`` are the reasons for a
     reboot, empty without one. ``in_order``: whether packages are installed one after the other. ``halt`` is the reason
-    why nothing may be done; then the plan has nothing else. ``notes`` are for the user. ``pins`` are installed packages
+    why nothing may be done; all other fields are empty then. ``notes`` are for users. ``pins`` are installed packages
     that decide on versions, as those that are ahead will.
     """
 

@@ -59,7 +59,7 @@ def header_packages(host: Host) -> list[Package]:
     """Return the headers that DKMS needs: of the running kernel, of the next one, and those that follow upgrades."""
     if host.manager == DNF:
         names = [f"kernel-{'uek-' if _is_uek(kernel) else ''}devel-{kernel}" for kernel in host.kernels]
-        # What follows upgrades; Oracle's own kernels and openEuler have nothing like it.
+        # The package that follows upgrades; Oracle's own kernels and openEuler have none.
         if host.distribution not in OPENEULER_LIKE and not _is_uek(host.next_kernel):
             names.append(f"kernel-devel-matched-{host.next_kernel}")
         return [Package(name) for name in [*names, "dkms"]]
@@ -103,7 +103,7 @@ def rebuild_initramfs(host: Host, why: str) -> Command:
 def build_missing(host: Host, dkms: str, package: str) -> list[Command]:
     """Return the commands that build the driver's module for kernels without one.
 
-    ``dkms`` is what the names of its DKMS modules begin with. After a failed upgrade DKMS may not know the module, and
+    ``dkms`` is the prefix of the names of its DKMS modules. After a failed upgrade DKMS may not know the module, and
     then does nothing for it: a reinstallation of ``package``, which has its source, registers it again.
     """
     ours = [build for build in host.dkms if build.module.startswith(dkms)]

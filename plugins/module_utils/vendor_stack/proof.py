@@ -27,7 +27,7 @@ LOAD_AGAIN = "reboot, or stop what uses the chips and load the module again"
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, its place, and what to do about it; ``later``: the driver works now, and a reboot may end that."""
+    """A fault, its place, and what to do about it; ``later``: the driver works now, but perhaps not after a reboot."""
 
     what: str
     where: str
@@ -76,13 +76,13 @@ def known_errors(errors: Iterable[tuple[str, str, str]], answer: CommandResult) 
 
 
 def check_exit(tool: str, answer: CommandResult, log: str) -> Iterator[Finding]:
-    """Yield a vendor's tool that does not end, or ends with an unknown error; ``log`` are its words in dmesg."""
+    """Yield a vendor's tool that hangs, or ends with an unknown error; ``log`` is a word of its dmesg lines."""
     if answer.rc == TIMED_OUT:
         action = f"look for a chip in the kernel's log with 'dmesg | grep -i {log}'; a reboot may be needed"
-        yield Finding(f"{tool} does not come to an end", tool, action)
+        yield Finding(f"{tool} does not finish", tool, action)
     elif answer.rc != 0:
         last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"{tool} ends with {answer.rc} and says: {last_line}", tool, "see to what it says")
+        yield Finding(f"{tool} ends with exit status {answer.rc}: {last_line}", tool, "correct what it reports")
 
 
 def check_builds(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
@@ -130,7 +130,7 @@ def _not_loaded(kind: DriverKind, host: Host, info: ModuleInfo | None, build_log
             kind.where,
             "enrol the key with 'mokutil --import' and confirm at the console, or switch Secure Boot off",
         )
-    action = f"run 'modprobe {kind.module}' and read what the kernel says with 'dmesg | grep -i {kind.log}'"
+    action = f"run 'modprobe {kind.module}' and read the kernel's messages with 'dmesg | grep -i {kind.log}'"
     return Finding(f"{driver} on disk and not loaded", kind.where, action)
 
 
@@ -147,12 +147,12 @@ def _not_built(kind: DriverKind, host: Host, kernel: str, before: str, build_log
 
 
 def check_kernels(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:
-    """Yield kernels, of the running one and the one that boots next, without a module that was built for them."""
+    """Yield the running kernel and the next one to boot, if they have no module that was built for them."""
     for kernel in host.kernels:
         info = parse_module_info(disk.get(kernel, ""))
         if info is None:
             if kernel != host.kernel:
-                yield _not_built(kind, host, kernel, "the machine boots next without a driver: ", build_log)
+                yield _not_built(kind, host, kernel, "the next boot has no driver: ", build_log)
         elif info.kernel != kernel:
             yield Finding(
                 f"the module for kernel {kernel} was built for {info.kernel or 'an unknown one'}",

@@ -9,7 +9,7 @@ from typing import Sequence
 
 
 def boot_mark(boot: str, reasons: Sequence[str]) -> str:
-    """Return the text of the mark that is left on a host before its reboot: the ended boot's id and the reasons."""
+    """Return the text of the mark that a host gets before its reboot: the id of the present boot and the reasons."""
     return "\n".join([boot, *reasons, ""])
 
 
@@ -29,5 +29,5 @@ def reboot_refusal(
         return f"a reboot is needed ({why}), and {stack}_reboot_allowed is false: {advice}"
     before, _newline, then = mark.partition("\n")
     if then and before != boot and then == boot_mark("", reasons)[1:]:
-        return f"the host was rebooted for it already, and still: {why}; read 'journalctl --boot' on the host"
+        return f"the host was already rebooted for this, and still: {why}; read 'journalctl --boot' on the host"
     return None

@@ -11,7 +11,7 @@ from typing import Sequence
 
 # Instances of the role vllm, whatever they run in.
 SERVING = "vllm@*.service"
-# What reads counters of the chips, and the vendors' own daemons: those first that need the others.
+# Exporters, and the vendors' own daemons; a unit that needs another one comes before it.
 EXPORTERS = (
     "dcgm-exporter.service",
     "nvidia-dcgm.service",
@@ -22,7 +22,7 @@ EXPORTERS = (
 DAEMONS = ("nvidia-imex.service", "nvidia-fabricmanager.service", "nvidia-persistenced.service")
 
 _SERVING = re.compile(r"vllm@.+\.service$")
-# What an engine calls the unit of a container; which instance it belongs to shows only once that is stopped.
+# The unit of a container in an engine; its instance shows only when that is stopped.
 _CONTAINER = re.compile(r"(docker|libpod|cri-containerd)-[0-9a-f]+\.scope$")
 
 
@@ -41,7 +41,7 @@ class Holder:
 
 
 def units_to_stop(active: Sequence[str]) -> tuple[str, ...]:
-    """Return which of the units that run are stopped for a new driver, in order. The reverse starts them again."""
+    """Return the running units to stop for a new driver, in order. They are started again in reverse order."""
     serving = sorted(unit for unit in active if _SERVING.match(unit))
     return (*serving, *(unit for unit in (*EXPORTERS, *DAEMONS) if unit in active))
 
@@ -49,7 +49,7 @@ def units_to_stop(active: Sequence[str]) -> tuple[str, ...]:
 def foreign_holders(holders: Sequence[Holder], stopping: Sequence[str]) -> list[Holder]:
     """Return the processes on the chips that the role must not stop.
 
-    Containers count as instances' as long as instances run; once these are stopped, none may be left.
+    While instances run, containers count as theirs; when the instances are stopped, no container may remain.
     """
     serving = any(_SERVING.match(unit) for unit in stopping)
     return [

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host lacks to compile kernels, and the packages that have it."""
+"""The compilers and headers that a host lacks, and the packages that have them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = {
 
 
 def packages_of(missing: Sequence[str], python: str, manager: str) -> list[str]:
-    """Return the packages with what is missing; ``python`` is the path of the interpreter, like /usr/bin/python3.12."""
+    """Return the packages to install; ``python`` is the path of the interpreter, like /usr/bin/python3.12."""
     name = re.sub(r".*/", "", python)
     known = PACKAGES.get(manager, {})
     return [package.replace("PYTHON", name) for tool in missing for package in known.get(tool, ())]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the installed files of a vLLM instance say of its endpoint. Hosts have no YAML library: a small reader does."""
+"""Read the endpoint of a vLLM instance from its installed files, with a small YAML reader: hosts have no library."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     """
     config = read_flat_yaml(text)
     host = _word(config, "host", "0.0.0.0")  # noqa: S104  what vLLM listens on without a host; it is only compared
-    # An address that stands for every interface is none to connect to.
+    # An address that means every interface cannot be connected to.
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     port = _word(config, "port", "8000")
     if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
@@ -37,12 +37,12 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     names = config.get("served-model-name") or config.get("model") or []
     names = [names] if isinstance(names, str) else names
     if not names:
-        raise InstanceError("neither served-model-name nor model is there; expected the name to ask for")
+        raise InstanceError("found neither served-model-name nor model; expected the name of the model")
     scheme = "https" if "ssl-certfile" in config else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", tuple(names)
 
 
-# What is read of such a file.
+# The keys that are read from the file.
 _READ = ("host", "port", "model", "served-model-name", "ssl-certfile")
 
 
@@ -75,7 +75,7 @@ def read_flat_yaml(text: str) -> dict[str, Value]:
                 try:
                     found[key] = _flow(value, number) if value.startswith("[") else _scalar(value, number)
                 except InstanceError:
-                    # A template of a chat goes on over many lines, which are indented.
+                    # A chat template continues over many lines, which are indented.
                     if key in _READ:
                         raise
         elif not line.startswith((" ", "}", "]")):
@@ -111,7 +111,7 @@ def _scalar(value: str, number: int) -> str:
 def read_secrets(text: str) -> dict[str, str]:
     """Return names and values of a file of secrets: systemd's ``NAME=value`` lines, or one line that is the API key.
 
-    Quotes round a value, and backslashes in double ones, are taken off as systemd does.
+    Quotes around a value, and backslashes in double quotes, are removed as systemd does.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("#", ";"))]

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which files make up an instance on its host, and which template of the role vllm writes each.
+"""The files of an instance on its host, and the template of the role vllm that writes each.
 
-The role installs them and playbooks/render.yml writes the very same, so both ask here.
+The role and playbooks/render.yml write the same files, so both use this module.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ CONFIG_DIR = "/etc/vllm"
 STATE_DIR = "/var/lib/vllm"
 UNIT_DIR = "/etc/systemd/system"
 QUADLET_DIR = "/etc/containers/systemd"
-# Has a directory for each instance whose unit runs: vllm-drain.py writes to it, and the middleware looks there.
+# Has a directory for each instance whose unit runs: vllm-drain.py writes to it, the middleware reads it.
 RUN_DIR = "/run/vllm"
-# What vLLM imports from us.
+# The directory of the module that vLLM imports.
 LIBRARY = "/usr/local/lib/vllm"
 MIDDLEWARE = ("--middleware", "availability.Availability")
 
-# Wait in the unit until vLLM answers, and take an instance out before a stop; the same for all instances, and without
-# effect on one that runs.
+# They wait in the unit until vLLM answers, and take an instance out of service before a stop. All instances share them,
+# and a change does not affect a running one.
 PROGRAMS = tuple(
     {"path": path, "src": path.rsplit("/", 1)[1], "mode": "0644", "unit": False, "restarts": ()}
     for path in (
@@ -33,16 +33,16 @@ PROGRAMS = tuple(
     )
 )
 
-# How systemd learns of an instance: by the unit that all venv instances share, by a unit of its own that runs the
-# engine's command, or by a quadlet, from which podman makes the unit.
+# The kinds of units of an instance: the unit that all venv instances share, a separate unit that runs the engine's
+# command, or a quadlet, from which podman generates the unit.
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
 def unit_kind(plan: PlanOutline, settings: Mapping[str, Any]) -> str:
-    """Return how systemd learns of the instance: ``template``, ``unit`` or ``quadlet``."""
+    """Return the kind of the instance's unit: ``template``, ``unit`` or ``quadlet``."""
     if plan["runtime"] != "container":
         return TEMPLATE
-    # Without a look at the host a current podman is assumed, which has quadlet.
+    # If the host was not inspected, a current podman is assumed, which has quadlet.
     able = settings.get("engine") == "podman" and settings.get("quadlet", True)
     return QUADLET if able else UNIT
 
@@ -53,7 +53,7 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
     ``settings`` is the role's ``__vllm_container``: ``user`` (the system user of vLLM), ``engine`` (``docker``
     or ``podman``; docker unless given) and ``quadlet`` (whether podman has it). Each file is a mapping of ``path``,
     ``template`` (of roles/vllm/templates), ``owner``, ``group``, ``mode``, ``secret`` (it holds secrets), ``unit``
-    (systemd or podman reads it) and ``shared`` (it is one and the same for several instances).
+    (systemd or podman reads it) and ``shared`` (several instances use the same file).
     """
     name, user, kind = plan["instance"], settings["user"], unit_kind(plan, settings)
     files = [
@@ -83,18 +83,18 @@ def directory(path: str) -> dict[str, Any]:
 
 
 def weights_link(name: str, weights: str | None) -> dict[str, Any]:
-    """Return the entry of the link by which an instance finds its weights; they may not be there yet in check mode."""
+    """Return the entry of the link from an instance to its weights, which may not exist yet in check mode."""
     path = f"{STATE_DIR}/{name}/model"
     return {"path": path, "state": "link", "target": weights or "", "unit": False, "restarts": (name,)}
 
 
 def unit_path(name: str) -> str:
-    """Return the place of an instance's own unit; systemd takes it before the unit of all."""
+    """Return the path of an instance's own unit, which takes precedence over the shared one."""
     return f"{UNIT_DIR}/vllm@{name}.service"
 
 
 def quadlet_path(name: str) -> str:
-    """Return the place of an instance's quadlet, from which podman makes vllm@NAME.service."""
+    """Return the path of an instance's quadlet, from which podman generates vllm@NAME.service."""
     return f"{QUADLET_DIR}/vllm@{name}.container"
 
 

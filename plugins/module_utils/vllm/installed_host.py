@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the files of an instance on this host say of it: where it listens, which models it serves, its secrets."""
+"""Read the files of an instance on this host: its address, its models, its secrets."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def secrets_in(config_dir: str, instance: str) -> dict[str, str]:
 
 
 def worth_masking(secrets: dict[str, str]) -> list[str]:
-    """Return the values that are masked wherever they turn up.
+    """Return the values that are masked in all output.
 
-    Masking what is shorter, a switch such as 1 or true, would spoil the messages and hide nothing.
+    Shorter values, such as 1 or true, are not masked: that would spoil the messages and hide nothing.
     """
     return [value for name, value in secrets.items() if name == API_KEY or len(value) > 5]
 

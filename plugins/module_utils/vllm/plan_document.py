@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The document of a plan: what the controller decides for one instance, and what hosts and plan.json get of it."""
+"""The document of a plan: the decisions of the controller for one instance, as hosts and plan.json get them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, TypedDict
 
 
 class PlanOutline(TypedDict):
-    """As much of a plan as decides which files an instance has."""
+    """The part of a plan that decides which files an instance has."""
 
     instance: str
     runtime: str
 
 
 class PlanDocument(PlanOutline):
-    """All that is needed to install and start one instance; planning.plan.ServePlan makes it and says more."""
+    """Everything needed to install and start one instance; planning.plan.ServePlan describes the fields."""
 
     host: str
     replica_of: str

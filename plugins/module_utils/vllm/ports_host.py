@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who listens on a TCP port of this host, read from /proc alone."""
+"""The processes that listen on TCP ports of this host, read from /proc."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def unit_of(cgroup: str) -> str | None:
 
 
 def listeners(ports: set[int], proc: str = "/proc") -> list[Listener]:
-    """Return who listens on any of ports; a process that root cannot see has no pid."""
+    """Return the processes that listen on any of the ports; one that is not visible has no pid."""
     inodes: dict[str, int] = {}
     for table in ("tcp", "tcp6"):
         inodes.update(listening_inodes(text_of(f"{proc}/net/{table}")))
@@ -67,7 +67,7 @@ def _socket_holders(proc: str) -> Iterator[tuple[int, str]]:
             continue
         try:
             descriptors = os.listdir(f"{proc}/{entry}/fd")
-        except OSError:  # it has ended, or is not ours to see
+        except OSError:  # it has ended, or is not visible
             continue
         for descriptor in descriptors:
             try:

@@ -13,7 +13,7 @@ CACHE_FILES = 1000
 
 
 def describe_full(path: str) -> str:
-    """Return a sentence about the file system of a directory that is (nearly) full, empty for one with room."""
+    """Return a sentence about a file system that is (nearly) full, empty if it has enough space."""
     there = path
     while not os.path.isdir(there):
         there = os.path.dirname(there) or "/"
@@ -22,7 +22,7 @@ def describe_full(path: str) -> str:
     what = ""
     if free < CACHE_BYTES:
         what = f"{free / 1e6:.0f} MB free, expected {CACHE_BYTES / 1e6:.0f} MB or more"
-    # A file system without a table of inodes says that it has none.
+    # A file system without an inode table reports 0 inodes.
     elif found.f_files and found.f_favail < CACHE_FILES:
         what = f"{found.f_favail} free inodes, expected {CACHE_FILES} or more"
     if not what:

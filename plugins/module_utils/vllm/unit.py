@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What systemd knows of a unit: its state, whether it will still come up, and the journal lines that say why not."""
+"""The state of a systemd unit, whether it can still start, and the journal lines with the reason if not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Runner = Callable[[List[str]], Tuple[int, str, str]]
 _PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts,ExecMainCode,ExecMainStatus,MainPID,InvocationID,Job"
 # vLLM prints the traceback of its engine, then that of the API server: the cause stands far above the end.
 _READ = 500
-# Of earlier runs only systemd's last words matter.
+# Of earlier runs, only the last lines of systemd matter.
 _READ_HISTORY = 20
 _LONGEST = 500
 
@@ -26,7 +26,7 @@ class UnitError(Exception):
 
 @dataclass(frozen=True)
 class UnitState:
-    """A unit as ``systemctl show`` tells it; job says whether systemd still has to start or stop it."""
+    """A unit as ``systemctl show`` describes it; job is set if systemd will still start or stop it."""
 
     load: str
     active: str
@@ -57,7 +57,7 @@ class Unit:
         self._run = run
 
     def state(self) -> UnitState:
-        """Return what systemd says of the unit now; raises UnitError where systemd does not answer."""
+        """Return the present state of the unit; raises UnitError if systemd does not answer."""
         rc, out, err = self._run(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", "--", self.name])
         if rc:
             raise UnitError(f"systemctl show {self.name}: {(err or out).strip()}")
@@ -66,10 +66,10 @@ class Unit:
     def journal(self, invocation: str) -> list[str]:
         """Return the last lines that the unit and systemd wrote about the invocation, oldest first.
 
-        Without an invocation, or where it wrote nothing, the last lines about the unit at all: systemd tells there of a
+        Without an invocation, or if it wrote nothing, the last lines about the unit in general: systemd reports there a
         start that it refused (an Assert or a Condition of the unit was not met).
         """
-        # The last words of a process matter most, and may still be on their way.
+        # The last lines of a process matter most, and may not have been written yet.
         self._run(["journalctl", "--sync"])
         # systemd's own lines about an invocation carry the field without the underscore.
         matches = [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"] if invocation else []
@@ -109,29 +109,29 @@ def parse_show(text: str) -> UnitState:
 
 
 def is_up(state: UnitState) -> bool:
-    """Return whether the unit runs or is on its way up."""
+    """Return whether the unit runs or is starting."""
     return state.active in ("active", "activating", "reloading") and state.sub != "auto-restart"
 
 
 def explain_failure(first: UnitState, now: UnitState) -> str:
-    """Return why the unit will not answer, as a clause that follows its name; empty while it may still come up.
+    """Return why the unit will not answer, as a clause that follows its name; empty while it may still start.
 
-    first is the state when the wait began: restarts from before it are history, a new one means that it died meanwhile.
+    first is the state when the wait began: earlier restarts do not count, a new one means that it died during the wait.
     """
     if now.load != "loaded" and not is_up(now):
         return _not_loaded(now)
     if now.active == "deactivating" and now.job:
-        # Somebody restarts it while it was starting; how that start ended is no longer of interest.
+        # It is being restarted while it was starting; how that start ended no longer matters.
         return ""
     if now.active == "failed" or now.result != "success":
         return f"has failed: {_manner(now)}"
-    # For systemd a status of 0 is no failure; a server that ends by itself has failed all the same.
+    # systemd does not count status 0 as a failure, but a server that ends by itself has failed.
     if now.sub == "auto-restart":
-        return f"has ended by itself: {_manner(now)}"
+        return f"ended by itself: {_manner(now)}"
     if now.active == "inactive" and not now.job:
         return "is not started"
     if now.restarts > first.restarts:
-        return "died and was started again by systemd while it was waited for"
+        return "died and was restarted by systemd while this run waited for it"
     return ""
 
 
@@ -152,11 +152,11 @@ def _not_loaded(state: UnitState) -> str:
 def _manner(state: UnitState) -> str:
     """Return how the main process ended, from systemd's result and the exit status."""
     if state.result == "oom-kill":
-        return "the kernel killed a process of it for want of memory (oom-kill)"
+        return "the kernel killed one of its processes because memory ran out (oom-kill)"
     if state.result == "start-limit-hit":
         return "it died too often in a short time (start-limit-hit)"
     if state.result == "timeout":
-        return "systemd's time limit for starting or stopping it is over (timeout)"
+        return "it exceeded systemd's time limit for starting or stopping (timeout)"
     # The codes are those of waitid(2).
     ended = {1: "exit status", 2: "killed by signal", 3: "dumped core on signal"}
     return f"{ended[state.code]} {state.status} ({state.result})" if state.code in ended else state.result
@@ -171,9 +171,9 @@ _FAULT = re.compile(
     r"|.*(?:exited unexpectedly|CUDA out of memory|[Aa]ddress already in use)"
     r"|.*(?:Permission denied|No such file or directory)"
 )
-# systemd's own words; "Failed with result" repeats what the state says.
+# systemd's own lines; "Failed with result" repeats the state.
 _SYSTEMD = re.compile(r"\S+: Failed (?:at step|to) |.*(?:killed by the OOM killer|unmet condition|asserts failed)")
-# What vLLM's API server says when its engine has died, of whatever.
+# What vLLM's API server logs when its engine has died for any reason.
 _GENERIC = re.compile(
     r".*(?:Engine core initialization failed|EngineDeadError|See root cause above)"
     r"|.*(?:failed to start\.|output_handler failed)"
@@ -185,9 +185,9 @@ _OF_A_REQUEST = re.compile(r"Error with model error=")
 
 
 def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
-    """Return the lines that say why a Python service died, the cause first, without their log prefixes.
+    """Return the lines with the reason why a Python service died, the cause first, without their log prefixes.
 
-    Exceptions come before other error lines, and those that only report another one's death come last.
+    Exceptions come before other error lines; those that only report the death of another process come last.
     """
     parsed = [_split_level(line) for line in lines]
     exceptions = [_with_detail(parsed, index) for index, (_level, text) in enumerate(parsed) if _EXCEPTION.match(text)]
@@ -201,7 +201,7 @@ def reasons(lines: Sequence[str], most: int = 5) -> list[str]:
 
 
 def advice(lines: Sequence[str], issues: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the advice of each known issue whose symptom stands in a line, each once."""
+    """Return the advice of each known issue whose symptom is in a line, each once."""
     text = "\n".join(_ANSI.sub("", line) for line in lines).lower()
     return list(dict.fromkeys(issue["advice"] for issue in issues if issue["symptom"].lower() in text))
 
@@ -216,7 +216,7 @@ def _split_level(line: str) -> tuple[str, str]:
 
 
 def _with_detail(parsed: Sequence[tuple[str, str]], index: int) -> str:
-    """Return an exception's line, with the next one where that is its second (pydantic says the cause there)."""
+    """Return an exception's line, with the next line if it belongs to it (pydantic writes the cause there)."""
     text = parsed[index][1]
     after = parsed[index + 1][1] if index + 1 < len(parsed) else ""
     if text.endswith(("validation error", ":")) or re.search(r"\d+ validation errors? for ", text):
@@ -231,14 +231,14 @@ def _is_no_reason(text: str) -> bool:
 
 
 def mask(text: str, secrets: Sequence[str]) -> str:
-    """Return text with every secret replaced by asterisks; the longest first, since it may hold another one."""
+    """Return text with every secret replaced by asterisks, the longest first, because it may contain another one."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = text.replace(secret, "********")
     return text
 
 
 def without_access_log(lines: Sequence[str]) -> list[str]:
-    """Return lines without those of answered requests, which say nothing about a failure."""
+    """Return lines without those of answered requests, which do not explain a failure."""
     return [line for line in lines if not _ACCESS.match(line)]
 
 

@@ -69,11 +69,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.space_
 
 @dataclass(frozen=True)
 class WeightsStore:
-    """Where weights lie on the host, where they come from, and where the instances that use them are known.
+    """The weights of a host: their directory, their sources, and the place that lists the instances that use them.
 
-    ``access`` has an entry for each source. ``lock_timeout`` is in seconds. ``pushed`` is the source of the controller
-    that files may have come from already, into the directory in which a model grows; empty for none. ``serving`` is
-    what happens to a damaged model from which an instance runs, and ``systemctl`` stops and starts units.
+    ``access`` has an entry for each source. ``lock_timeout`` is in seconds. ``pushed`` is the controller's
+    source whose files may already be in the partial directory of a model; empty for none. ``serving`` decides
+    what happens to a damaged model that an instance uses, and ``systemctl`` stops and starts units.
     """
 
     root: str
@@ -88,7 +88,7 @@ class WeightsStore:
     systemctl: Callable[[str, str], str] = lambda _verb, _unit: "systemd is not available"
 
     def reach(self, number: int) -> Settings:
-        """Return how a source is spoken to."""
+        """Return the transfer settings for a source."""
         source, access = self.sources[number], self.access[number]
         return replace(
             self.settings,
@@ -100,7 +100,7 @@ class WeightsStore:
 
 @dataclass
 class FetchOutcome:
-    """What was done for a model, or would be: the source, the ones passed over with the reason, bytes and seconds."""
+    """The result for a model, or the expected one: the source, the skipped ones with the reason, bytes and seconds."""
 
     state: ModelState
     source: str = ""
@@ -126,7 +126,7 @@ class FetchOutcome:
         }
 
     def diff(self) -> dict[str, str]:
-        """Return both sides of Ansible's diff: the files that are right, before and after."""
+        """Return both sides of Ansible's diff: the correct files, before and after."""
         return {
             "before_header": self.state.directory,
             "after_header": self.state.directory,
@@ -137,7 +137,7 @@ class FetchOutcome:
 
 @dataclass
 class ProgressTracker:
-    """What a progress report is made of; bytes and files are those of all models of a run."""
+    """The state behind a progress report; bytes and files are those of all models of a run."""
 
     total: int = 0
     files: int = 0
@@ -147,12 +147,12 @@ class ProgressTracker:
     ended: int = 0
     files_ended: int = 0
     fetch: Scheduler | None = None
-    # Of the model at hand: what has come before the fetch that runs now.
+    # The bytes of the present model from earlier fetches.
     before: int = 0
     files_before: int = 0
 
     def report(self) -> Progress:
-        """Return how far it is."""
+        """Return the present progress."""
         done, files = self.ended + self.before, self.files_ended + self.files_before
         if self.fetch:
             done += min(self.fetch.resumed + self.fetch.transferred, self.fetch.size)
@@ -160,7 +160,7 @@ class ProgressTracker:
         return Progress(self.model, self.source, done, self.total, files, self.files, waits_for=self.waits_for)
 
     def begin(self, state: ModelState, source: str, wanted: Sequence[DownloadRequest]) -> None:
-        """Note that a model is fetched from a source, all but what is there already."""
+        """Record that the missing files of a model are fetched from a source."""
         self.model, self.source, self.waits_for, self.fetch = state.manifest.repository, source, "", None
         self.before = sum(file.size for file in state.missing) - sum(file.size for file in wanted)
         self.files_before = len(state.missing) - len(wanted)
@@ -172,12 +172,12 @@ class ProgressTracker:
         self.files_ended += len(state.missing)
 
     def follow(self, fetch: Scheduler) -> None:
-        """Note the fetch that begins."""
+        """Record the fetch that begins."""
         self.fetch = fetch
 
 
 def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelState:
-    """Return what the host has of a manifest. Files that the stamp does not vouch for are read, with ``full`` all."""
+    """Return which files of a manifest the host has. Files not confirmed by the stamp are read, with ``full`` all."""
     directory = os.path.join(root, manifest.path)
     seen, stamp = stat_files(directory, manifest), read_stamp(directory)
     todo = plan_fetch(manifest, seen, stamp, full)
@@ -189,7 +189,7 @@ def inspect_weights(root: str, manifest: Manifest, full: bool = False) -> ModelS
 
 
 def check_preconditions(states: Sequence[ModelState], site: WeightsStore) -> None:
-    """Raise WeightsError for what would stop the fetch: a directory in use, too little space."""
+    """Raise WeightsError for anything that would stop the fetch: a directory in use, too little space."""
     todo = [state for state in states if state.missing]
     for state in todo:
         check_place(state)
@@ -200,12 +200,12 @@ def check_preconditions(states: Sequence[ModelState], site: WeightsStore) -> Non
 
 
 class NoSourceError(WeightsError):
-    """No source gives the missing files of a model."""
+    """No source has the missing files of a model."""
 
     def __init__(self, state: ModelState, reasons: Sequence[str]) -> None:
         count = len(state.missing)
         super().__init__(
-            f"{state.manifest.repository} revision {state.manifest.revision}: no source gives its {count} missing "
+            f"{state.manifest.repository} revision {state.manifest.revision}: no source has its {count} missing "
             f"file{'s' if count > 1 else ''}: {'; '.join(reasons) or 'weights_sources is empty'}"
         )
         self.state = state
@@ -231,7 +231,7 @@ def choose_source(state: ModelState, site: WeightsStore) -> FetchOutcome:
 
 
 def _is_pushed(state: ModelState) -> bool:
-    """Whether every missing file lies where it grows, by its size; what it holds is looked at when it is published."""
+    """Whether every missing file is in the partial directory with its size; publishing checks the content."""
     paths = {os.path.join(state.partial, file.name): file.size for file in state.missing}
     return all(os.path.isfile(path) and os.path.getsize(path) == size for path, size in paths.items())
 
@@ -239,10 +239,10 @@ def _is_pushed(state: ModelState) -> bool:
 def fetch_weights(
     chosen: FetchOutcome, site: WeightsStore, log: Callable[[str], None], track: ProgressTracker
 ) -> FetchOutcome:
-    """Make the directory what its manifest says; start with the chosen source, go on with those after it.
+    """Make the directory match its manifest; begin with the chosen source, then use those after it.
 
-    Where another run, of this host or of one that shares the file system, has made it so meanwhile, that is enough.
-    Raises WeightsError when no source is left; what was fetched is kept for the next run.
+    If another run, on this host or one that shares the file system, has done it in the meantime, nothing is left to do.
+    Raises WeightsError when no source is left; downloaded files are kept for the next run.
     """
     started = time.monotonic()
     parent = os.path.dirname(chosen.state.directory)
@@ -256,7 +256,7 @@ def fetch_weights(
 
     with lock_model_directory(parent, waiting, site.lock_timeout):
         state = chosen.state
-        # Another run was here since it was looked at.
+        # Another run has changed it since it was inspected.
         if stat_files(state.directory, state.manifest) != state.seen:
             state = inspect_weights(site.root, state.manifest)
         try:
@@ -298,9 +298,9 @@ def _fetch_missing_files(
     track: ProgressTracker,
     verified: dict[str, FileStatus],
 ) -> FetchOutcome:
-    """Fetch what is not there from the chosen source and those after it, until one has brought the last file.
+    """Fetch the missing files from the chosen source and those after it, until all are complete.
 
-    ``verified`` gets what each file was when its hash was found to be right.
+    ``verified`` gets the stat of each file when its hash was confirmed.
     """
     state, skipped, transferred = chosen.state, list(chosen.skipped), 0
     missing = _files_to_fetch(state, verified)
@@ -330,7 +330,7 @@ def _fetch_missing_files(
         except FetchError as exc:
             skipped.append(str(exc))
             transferred += track.fetch.transferred if track.fetch else 0
-            # What this source has brought was hashed as it came.
+            # The files from this source were hashed while they arrived.
             missing = [file for file in missing if file.name not in verified]
         else:
             return replace(chosen, source=source.text, skipped=tuple(skipped), transferred=transferred)
@@ -338,7 +338,7 @@ def _fetch_missing_files(
 
 
 def _files_to_fetch(state: ModelState, verified: dict[str, FileStatus]) -> list[ManifestFile]:
-    """Return the files that an earlier run has not brought; what it has brought is read and, if wrong, removed."""
+    """Return the files that an earlier run has not downloaded; its files are read and, if wrong, removed."""
     found = []
     for file in state.missing:
         path = os.path.join(state.partial, file.name)
@@ -354,7 +354,7 @@ def _files_to_fetch(state: ModelState, verified: dict[str, FileStatus]) -> list[
 
 
 def _sync_pushed_file(path: str) -> None:
-    """Have a file that somebody else has written on the disk, readable for all."""
+    """Sync a file that another program has written, and make it readable for all."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.fchmod(descriptor, 0o644)

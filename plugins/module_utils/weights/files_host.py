@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The directories of a model on a host: their stamps, the one in which it grows, and its publication."""
+"""The directories of a model on a host: stamp, partial directory, publication."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan i
 
 @dataclass(frozen=True)
 class ModelState:
-    """A model on the host: its directory, the files that are right and those that are not, whether its stamp is.
+    """A model on the host: its directory, its correct and its other files, and whether its stamp is correct.
 
     ``seen`` is what stat reported for the files at that moment.
     """
@@ -44,18 +44,18 @@ class ModelState:
 
     @property
     def partial(self) -> str:
-        """The directory beside it in which it grows."""
+        """The partial directory beside it."""
         parent, revision = os.path.split(self.directory)
         return os.path.join(parent, f".{revision}.partial")
 
     @property
     def changed(self) -> bool:
-        """Whether anything is to be done."""
+        """Whether there is anything to do."""
         return bool(self.missing) or not self.stamp_current
 
 
 def link_verified_files(state: ModelState) -> None:
-    """Let the partial directory share the files that are right with the published one."""
+    """Link the correct files of the published directory into the partial one."""
     parent = os.path.dirname(state.partial)
     make_directory(state.partial, parent)
     for file in state.right:
@@ -67,7 +67,7 @@ def link_verified_files(state: ModelState) -> None:
 
 
 def remove_unlisted_files(state: ModelState) -> None:
-    """Remove what the manifest does not name, such as the rest of another manifest's file."""
+    """Remove files that the manifest does not name, such as a partial file of another manifest."""
     wanted = {os.path.join(state.partial, file.name) for file in state.manifest.files}
     for parent, _directories, names in os.walk(state.partial):
         for name in names:
@@ -77,7 +77,7 @@ def remove_unlisted_files(state: ModelState) -> None:
 
 
 def publish_model(state: ModelState) -> None:
-    """Put the partial directory in the place of the published one, which nothing uses.
+    """Replace the published directory, which nothing uses, by the partial one.
 
     A new revision is one rename. A repair of a published one is two: REVISION to .REVISION.old, then .REVISION.partial
     to REVISION. Between the two the name is missing, and the complete partial directory is there for the next run.
@@ -102,12 +102,12 @@ def stat_files(directory: str, manifest: Manifest) -> dict[str, FileStatus]:
 
 
 def file_status(found: os.stat_result) -> FileStatus:
-    """Return what a stamp keeps of a file."""
+    """Return the entry of a file in a stamp."""
     return FileStatus(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def confirm_verified_files(state: ModelState, verified: dict[str, FileStatus]) -> None:
-    """Make ``verified`` what the files of the partial directory are now; one that was changed is read again.
+    """Update ``verified`` with the present files of the partial directory; a changed file is read again.
 
     Raises WeightsError for a file that another process has damaged since it was verified; the file is removed.
     """
@@ -126,7 +126,7 @@ def confirm_verified_files(state: ModelState, verified: dict[str, FileStatus]) -
 
 
 def has_expected_hash(path: str, file: ManifestFile) -> bool:
-    """Whether a file holds what its manifest says; one that the disk cannot read any more does not."""
+    """Whether a file has the hash of its manifest; false if the disk can no longer read it."""
     try:
         return sha256_of(path) == file.sha256
     except OSError as exc:
@@ -136,7 +136,7 @@ def has_expected_hash(path: str, file: ManifestFile) -> bool:
 
 
 def read_stamp(directory: str) -> dict[str, Any]:
-    """Return the stamp of a directory; empty when there is none that can be read."""
+    """Return the stamp of a directory; empty if it is missing or unreadable."""
     try:
         with open(os.path.join(directory, STAMP_NAME), encoding="utf-8") as file:
             stamp = json.load(file)
@@ -146,6 +146,6 @@ def read_stamp(directory: str) -> dict[str, Any]:
 
 
 def write_stamp(directory: str, manifest: Manifest, verified: Mapping[str, FileStatus]) -> None:
-    """Note the size, time and inode that each file had when it was verified. Raises OSError."""
+    """Record the size, time and inode that each file had when it was verified. Raises OSError."""
     stamp = make_stamp(manifest, verified)
     publish(os.path.join(directory, STAMP_NAME), json.dumps(stamp, indent=1, sort_keys=True))

@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
 
 HUB = "https://huggingface.co"
 MODELSCOPE = "https://www.modelscope.cn"
-# ModelScope ends each listing here without saying so.
+# ModelScope cuts each listing here and does not report that.
 MODELSCOPE_MOST_FILES = 3000
 # The characters of a name in a listing.
 MAX_NAME = 1000
@@ -28,7 +28,7 @@ _NEXT = re.compile(r'<([^>]*)>\s*;\s*rel="?next"?')
 
 @dataclass(frozen=True)
 class Listed:
-    """A file as a source lists it: path, bytes (-1 where it does not say), sha256 and git blob id (empty likewise)."""
+    """A file in a source's listing: path, bytes (-1 if unknown), sha256 and git blob id (empty if unknown)."""
 
     name: str
     size: int = -1
@@ -52,7 +52,7 @@ def hub_file(endpoint: str, repository: str, revision: str, name: str) -> str:
 
 
 def hub_revision(endpoint: str, repository: str, revision: str) -> str:
-    """Return the address that tells the commit of a revision."""
+    """Return the address that returns the commit of a revision."""
     return f"{endpoint.rstrip('/')}/api/models/{repository}/revision/{_part(revision)}"
 
 
@@ -68,7 +68,7 @@ def next_page(link: str) -> str:
 
 
 def hub_commit(data: Any, where: str) -> str:
-    """Return the commit that a hub tells of a revision. Raises WeightsError for another answer."""
+    """Return the commit in a hub's answer about a revision. Raises WeightsError for another answer."""
     commit = data.get("sha") if isinstance(data, Mapping) else None
     if not isinstance(commit, str) or not is_commit(commit):
         raise WeightsError(f"{where}: found no commit in the answer, expected that of a model hub; check the address")
@@ -91,7 +91,7 @@ def _hub_file(entry: Mapping[str, Any]) -> Listed:
 
 
 def _name(found: Any) -> str:
-    """Return the name of a file. Raises ValueError for one that no file can have, and no message should show."""
+    """Return the name of a file. Raises ValueError for an impossible name, which no message should show."""
     name = str(found)
     if len(name) > MAX_NAME:
         raise ValueError(f"a name of {len(name)} characters")
@@ -99,7 +99,7 @@ def _name(found: Any) -> str:
 
 
 def hub_refusal(model: str, revision: str, status: int, code: str, token: bool) -> str:
-    """Return what a hub's refusal means; ``code`` is its X-Error-Code, ``token`` whether one was sent."""
+    """Return the meaning of a hub's refusal; ``code`` is its X-Error-Code, ``token`` whether one was sent."""
     if code == "RevisionNotFound":
         return f"{model}: the hub has no revision {revision!r}; give a branch, a tag or a commit of the model's history"
     if code == "GatedRepo" and token:
@@ -133,17 +133,17 @@ def modelscope_tree(endpoint: str, repository: str, revision: str) -> str:
 
 
 def modelscope_headers(token: str) -> dict[str, str]:
-    """Return what a request to ModelScope carries: older parts of its API want the cookie, newer ones the header."""
+    """Return the headers of a request to ModelScope: older parts of its API need the cookie, newer ones the header."""
     return {"Authorization": f"Bearer {token}", "Cookie": f"m_session_id={token}"} if token else {}
 
 
 def hub_headers(token: str) -> dict[str, str]:
-    """Return what a request to a hub carries."""
+    """Return the headers of a request to a hub."""
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def modelscope_data(answer: Any, where: str) -> Mapping[str, Any]:
-    """Return the content of an answer of ModelScope, which says 200 to some errors. Raises WeightsError."""
+    """Return the content of an answer of ModelScope, which has status 200 for some errors. Raises WeightsError."""
     data = answer.get("Data") if isinstance(answer, Mapping) else None
     if not isinstance(data, Mapping) or answer.get("Success") is False:
         message = answer.get("Message") if isinstance(answer, Mapping) else None
@@ -153,7 +153,7 @@ def modelscope_data(answer: Any, where: str) -> Mapping[str, Any]:
 
 
 def modelscope_commit(data: Mapping[str, Any], model: str, revision: str) -> str:
-    """Return the commit of a branch or tag, empty where ModelScope does not say. Raises WeightsError for another."""
+    """Return the commit of a branch or tag, empty if ModelScope does not state it. Raises WeightsError for another."""
     if is_commit(revision):
         return revision
     try:
@@ -172,7 +172,7 @@ def modelscope_commit(data: Mapping[str, Any], model: str, revision: str) -> str
 
 
 def modelscope_files(data: Mapping[str, Any], where: str) -> list[Listed]:
-    """Return the files of a listing, each with its sha256 where ModelScope says it. Raises WeightsError."""
+    """Return the files of a listing, each with its sha256 if ModelScope states it. Raises WeightsError."""
     entries = data.get("Files") or []
     if not isinstance(entries, list):
         raise WeightsError(f"{where}: the listing of files is {name_kind(entries)}, expected a list")
@@ -193,7 +193,7 @@ def _modelscope_file(entry: Mapping[str, Any]) -> Listed:
 
 
 def modelscope_refusal(model: str, status: int, token: bool) -> str:
-    """Return what ModelScope's refusal means; ``token`` is whether one was sent."""
+    """Return the meaning of ModelScope's refusal; ``token`` is whether one was sent."""
     if status in (401, 403, 404) and token:
         return f"{model}: ModelScope has no such model, or the token is wrong or expired, or has no access to it"
     if status in (401, 403, 404):
@@ -204,7 +204,7 @@ def modelscope_refusal(model: str, status: int, token: bool) -> str:
 
 
 def differing_files(files: Iterable[Listed], there: Iterable[Listed]) -> list[str]:
-    """Return the names of ``files`` that are not, or not as they are, among those of another place."""
+    """Return the names of ``files`` that are missing or different among those of another place."""
     known = {file.name: file for file in there}
     return [
         file.name

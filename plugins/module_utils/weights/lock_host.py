@@ -24,8 +24,8 @@ def lock_model_directory(
 ) -> Iterator[None]:
     """Hold the lock of a model's directory; ``waiting`` is called with the holder at each attempt that fails.
 
-    The lock is a file that stays. The kernel releases it when its holder ends, however it ends; over NFS the server
-    does so when the lease of a dead host has run out. Raises WeightsError after ``wait`` seconds.
+    The lock file is not removed. The kernel releases the lock when its holder ends in any way; over NFS the server
+    does so when the lease of a dead host has expired. Raises WeightsError after ``wait`` seconds.
     """
     path = os.path.join(directory, LOCK_NAME)
     with contextlib.ExitStack() as stack:
@@ -33,8 +33,8 @@ def lock_model_directory(
             stack.enter_context(locked(path, wait, mode=0o644, waiting=waiting, pause=PAUSE_SECONDS))
         except LockedError as exc:
             raise WeightsError(
-                f"{directory}: {exc.holder} still fetches into it after {wait:g} s of waiting; check that process on "
-                "its host, or wait longer (weights_lock_timeout)"
+                f"{directory}: {exc.holder} is still downloading into it after {wait:g} s of waiting; check that "
+                "process on its host, or wait longer (weights_lock_timeout)"
             ) from exc
         except OSError as exc:
             raise _explain(exc, directory, path) from exc
@@ -49,6 +49,6 @@ def _explain(exc: OSError, directory: str, path: str) -> Exception:
     if exc.errno in (errno.ENOSPC, errno.EDQUOT):
         return WeightsError(f"{path}: cannot be written: {exc.strerror}; free some space there")
     return WeightsError(
-        f"{directory}: its file system gives no locks ({exc.strerror}), so two hosts could fetch at once; mount it "
+        f"{directory}: its file system supports no locks ({exc.strerror}), so two hosts could fetch at once; mount it "
         "with locks (Lustre: -o flock, NFS: without nolock)"
     )

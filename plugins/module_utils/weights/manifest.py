@@ -20,20 +20,20 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _REVISION = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# What a file is called while it is downloaded, and the bytes of a name that a file system takes with it.
+# The suffix of a file while it is downloaded, and the longest name in bytes that file systems accept with it.
 PARTIAL_SUFFIX = ".partial"
 _MAX_NAME_BYTES = 255 - len(PARTIAL_SUFFIX)
 _MAX_PATH = 1000
 _MAX_TEXT = 200
 _MAX_SIZE = 2**63 - 1
-# A dot would make "..", a stamp or a partial file possible; the others are something else to rsync or a shell.
+# A leading dot could be "..", a stamp or a partial file; the other characters have a meaning for rsync or a shell.
 _NO_FIRST_CHARACTER = " .-~#;"
 _NAME_EXPECTED = (
-    "a relative path without '..' or leading dots, of characters that print, without backslashes, and of at most "
+    "a relative path without '..', leading dots, backslashes or unprintable characters, and with at most "
     f"{_MAX_NAME_BYTES} bytes between two slashes"
 )
 
-# The form of a manifest; a later one may have keys that this code does not know.
+# The version of the format; a later one may have keys that this code does not know.
 SCHEMA_VERSION = 1
 _KEYS = ("schema_version", "repository", "revision", "precision", "config", "files", "modelscope")
 _PRECISION = re.compile(r"[a-z0-9_]+")
@@ -44,7 +44,7 @@ class WeightsError(ValueError):
     """Weights cannot be downloaded or a manifest is wrong; the message is the whole sentence for the user."""
 
     def __init__(self, message: str) -> None:
-        # It may quote what came from a server or a file.
+        # The message may quote text from a server or a file.
         super().__init__(escape_controls(message))
 
 
@@ -64,13 +64,13 @@ class Manifest:
     repository: str
     revision: str
     files: tuple[ManifestFile, ...]
-    # What ModelScope calls the repository and the revision that has these very files.
+    # The repository and the revision on ModelScope that have the same files.
     modelscope_repository: str = ""
     modelscope_revision: str = "master"
 
     @property
     def path(self) -> str:
-        """The directory below a root of weights, on a host as on a mirror."""
+        """The directory below a root of weights, on a host or a mirror."""
         return f"{self.repository}/{self.revision}"
 
 
@@ -93,7 +93,7 @@ def parse_manifest(data: Any) -> Manifest:
     if version != SCHEMA_VERSION:
         raise WeightsError(
             f"manifest of {quote_foreign(data['repository'])}: schema_version: found {_quote(version)}, "
-            f"expected {SCHEMA_VERSION}, the only one that this version of the collection reads"
+            f"expected {SCHEMA_VERSION}, the only one that this release of the collection reads"
         )
     repository = _text(data["repository"], _REPOSITORY, "manifest: repository", "<organisation>/<name>")
     where = f"manifest of {repository}"
@@ -114,7 +114,7 @@ def parse_manifest(data: Any) -> Manifest:
 
 
 def _check_tree(files: tuple[ManifestFile, ...], where: str) -> None:
-    """Raise WeightsError where a file would have to be a directory too, or another file's partial download."""
+    """Raise WeightsError if a name is a file and a directory, or also the partial download of another file."""
     names = {file.name for file in files}
     taken = {os.path.join(*name.split("/")[:depth]) for name in names for depth in range(1, name.count("/") + 2)}
     for name in sorted(names):
@@ -134,7 +134,7 @@ def _check_tree(files: tuple[ManifestFile, ...], where: str) -> None:
 
 
 def _modelscope(entry: Any, repository: str, where: str) -> tuple[str, str]:
-    """Return repository and revision on ModelScope; its hashes are those of the files, so a branch will do there."""
+    """Return repository and revision on ModelScope. A branch is enough there, because the hashes pin the files."""
     if entry is None:
         return repository, "master"
     if not isinstance(entry, Mapping) or not {"repository"} <= set(entry) <= {"repository", "revision"}:

@@ -14,14 +14,14 @@ from ansible_collections.baremetal.inference.plugins.module_utils.weights.manife
     WeightsError,
 )
 
-# Written into each directory; its form. A stamp of another version is as good as none.
+# The file in each directory, and the version of its format. A stamp of another version counts as missing.
 STAMP_NAME = ".verified.json"
 STAMP_VERSION = 1
 
 
 @dataclass(frozen=True)
 class FileStatus:
-    """What stat says of a file: bytes, time of the last change in nanoseconds, inode."""
+    """The stat of a file: bytes, time of the last change in nanoseconds, inode."""
 
     size: int
     mtime_ns: int
@@ -30,7 +30,7 @@ class FileStatus:
 
 @dataclass(frozen=True)
 class FetchPlan:
-    """The files that are known to be right, those to be hashed before they can be, and those to be fetched."""
+    """The files that are known to be correct, those to hash first, and those to fetch."""
 
     keep: tuple[ManifestFile, ...]
     check: tuple[ManifestFile, ...]
@@ -40,9 +40,9 @@ class FetchPlan:
 def plan_fetch(
     manifest: Manifest, seen: Mapping[str, FileStatus], stamp: Mapping[str, Any], full: bool = False
 ) -> FetchPlan:
-    """Return what to do for a directory of which ``seen`` (by file name) and its stamp are known.
+    """Return what to do for a directory, from ``seen`` (stat by file name) and its stamp.
 
-    A file that is as the stamp says is trusted without being read, unless ``full``.
+    A file that matches the stamp is trusted without being read, unless ``full``.
     """
     trusted = {} if full else parse_stamp(stamp)
     keep: list[ManifestFile] = []
@@ -60,7 +60,7 @@ def plan_fetch(
 
 
 def parse_stamp(stamp: Mapping[str, Any]) -> dict[str, tuple[FileStatus, str]]:
-    """Return stat and sha256 of each file that a stamp vouches for; none for a stamp that is not one."""
+    """Return stat and sha256 of each file in a stamp; empty for an invalid stamp."""
     if stamp.get("version") != STAMP_VERSION:
         return {}
     try:
@@ -93,7 +93,7 @@ def check_space(file_system: str, needed: int, free: int, models: Iterable[str])
     if needed > free:
         raise WeightsError(
             f"{file_system}: {needed} bytes ({format_gib(needed)}) are needed for {', '.join(models)}, "
-            f"{free} bytes ({format_gib(free)}) are free; make room or let weights_root name a larger file system"
+            f"{free} bytes ({format_gib(free)}) are free; free some space, or set weights_root to a larger file system"
         )
 
 
@@ -102,7 +102,7 @@ def check_inodes(file_system: str, needed: int, free: int, models: Iterable[str]
     if needed > free:
         raise WeightsError(
             f"{file_system}: {needed} inodes are needed for {', '.join(models)}, {free} are free (df -i); remove files "
-            "there or let weights_root name another file system"
+            "there, or set weights_root to another file system"
         )
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a host is with its weights: the report that the host writes and the lines that the controller prints."""
+"""The progress of a download: the report that the host writes and the lines that the controller prints."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign
 class Progress:
     """Bytes and files of all models of a run, of those that were missing; ``rate`` in bytes per second.
 
-    ``beat`` grows with each report, so that one that does not is of a process that is gone. ``waits_for`` names whose
-    end is waited for, empty for nobody.
+    ``beat`` grows with each report, so an unchanged one is from a process that has ended. ``waits_for`` names the
+    process that this one waits for, empty for none.
     """
 
     model: str = ""
@@ -31,7 +31,7 @@ class Progress:
 
 
 def format_progress(progress: Progress) -> str:
-    """Return one line for people: what, how much of how much, how fast, and how long it will take at that."""
+    """Return one line for people: the model, the share that is done, the rate, and the time left."""
     if progress.waits_for:
         return f"{progress.model}: waits for {progress.waits_for}, which fetches it"
     if not progress.files:
@@ -74,7 +74,7 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_progress(text: str) -> Progress | None:
-    """Return the report in a file's text; None where it is none."""
+    """Return the report in a file's text; None if it is invalid."""
     try:
         return Progress(**load_json(text))
     except (ValueError, TypeError):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write on the host every second how far a fetch is, for the controller to read."""
+"""Write the progress of a fetch on the host every second, for the controller to read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMOOTHING = 10
 
 
 class Reporter:
-    """Writes what ``look`` returns every second while a with block runs; ``path`` is empty where nobody reads it."""
+    """Writes the result of ``look`` every second while a with block runs; ``path`` is empty if it is not read."""
 
     def __init__(self, path: str, look: Callable[[], Progress]) -> None:
         self._path = path

@@ -21,13 +21,13 @@ REVISION, ABANDONED = "revision", "abandoned"
 _NAME = re.compile(r"(?P<revision>[0-9a-f]{40})|\.(?P<left>[0-9a-f]{40})\.(?P<state>partial|old|removed)", re.ASCII)
 _REVISIONS = re.compile(rb"[0-9a-f]{40}")
 
-# File systems of one host. Any other may have users that cannot be seen from here.
+# File systems of one host. Any other may have users that are not visible here.
 _LOCAL = re.compile("bcachefs|btrfs|exfat|ext[234]|f2fs|jfs|nilfs2|ntfs3|overlay|ramfs|reiserfs|tmpfs|vfat|xfs|zfs")
 
 
 @dataclass(frozen=True)
 class OldDirectory:
-    """What may go: a directory, why (``revision`` or ``abandoned``), the bytes that its removal gives back."""
+    """A directory that may be removed, the reason (``revision`` or ``abandoned``), the bytes that this frees."""
 
     path: str
     kind: str
@@ -47,10 +47,10 @@ class Found:
 
 
 def find_superfluous(found: Iterable[Found], wanted: set[str], used: set[str], keep: int) -> dict[str, str]:
-    """Return the names of a repository that may go, each with why.
+    """Return the names of a repository that may be removed, each with the reason.
 
-    ``wanted`` and ``used`` are revisions. The ``keep`` newest others stay, those in use counted first; what has no
-    stamp was not published by the collection and stays; an unfinished fetch stays while its revision is wanted.
+    ``wanted`` and ``used`` are revisions. The ``keep`` newest others are kept, counting those in use first. A directory
+    without a stamp was not published by the collection and is kept, and so is a partial download of a wanted revision.
     """
     entries = list(found)
     published = {entry.name for entry in entries if entry.stamped_ns}
@@ -78,7 +78,7 @@ def find_prunable(
     shared: bool | None = None,
     proc: str = "/proc",
 ) -> list[OldDirectory]:
-    """Return what ``remove`` may take of the repositories of ``manifests``, sorted by path.
+    """Return what may be removed from the repositories of ``manifests``, sorted by path.
 
     A negative ``keep`` keeps all. ``shared``: whether other hosts use ``root``; None asks the kernel. Raises OSError.
     """
@@ -100,18 +100,18 @@ def find_prunable(
 
 
 def mark_served(root: str, manifests: Sequence[Manifest], state_dir: str) -> None:
-    """Give each revision that an instance is about to leave the time of now: it is the one to go back to."""
+    """Set the time of each revision that an instance is about to stop using to now: it is the one for a rollback."""
     for repository, wanted in _wanted(manifests).items():
         directory = os.path.join(root, repository)
         for revision in _revisions_of(directory, _links(state_dir)) - wanted:
-            # A store that may not be written to is not pruned either.
+            # A read-only store is not pruned either.
             with contextlib.suppress(OSError):
                 os.utime(os.path.join(directory, revision, STAMP_NAME))
 
 
 def remove_old(old: OldDirectory) -> bool:
-    """Remove it; from the first moment on it has no name that anybody asks for. Returns False where it stays or is
-    gone because another run is at work there. To be called without that model's lock. Raises OSError."""
+    """Rename and remove a directory, so that no incomplete one has the old name. Returns False if it stays or is
+    already gone because another run is working there. Call it without that model's lock. Raises OSError."""
     directory, name = os.path.split(old.path)
     try:
         with lock_model_directory(directory, wait=0):
@@ -127,7 +127,7 @@ def remove_old(old: OldDirectory) -> bool:
 
 
 def is_shared(path: str, proc: str = "/proc") -> bool:
-    """Whether other hosts may use the file system of ``path``: it is none of those known to belong to one host."""
+    """Whether other hosts may use the file system of ``path``: it is not of a kind known to belong to one host."""
     path = os.path.realpath(path)
     kind, longest = "", -1
     try:
@@ -138,15 +138,15 @@ def is_shared(path: str, proc: str = "/proc") -> bool:
     for line in lines:
         fields, _dash, rest = line.partition(" - ")
         mount = _unescape(fields.split()[4])
-        # Of two mounts on one place, the later one is seen.
+        # Of two mounts on one path, the later one is visible.
         if len(mount) >= longest and (path + "/").startswith(mount.rstrip("/") + "/"):
             kind, longest = rest.split()[0], len(mount)
     return _LOCAL.fullmatch(kind) is None
 
 
 def linked_revisions(directory: str, state_dir: str) -> set[str]:
-    """Return the revisions of a repository's directory to which any instance's symlink leads, running or not, or that
-    of a state that an instance can go back to."""
+    """Return the revisions of a repository's directory that the symlink of any instance, running or not, or of any kept
+    state points to."""
     return _revisions_of(directory, [*_links(state_dir), *_kept_links(state_dir)])
 
 
@@ -156,7 +156,7 @@ def _links(state_dir: str) -> list[str]:
 
 def _kept_links(state_dir: str) -> list[str]:
     slots = [os.path.join(state_dir, name, "slots") for name in _list_names(state_dir)]
-    # One that is still being made counts too.
+    # An unfinished slot counts too.
     return [os.path.join(top, name, "model") for top in slots for name in _list_names(top)]
 
 
@@ -173,7 +173,7 @@ def _revisions_of(directory: str, links: Iterable[str]) -> set[str]:
 def running_revisions(proc: str = "/proc") -> set[str]:
     """Return every revision that a process names: in its command line, as its directory, as an open or mapped file.
 
-    An instance that has not been started again runs from where its symlink led before; others have no symlink.
+    An instance that was not restarted still uses the former target of its symlink; other programs have no symlink.
     """
     found: set[bytes] = set()
     for name in _list_names(proc):
@@ -185,7 +185,7 @@ def running_revisions(proc: str = "/proc") -> set[str]:
 
 def _process(directory: str) -> Iterator[bytes]:
     for name in ("cmdline", "maps"):
-        # A process may end, or belong to somebody whom this one may not look at.
+        # A process may end, or belong to another user and not be readable.
         with contextlib.suppress(OSError), open(f"{directory}/{name}", "rb") as file:
             yield file.read()
     for link in ["cwd", *(f"fd/{name}" for name in _list_names(f"{directory}/fd"))]:
@@ -201,7 +201,7 @@ def _wanted(manifests: Iterable[Manifest]) -> dict[str, set[str]]:
 
 
 def _list_directories(directory: str) -> list[Found]:
-    """Return the directories of a repository. A symlink is somebody else's and is left out."""
+    """Return the directories of a repository. Symlinks were not made by the role and are left out."""
     found = []
     for name in _list_names(directory):
         path = os.path.join(directory, name)
@@ -221,7 +221,7 @@ def _list_names(directory: str) -> list[str]:
 
 
 def _disk_usage(directory: str, name: str) -> int:
-    """Return the bytes on disk that have no second name elsewhere, as those of a half-fetched repair have."""
+    """Return the bytes on disk of files without a second link; the files of an unfinished repair have one."""
     total = 0
     for parent, _directories, names in os.walk(os.path.join(directory, name)):
         for found in (os.lstat(os.path.join(parent, name)) for name in names):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the scrub of a host's weights (the role's files/weights-scrub.py) has found, as far as it still holds."""
+"""The findings of the scrub (the role's files/weights-scrub.py) that are still valid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def has_scrub(timer: str = TIMER) -> bool:
 
 
 def describe_damage(root: str, report: str = REPORT) -> list[str]:
-    """Return a sentence for each file below ``root`` that the scrub found damaged and that nobody has fetched again.
+    """Return a sentence for each file below ``root`` that the scrub found damaged and that was not fetched again.
 
     Empty without a scrub, without damage, and where the report cannot be read.
     """
@@ -41,7 +41,7 @@ def describe_damage(root: str, report: str = REPORT) -> list[str]:
 
 
 def _stands(entry: dict[str, Any]) -> bool:
-    """Whether the model is there and nobody has verified the file since: then the stamp would vouch for it again."""
+    """Whether the model exists and the file was not verified since; otherwise the stamp would list it again."""
     path = os.path.join(entry["directory"], STAMP_NAME)
     if not os.path.exists(path):
         return False
@@ -53,7 +53,7 @@ def _sentence(path: str, entry: dict[str, Any]) -> str:
     day = time.strftime("%Y-%m-%d", time.gmtime(entry["when"]))
     return (
         f"{path}: damaged when the scrub read it on {day}: found {entry['found']}, expected sha256 "
-        f"{entry['expected']}; the role weights fetches it again while a manifest names its revision, else remove "
+        f"{entry['expected']}; the role weights downloads it again if a manifest names its revision; otherwise remove "
         f"{entry['directory']}"
     )
 

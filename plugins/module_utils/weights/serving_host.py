@@ -12,7 +12,7 @@ from typing import Callable, Iterator, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.files_host import ModelState
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
-# What happens to a model whose files must be fetched again while an instance runs from it.
+# What happens to a model whose files must be fetched again while an instance uses it.
 REFUSE, REPORT, REPAIR = "refuse", "report", "repair"
 CHOICES = (REFUSE, REPORT, REPAIR)
 
@@ -28,7 +28,7 @@ def find_serving(state: ModelState, state_dir: str, is_active: Callable[[str], b
 
 
 def describe_serving(state: ModelState, units: Sequence[str]) -> str:
-    """Return what is wrong with a model from which units run, and what to do, as a sentence."""
+    """Return a sentence on the fault of a model that units use, and what to do."""
     files, run = ", ".join(file.name for file in state.missing), "runs" if len(units) == 1 else "run"
     return (
         f"{state.directory}: {files} must be fetched again, but {' and '.join(units)} {run} from this directory; "
@@ -51,4 +51,4 @@ def stopped(units: Sequence[str], systemctl: Callable[[str, str], str]) -> Itera
     finally:
         faults = [fault for fault in (systemctl("start", unit) for unit in units) if fault]
     if faults:
-        raise WeightsError(f"the weights are replaced, and the instance cannot be started: {'; '.join(faults)}")
+        raise WeightsError(f"the weights are replaced, but the instance cannot be started: {'; '.join(faults)}")

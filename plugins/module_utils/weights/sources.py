@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where weights come from, as people write it, and the address of each file there."""
+"""Sources of weights as users write them, and the address of each file there."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Access:
-    """What the controller hands a host for a source: a token, or the signed address of each file by its path."""
+    """What a host gets from the controller for a source: a token, or the signed address of each file by its path."""
 
     token: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_sources(entries: Sequence[Any]) -> tuple[Source, ...]:
-    """Return what people wrote. Raises WeightsError that names the entry."""
+    """Return the sources of the option. Raises WeightsError that names the entry."""
     return tuple(_parse(entry) for entry in entries)
 
 
@@ -99,7 +99,7 @@ def _parse(entry: Any) -> Source:
 
 
 def _describe_keys(entry: Mapping[Any, Any]) -> str:
-    """Return the keys of an entry: a value may be what nobody should read."""
+    """Return the keys of an entry, without values, which may be secret."""
     return f"a mapping with {', '.join(sorted(map(str, entry))) or 'nothing'}"
 
 
@@ -130,7 +130,7 @@ def _check_address(location: str) -> str:
 
 
 def file_address(source: Source, manifest: Manifest, file: ManifestFile, access: Access) -> str:
-    """Return where a source has a file of a manifest."""
+    """Return the address of a manifest's file at a source."""
     if source.kind == "hub":
         return hub_file(source.base, manifest.repository, manifest.revision, file.name)
     if source.kind == "modelscope":
@@ -142,5 +142,5 @@ def file_address(source: Source, manifest: Manifest, file: ManifestFile, access:
 
 
 def request_headers(source: Source, access: Access) -> dict[str, str]:
-    """Return what each request to a source carries."""
+    """Return the headers of each request to a source."""
     return modelscope_headers(access.token) if source.kind == "modelscope" else hub_headers(access.token)

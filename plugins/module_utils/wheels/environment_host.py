@@ -22,12 +22,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.index import normalise_name
 from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv import Pin
 
-# Written when an environment is complete: what deviated even then. Its time says since when files may have changed.
+# Written when an environment is complete: the deviations at that time. Files may have changed since its mtime.
 VERIFIED = "verified.json"
-# Suffix of a damaged environment whose place a new one takes.
+# Suffix of a damaged environment that a new one replaces.
 DAMAGED = "damaged"
 _INFO = ".dist-info"
-# What several packages bring under one path may be any of their files.
+# If several packages have the same path, the file of any of them is accepted.
 _Allowed = Dict[str, Set[Tuple[str, str]]]
 
 
@@ -38,12 +38,12 @@ def find_damage(path: str, pins: Iterable[Pin]) -> list[str]:
 
 
 def mark_verified(path: str, pins: Iterable[Pin]) -> None:
-    """Record that an environment is complete, with what its packages themselves record wrongly."""
+    """Record that an environment is complete, with the deviations from the records of its packages."""
     publish(os.path.join(path, VERIFIED), json.dumps(_differences(path, pins, None)))
 
 
 def set_aside(path: str) -> None:
-    """Free the name of a damaged environment for the new one; processes keep the files that they have open."""
+    """Rename a damaged environment to free its name for the new one; processes keep their open files."""
     directory, name = os.path.split(path)
     aside = os.path.join(directory, f".{name}.{DAMAGED}")
     if os.path.isdir(aside):
@@ -53,7 +53,7 @@ def set_aside(path: str) -> None:
 
 
 def _verified(path: str) -> tuple[set[str], float | None]:
-    """Return what deviated when the environment was complete, and when that was; None where nobody noted it."""
+    """Return the deviations when the environment was complete, and that time; None if it was not recorded."""
     place = os.path.join(path, VERIFIED)
     try:
         with open(place, encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def _read_record(packages: str, info: str, allowed: _Allowed) -> bool:
 
 
 def _fault_of(place: str, allowed: set[tuple[str, str]], since: float | None) -> str:
-    """Return what is wrong with a file, as a clause; empty for one as it was recorded."""
+    """Return the fault of a file, as a clause; empty if it matches its record."""
     try:
         found = os.stat(place)
     except OSError:

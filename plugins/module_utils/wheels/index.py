@@ -21,12 +21,12 @@ ROOT_PAGE = "index.html"
 
 
 class WheelError(ValueError):
-    """A wheel or its name is not what it should be; the message is the whole sentence for the user."""
+    """A wheel or its name is invalid; the message is the whole sentence for the user."""
 
 
 @dataclass(frozen=True)
 class WheelName:
-    """What a wheel's file name says; ``project`` is normalised, ``tags`` are the expanded (python, abi, platform)."""
+    """The parts of a wheel's file name; ``project`` is normalised, ``tags`` are expanded (python, abi, platform)."""
 
     project: str
     version: str
@@ -54,7 +54,7 @@ class Link:
 
 
 def normalise_name(name: str) -> str:
-    """Return a project's name as PEP 503 wants it in addresses."""
+    """Return a project's name as PEP 503 spells it in addresses."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -82,7 +82,7 @@ def render_pages(wheels: Iterable[Wheel]) -> dict[str, str]:
         projects.setdefault(parse_name(wheel.filename).project, []).append(wheel)
     names = sorted(projects)
     pages = {f"{name}/{ROOT_PAGE}": _page(f"Links for {name}", map(_file_link, projects[name])) for name in names}
-    # The root page comes last: it must name no project whose page is not there yet.
+    # The root page comes last, so that it never names a project without a page.
     pages[ROOT_PAGE] = _page("Simple index", (f'<a href="{name}/">{name}</a>' for name in names))
     return pages
 
@@ -135,7 +135,7 @@ def parse_links(page: str, url: str = "") -> list[Link]:
 
 
 def stale_pages(pages: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
-    """Return the pages that are there and no longer wanted, sorted."""
+    """Return the existing pages that are no longer needed, sorted."""
     return sorted(set(present) - set(pages))
 
 

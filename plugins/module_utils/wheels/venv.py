@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hash-locked requirements text -> what a virtual environment is called, made of and made with."""
+"""A hash-locked requirements text -> the name of a virtual environment, its content, and the tool that makes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class VenvError(ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """What wheels are for: ``python`` like ``3.11``, ``machine`` as uname names it."""
+    """The target of wheels: ``python`` like ``3.11``, ``machine`` as uname names it."""
 
     python: str
     machine: str
@@ -47,7 +47,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Pin:
-    """One project of a lock: normalised name, exact version, sha256 of the files that will do, its marker if any."""
+    """One project of a lock: normalised name, exact version, sha256 of the accepted files, its marker if any."""
 
     name: str
     version: str
@@ -72,7 +72,7 @@ class Lock:
         """The pin of uv. Raises VenvError when there is none."""
         if TOOL not in self.pins:
             raise VenvError(
-                "the lock does not pin uv, which makes the environment; add uv==VERSION to it and lock again"
+                "the lock does not pin uv, which creates the environment; add uv==VERSION to it and lock again"
             )
         return self.pins[TOOL]
 
@@ -85,7 +85,7 @@ def parse_target(text: str) -> Target:
     """Return the target that is written as ``cp311-x86_64``. Raises VenvError for anything else."""
     match = TARGET.fullmatch(text)
     if match is None:
-        raise VenvError(f"{text!r} is not a target; expected one like cp311-x86_64 or cp312-aarch64")
+        raise VenvError(f"{text!r} is not a target; expected something like cp311-x86_64 or cp312-aarch64")
     return Target(f"{match['major']}.{match['minor']}", match["machine"])
 
 
@@ -93,7 +93,7 @@ def parse_lock(text: str) -> Lock:
     """Return the pins of a requirements text.
 
     Raises VenvError for a line that is not ``NAME==VERSION`` with at least one sha256: options, addresses and paths
-    in a lock could bring in files that nobody has pinned.
+    in a lock could add files that are not pinned.
     """
     pins: dict[str, Pin] = {}
     target = None
@@ -130,7 +130,7 @@ def render_lock(target: str, comment: str, pins: Iterable[Pin]) -> str:
 
 
 def directory_name(name: str, text: str) -> str:
-    """Return the name of the environment of a lock; it changes with the lock's content, line ends at its end aside."""
+    """Return the name of the environment of a lock; it changes with the lock's content, except trailing line ends."""
     return f"{name}-{hashlib.sha256((text.rstrip() + chr(10)).encode()).hexdigest()[:12]}"
 
 
@@ -155,7 +155,7 @@ def check_space(path: str, free: int, wanted: int) -> None:
     if free < wanted:
         raise VenvError(
             f"{path} has {free / 1e9:.1f} GB free, the environment needs {wanted / 1e9:.1f} GB; "
-            "make room there, or choose another root"
+            "free some space there, or choose another root"
         )
 
 
@@ -192,7 +192,7 @@ def uv_environment(inherited: Mapping[str, str], index_url: str, ca_file: str | 
     ours = {
         "UV_CACHE_DIR": cache_dir,
         "UV_DEFAULT_INDEX": index_url,
-        # The cache lies on the same file system and goes away afterwards: nothing is on the disk twice.
+        # The cache is on the same file system and removed afterwards, so nothing is on the disk twice.
         "UV_LINK_MODE": "hardlink",
         "UV_NO_CONFIG": "1",
         "UV_NO_PROGRESS": "1",
@@ -207,17 +207,17 @@ def uv_environment(inherited: Mapping[str, str], index_url: str, ca_file: str | 
 
 def explain_failure(output: str, index_url: str, root: str) -> str:
     """Return one sentence for what uv printed when it failed."""
-    # uv draws a tree beside its words.
+    # uv draws a tree beside its text.
     text = " ".join(re.sub(r"[^\x20-\x7e]+", " ", output).split())
     mirror = "carry the lock's wheels to the mirror (playbooks/mirror.yml) and run the role mirror there"
     mismatch = re.search(r"Hash mismatch for `([^`]+)`", text)
     if mismatch:
         return f"{index_url} serves a file for {mismatch[1]} whose sha256 is not that of the lock; {mirror}"
     if "No space left on device" in text:
-        return f"{root} ran full while the environment was made; make room there, or choose another root"
+        return f"{root} became full while the environment was created; free some space there, or choose another root"
     missing = re.search(
         r"Because (?:there is no version of )?(\S+?) (?:and you require|was not found in|has no )", text
     )
     if missing:
         return f"{index_url} has no wheel of {missing[1]} that the lock and this Python accept; {mirror}"
-    return f"uv could not make the environment from {index_url}: {text[-600:]}"
+    return f"uv could not create the environment from {index_url}: {text[-600:]}"

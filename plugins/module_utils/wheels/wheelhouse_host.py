@@ -30,9 +30,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.wheels.venv im
     parse_lock,
 )
 
-# Where PyTorch itself publishes the +cpu builds, asked only when the configured index has none.
+# PyTorch's own index of +cpu builds, used only if the configured index has none.
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
-# One pip for many files is faster than one for each; what a batch has fetched stays when the next one fails.
+# One pip for many files is faster than one for each; the files of a batch are kept when the next batch fails.
 BATCH = 16
 # Beside the wheels, so that a rename publishes; hidden, so that the index and the web server do not see it.
 SCRATCH = ".fetch-"
@@ -62,11 +62,9 @@ class Wheelhouse:
 
     @property
     def target(self) -> Target:
-        """What the wheels are for. Raises VenvError for a lock that does not say."""
+        """The target of the wheels. Raises VenvError for a lock without one."""
         if self.lock.target is None:
-            raise VenvError(
-                "it does not say which Python and machine it is for; expected a line like '# target: cp311-x86_64'"
-            )
+            raise VenvError("it does not name its Python and machine; expected a line like '# target: cp311-x86_64'")
         return self.lock.target
 
     @property
@@ -76,12 +74,12 @@ class Wheelhouse:
 
     @property
     def stamp(self) -> str:
-        """Where it is noted that the lock is complete."""
+        """The file that records that the lock is complete."""
         return os.path.join(self.wheels, f".{os.path.splitext(self.name)[0]}.fetched.json")
 
 
 def inspect_wheelhouse(path: str, wheels: str, full: bool = False) -> Wheelhouse:
-    """Return what a directory has of the lock at ``path``. Raises VenvError or OSError for a lock that cannot be read.
+    """Return which wheels of the lock at ``path`` a directory has. Raises VenvError or OSError for an unreadable lock.
 
     A lock that an earlier run has completed is trusted by size and time of its files, unless ``full``; else every file
     is hashed.
@@ -95,7 +93,7 @@ def inspect_wheelhouse(path: str, wheels: str, full: bool = False) -> Wheelhouse
 
 
 def fill_wheelhouse(house: Wheelhouse, say: Report) -> Wheelhouse:
-    """Fetch what is missing and note that the lock is complete. Raises VenvError; what was fetched stays."""
+    """Fetch the missing wheels and record that the lock is complete. Raises VenvError; fetched files are kept."""
     os.makedirs(house.wheels, exist_ok=True)
     for name in os.listdir(house.wheels):
         if name.startswith(SCRATCH):  # of a run that was killed
@@ -110,12 +108,12 @@ def fill_wheelhouse(house: Wheelhouse, say: Report) -> Wheelhouse:
 
 
 def is_complete(house: Wheelhouse) -> bool:
-    """Whether it is noted already that the lock is complete."""
+    """Whether the lock is already recorded as complete."""
     return not house.missing and _read_stamp(house) is not None
 
 
 def _read_stamp(house: Wheelhouse) -> dict[str, File] | None:
-    """Return what an earlier run has completed of this very lock, None where its files are not there in full."""
+    """Return the wheels that an earlier run recorded for the same lock, None if files are missing."""
     try:
         with open(house.stamp, encoding="utf-8") as stream:
             known = json.load(stream)
@@ -144,7 +142,7 @@ def find_wheels(pins: Iterable[Pin], wheels: str) -> dict[str, File]:
     for filename in sorted(os.listdir(wheels)) if os.path.isdir(wheels) else []:
         try:
             name = parse_name(filename)
-        except WheelError:  # the role mirror will say so
+        except WheelError:  # the role mirror reports it
             continue
         pin = wanted.get((name.project, name.version))
         path = os.path.join(wheels, filename)
@@ -155,7 +153,7 @@ def find_wheels(pins: Iterable[Pin], wheels: str) -> dict[str, File]:
 
 
 class PipProgress:
-    """Says which file of how many pip turns to."""
+    """Reports the number of the file that pip begins with, of how many."""
 
     def __init__(self, say: Report, done: int, total: int) -> None:
         self._say = say
@@ -163,14 +161,14 @@ class PipProgress:
         self._total = total
 
     def read(self, line: str) -> None:
-        """Say what a line of pip's output tells of."""
+        """Report the file that a line of pip's output names."""
         found = re.search(r"(?:Downloading|Using cached|Processing) \S*?([^/\s]+\.whl)(?:\s+\((\d[^)]*)\)|\s|$)", line)
         if found:
             self._done += 1
             self._say(f"[{self._done:3}/{self._total}] {found[1]} {found[2] or ''}".rstrip())
 
     def note(self, text: str) -> None:
-        """Say something else."""
+        """Report another line."""
         self._say(text)
 
 
@@ -186,7 +184,7 @@ def _download(pins: Sequence[Pin], house: Wheelhouse, counter: PipProgress) -> d
         fetched = find_wheels(pins, scratch)
         lacking = sorted({pin.name for pin in pins} - set(fetched))
         if lacking:
-            raise VenvError(f"pip fetched files for {', '.join(lacking)} that are not those of the lock")
+            raise VenvError(f"pip fetched files for {', '.join(lacking)} that do not match the lock")
         for entry in fetched.values():
             # pip's own files are for their owner alone; a web server reads these.
             os.chmod(os.path.join(scratch, entry.name), 0o644)
@@ -200,7 +198,7 @@ def _run_download(command: Sequence[str], counter: PipProgress) -> None:
         counter.note(f"the configured index has no +cpu build of torch; asking {TORCH_INDEX} too")
         output, rc = _run_pip([*command, "--extra-index-url", TORCH_INDEX], counter)
     if rc:
-        raise VenvError(f"pip could not fetch it; run again to go on from here:\n{_errors_of(output)}")
+        raise VenvError(f"pip could not fetch it; run again to continue:\n{_errors_of(output)}")
 
 
 def pip_command() -> list[str]:
@@ -224,7 +222,7 @@ def _options(target: Target) -> list[str]:
 
 
 def _run_pip(command: Sequence[str], counter: PipProgress) -> tuple[str, int]:
-    """Run pip, tell of each file that it turns to, and return its output and exit status."""
+    """Run pip, report each file that it begins with, and return its output and exit status."""
     lines = []
     streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen(command, **streams) as process:
@@ -235,7 +233,7 @@ def _run_pip(command: Sequence[str], counter: PipProgress) -> tuple[str, int]:
 
 
 def _errors_of(output: str) -> str:
-    """Return what pip says is wrong, or its last lines; addresses without what may be a password in them."""
+    """Return pip's errors, or its last lines; addresses without what may be a password."""
     lines = output.splitlines()
     text = "\n".join([line for line in lines if line.startswith("ERROR")] or lines[-5:])
     return re.sub(r"://[^/@\s]+@", "://", text)

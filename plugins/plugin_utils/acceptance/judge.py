@@ -1,27 +1,27 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge a machine by what was measured on it: findings with place, what was found, what was expected, what to do."""
+"""Judge a machine by its measurements: findings with place, what was found, what was expected, what to do."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
-# Names and units of the figures, and what to look at where one falls short.
+# Names and units of the figures, and what to check if one is too low.
 FIGURES = {
-    "bf16_tflops": ("bf16 matrix products", "TFLOP/s", "look at its temperature, power limit and clocks"),
-    "copy_tb_per_s": ("copies in memory", "TB/s", "look at its memory errors, temperature and memory clock"),
+    "bf16_tflops": ("bf16 matrix products", "TFLOP/s", "check its temperature, power limit and clocks"),
+    "copy_tb_per_s": ("copies in memory", "TB/s", "check its memory errors, temperature and memory clock"),
     "peer_gb_per_s": (
         "copies between chips",
         "GB/s",
-        "look at the links with the vendor's tool (nvidia-smi nvlink -s)",
+        "check the links with the vendor's tool (nvidia-smi nvlink -s)",
     ),
 }
 PHASE_FIGURES = {"products": "bf16_tflops", "copy": "copy_tb_per_s"}
-# That of the phase peer, which has a row for each pair.
+# The figure of the phase peer, which has a row for each pair.
 PEER_FIGURE = "peer_gb_per_s"
-RESET = "reset the chip, repeat the acceptance, and replace the chip if it comes back"
+RESET = "reset the chip, repeat the acceptance, and replace the chip if the error returns"
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class AcceptanceFinding:
         return f"{self.where}: {self.what}; {self.action}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the finding as plain data, without figures that it has not."""
+        """Return the finding as plain data, without missing figures."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The findings, what is worth knowing and no finding, and what was not tried with the reason."""
+    """The findings, the notes, and the skipped checks with the reason."""
 
     findings: tuple[AcceptanceFinding, ...]
     notes: tuple[str, ...]
@@ -56,7 +56,7 @@ class Judgement:
 
     @property
     def accepted(self) -> bool:
-        """Whether there is no finding."""
+        """Whether there are no findings."""
         return not self.findings
 
 
@@ -99,12 +99,12 @@ def _burn_in(document: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
             yield from _chip(chip_name(row["chip"], document), figure, row, document)
     chips, count = len(document.get("expected") or {}), len(measured.get("products") or ())
     if 0 < count < chips:
-        what = f"torch saw {count} of {chips} chips, and the others were not tried"
-        yield AcceptanceFinding("burn-in", what, "look at the driver's findings and at the kernel's log")
+        what = f"torch saw {count} of {chips} chips, and the others were not tested"
+        yield AcceptanceFinding("burn-in", what, "check the driver's findings and the kernel's log")
     for row in measured.get("peer") or ():
         one, other = (chip_name(row[end], document) for end in ("from", "to"))
         if row["wrong"]:
-            yield AcceptanceFinding(f"chip {one}", f"a copy to chip {other} arrived changed", RESET)
+            yield AcceptanceFinding(f"chip {one}", f"a copy to chip {other} arrived with wrong data", RESET)
         expected = expected_of_pair(row, document)
         if expected:
             yield from _short(f"chip {one} to chip {other}", PEER_FIGURE, row["median"], expected, document)
@@ -155,7 +155,7 @@ def expected_of_pair(row: Mapping[str, Any], document: Mapping[str, Any]) -> Map
 
 
 def chip_name(number: int, document: Mapping[str, Any]) -> str:
-    """Return the PCI address of a chip by torch's number: as torch says, or by the order of the addresses."""
+    """Return the PCI address of a chip by torch's number: as torch reports it, else by the order of the addresses."""
     rows = ((document.get("burn_in") or {}).get("measured") or {}).get("products") or []
     told = {row["chip"]: row["address"] for row in rows}
     addresses = sorted(document.get("expected") or {})
@@ -195,7 +195,7 @@ def _slowed(
         hottest = max((value for row in [*samples, last] for value in row["celsius"].values()), default=None)
         heat = "" if hottest is None else f", at up to {hottest:g} C"
         what = f"it was slowed down during the burn-in ({', '.join(sorted(names))}{heat})"
-        yield AcceptanceFinding(where, what, "look at fans, airflow, temperature of the room, and power supplies")
+        yield AcceptanceFinding(where, what, "check fans, airflow, the temperature of the room, and power supplies")
 
 
 def _link(where: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[AcceptanceFinding]:
@@ -204,7 +204,7 @@ def _link(where: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[AcceptanceF
         best, most = max(row[name] for row in rows), max(row[f"{name}_max"] for row in rows)
         if best and most and best < most:
             what = f"its PCIe link ran at {unit} {best} of {most}"
-            yield AcceptanceFinding(where, what, "look at its seat, the riser, and the slot's settings in the BIOS")
+            yield AcceptanceFinding(where, what, "check its seat, the riser, and the slot's settings in the BIOS")
 
 
 def _throughput(part: str, figure: str, unit: str, document: Mapping[str, Any]) -> Iterator[AcceptanceFinding]:
@@ -219,7 +219,7 @@ def _throughput(part: str, figure: str, unit: str, document: Mapping[str, Any]) 
         yield AcceptanceFinding(
             part,
             f"{found:g} {unit}, {found / least:.2f} of the {least:g} that {name} asks for",
-            "look at what else uses it",
+            "check what else uses it",
             found,
             least,
             round(found / least, 3),
@@ -260,7 +260,7 @@ def _notes(document: Mapping[str, Any]) -> Iterator[str]:
     for row in counters.get("before") or ():
         old = {name: count for name, count in row["errors"].items() if count}
         if old:
-            yield f"chip {row['chip']} had errors before: " + ", ".join(
+            yield f"chip {row['chip']} already had errors before the burn-in: " + ", ".join(
                 f"{name} {n}" for name, n in sorted(old.items())
             )
     capped = sorted({row["chip"] for row in counters.get("samples") or () if row["capped"]})

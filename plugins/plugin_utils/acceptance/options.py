@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check what a user asks of playbooks/accept.yml, and say what a host's chips are compared with."""
+"""Check the variables of playbooks/accept.yml, and return the figures that a host's chips are compared with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
-# Of a burn-in; a day is longer than anything that a person waits for.
+# The longest burn-in, a day.
 LONGEST_MINUTES = 24 * 60.0
 # Seconds until torch is imported and the chips are initialised, on top of the minutes.
 START_SECONDS = 300.0
@@ -39,10 +39,10 @@ class Seconds:
 
 
 def check_names(variables: Mapping[str, Any]) -> None:
-    """Raise AcceptanceError for a variable that begins as the playbook's own and is none of them."""
+    """Raise AcceptanceError for a variable with the playbook's prefix that it does not have."""
     for name in sorted(variables):
         if name.startswith("accept_") and name not in VARIABLES:
-            raise AcceptanceError(f"{name}: no variable of accept.yml has this name; {nearest(name, VARIABLES)}")
+            raise AcceptanceError(f"{name}: accept.yml has no variable of this name; {nearest(name, VARIABLES)}")
 
 
 def seconds_of(minutes: Any) -> Seconds:
@@ -85,7 +85,7 @@ def check_port(value: Any) -> int:
 def check_peer(peer: str, host: str, hosts: Sequence[str], facing: Sequence[str], limit: float = 0) -> None:
     """Check the host to measure the network with; ``hosts`` are the inventory's, ``facing`` those of the play.
 
-    ``limit`` is the throughput that the network has to reach. Raises AcceptanceError.
+    ``limit`` is the required throughput of the network. Raises AcceptanceError.
     """
     if not peer and limit:
         raise AcceptanceError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which instance of a host is measured, and whether the host serves what its plan says."""
+"""Choose the instance to measure, and check that the host serves it as planned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def choose_instance(plans: Plans, name: str) -> str:
     """Return the instance with this name, or the only one of the host without a name. Raises ChoiceError."""
     if name:
         if name not in plans:
-            raise ChoiceError(f"bench_instance: {name!r} is no instance of this host; {nearest(name, plans)}")
+            raise ChoiceError(f"bench_instance: this host has no instance {name!r}; {nearest(name, plans)}")
         return name
     if len(plans) != 1:
         found = f"{len(plans)} instances ({', '.join(plans)})" if plans else "no instance"
@@ -53,5 +53,5 @@ def check_installed(name: str, plan: PlanDocument, slot: Mapping[str, Any] | Non
 
 
 def chips_of(plan: PlanDocument) -> list[int]:
-    """Return the chips whose power is the instance's; none where chips of other hosts work for it too."""
+    """Return the chips whose power counts for the instance; none if it also uses chips of other hosts."""
     return [] if plan["strategy"] in MULTI_NODE else list(plan["chips"])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The results of a benchmark on the controller's disk: each measurement is kept at once, so that a run continues."""
+"""The results of a benchmark on the controller's disk; each measurement is saved immediately."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Records:
             raise RecordError(f"{self._option}: {self.directory} cannot be used: {exc.strerror or exc}") from exc
 
     def read(self, step: Step, repeat: int) -> dict[str, Any] | None:
-        """Return a measurement that was taken earlier in the same way; None where there is none, or a damaged one."""
+        """Return an earlier measurement with the same parameters; None if there is none, or it is damaged."""
         try:
             found = load_json(self._path(step, repeat).read_text(encoding="utf-8"))
             same = (

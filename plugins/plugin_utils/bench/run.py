@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take the measurements of a benchmark one after the other, without those that an earlier run has taken."""
+"""Take the measurements of a benchmark one after the other, except those that an earlier run has taken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, figures_line
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import Step
 
-# Takes a measurement on the host and returns the result of instance_bench; raises what ends the benchmark.
+# Takes a measurement on the host and returns the result of instance_bench; its exceptions end the benchmark.
 Measure = Callable[[Measurement], Mapping[str, Any]]
 # Shows a line to people.
 Show = Callable[[str], None]
@@ -38,7 +38,7 @@ class Seeds:
 def run_steps(
     steps: Sequence[Step], repeats: int, records: Records, measure: Measure, show: Show, seeds: Seeds
 ) -> list[Record]:
-    """Return the records of all repeats of all steps. What is missing is measured and kept at once, after a warm-up."""
+    """Return the records of all repeats of all steps. Missing ones are measured, after a warm-up, and saved."""
     found: list[Record] = []
     total, number = len(steps) * repeats, 0
     for step in steps:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What measurements say together: medians with their spread, in the form that evidence has.
+"""Summarise measurements: medians with their spread, in the format of evidence.
 
 A record is one measurement: ``workload`` (its definition), ``concurrency``, ``repeat``, ``measurement``, ``result``
 (the JSON of vllm bench serve) and ``power`` (``joules`` and ``watts``, empty where unknown).
@@ -15,7 +15,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import digest_of
 
 Record = Mapping[str, Any]
-# Where the result has a figure, and to how many decimals it is kept.
+# The key of each figure in the result, and its number of decimals.
 FIGURES = {
     "output_tokens_per_second": ("output_throughput", 1),
     "ttft_ms": ("median_ttft_ms", 2),
@@ -46,7 +46,7 @@ def result_entry(records: Sequence[Record]) -> dict[str, Any]:
     for name, (key, digits) in FIGURES.items():
         entry[name] = spread([float(record["result"][key]) for record in records], digits)
     joules = [joules_per_token(record) for record in records]
-    # A median of a part of the repeats would look like one of all.
+    # A median of only some repeats would look like one of all.
     known = [value for value in joules if value is not None]
     if len(known) == len(joules):
         entry[JOULES] = spread(known, 4)

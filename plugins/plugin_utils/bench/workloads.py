@@ -29,7 +29,7 @@ _NEEDED = ("dataset", "input_tokens", "output_tokens")
 
 
 class WorkloadError(ValueError):
-    """A workload, or what the user asks of it, is invalid; the message is the whole sentence."""
+    """A workload or a requested setting is invalid; the message is the whole sentence."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Amount:
-    """How many requests a measurement has: so many for each of the requests at a time, and at least so many."""
+    """The number of requests of a measurement: this many for each concurrent request, and at least ``at_least``."""
 
     per_stream: int = 4
     at_least: int = 8
@@ -99,14 +99,14 @@ class Step:
 
 @dataclass
 class Fitted:
-    """The workloads that an instance can be measured with, and a line for each thing that was left out or changed."""
+    """The workloads that an instance can be measured with, and a line for each that was skipped or changed."""
 
     steps: list[Step] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def load_workloads(own: Any) -> dict[str, Workload]:
-    """Return the workloads of the catalogue and of the site, whose definitions win. Raises WorkloadError."""
+    """Return the workloads of the catalogue and of the site; the site's take precedence. Raises WorkloadError."""
     if not isinstance(own, Mapping):
         raise WorkloadError(f"{DEFINITIONS}: found {name_kind(own)}, expected a mapping of names to workloads")
     bundled = parse_workloads(read_yaml(FILE), str(FILE.name))
@@ -124,7 +124,7 @@ def choose_workloads(known: Mapping[str, Workload], names: Sequence[str]) -> lis
     names = [name.strip() for name in names]
     for name in names:
         if name not in known:
-            raise WorkloadError(f"bench_workloads: {name!r} is no workload; {nearest(name, known)}")
+            raise WorkloadError(f"bench_workloads: {name!r} is not a workload; {nearest(name, known)}")
     return [known[name] for name in (dict.fromkeys(names) if names else known)]
 
 
@@ -258,5 +258,5 @@ def _check(place: str, key: str, value: Any, kind: Any) -> None:
 
 
 def definition(workload: Workload) -> dict[str, Any]:
-    """Return what a measurement's file keeps of its workload: a changed definition is another measurement."""
+    """Return the definition of a workload in a measurement's file: a changed definition is another measurement."""
     return {key: value for key, value in asdict(workload).items() if key != "title"}

@@ -73,7 +73,7 @@ class MatrixRow:
 class CannRequest:
     """The site's request: a row of the matrix, which its release names unless ``asked`` is set.
 
-    ``asked`` is whether the site has set the driver's version itself. ``mirror`` and ``key`` replace the public
+    ``asked`` is true if the site has set the driver's version itself. ``mirror`` and ``key`` replace the public
     addresses of the repository and its key, which are used where these are empty. ``toolkit``: whether CANN itself is
     requested on the host; containers have their own.
     """
@@ -159,7 +159,7 @@ def _plan_driver(
 def _check_source(host: Host, request: CannRequest) -> None:
     if request.source == DISTRO:
         raise StackError(
-            f"no distribution carries Huawei's driver, {host.title} neither; set cann_source to vendor, mirror or none"
+            f"no distribution has Huawei's driver, not even {host.title}; set cann_source to vendor, mirror or none"
         )
     if request.format == PACKAGES and request.files:
         raise StackError("cann_format is packages and cann_run_files has files; remove one of them")
@@ -198,7 +198,7 @@ def _resolve_versions(
     named = dict(zip(need.components, ours))
     lacking = [word for word in named if word == FIRMWARE and not offered[named[word].name]]
     if lacking and DRIVER in need.components:
-        words = f"the repository has no {named[FIRMWARE].name}: firmware is left as it is, unless a .run file is named"
+        words = f"the repository has no {named[FIRMWARE].name}: firmware stays unchanged, unless a .run file is named"
         rest = tuple(word for word in need.components if word != FIRMWARE)
         need, named = replace(need, components=rest, notes=(*need.notes, words)), {word: named[word] for word in rest}
     return tuple(resolved(one, offered[one.name]) for one in named.values()), need
@@ -212,10 +212,10 @@ def _needed_hdk(installed: Installed, request: CannRequest) -> _Need:
     """Return which of driver and firmware to install. Raises StackError where policy or source forbid it."""
     row = request.row
     with_firmware = bool(row.firmware) or any(file.component == FIRMWARE for file in request.files)
-    note = () if with_firmware else (f"release {request.release} names no firmware: it is left as it is",)
+    note = () if with_firmware else (f"release {request.release} names no firmware, so it stays unchanged",)
     if not installed.driver or not installed.complete:
         if request.source == NONE:
-            there = "its installation did not come to an end" if installed.driver else "it is not on the host"
+            there = "its installation was not completed" if installed.driver else "it is not on the host"
             raise StackError(
                 f"Huawei's driver is needed, {there}, and cann_source is none; install it, or set cann_source"
             )
@@ -292,8 +292,8 @@ def _check_policy(need: _Need, installed: Installed, request: CannRequest) -> No
         )
     if installed.group and installed.group != request.group:
         raise StackError(
-            f"user {request.user} is in group {installed.group}, Huawei's installer wants {request.group}; correct it "
-            f"with 'usermod --gid {request.group} {request.user}', or set cann_group"
+            f"user {request.user} is in group {installed.group}, Huawei's installer expects {request.group}; "
+            f"correct it with 'usermod --gid {request.group} {request.user}', or set cann_group"
         )
 
 
@@ -324,7 +324,7 @@ def _version_of(component: str, row: MatrixRow) -> str:
 
 
 def _accounts(installed: Installed, request: CannRequest, need: _Need) -> tuple[tuple[User, ...], tuple[Group, ...]]:
-    """Return user and group, which have to exist before an installer runs."""
+    """Return user and group, which must exist before an installer runs."""
     if not need.components or installed.group:
         return (), ()
     user = User(request.user, request.group, (), f"/home/{request.user}", "/bin/bash")
@@ -376,7 +376,7 @@ def _notes(
     other = installed.cann.get("toolkit", "")
     if not request.toolkit and other and not is_same(other, request.row.cann):
         notes.append(
-            f"CANN {other} is on the host, release {request.release} has {request.row.cann}: containers bring their own"
+            f"CANN {other} is on the host, release {request.release} has {request.row.cann}: containers have their own"
         )
     if host.manager == APT and any("ascend-cann" in one.name for one in ours):
         notes.append("packages of CANN may ask for the licence at a terminal; name .run files if they fail")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the catalogue of accelerators: files on the controller, a site's own laid over the bundled ones."""
+"""Read the catalogue of accelerators: files on the controller, a site's own merged over the bundled ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FRACTION: Check = (
     "a fraction above 0, up to 1",
 )
 
-# How the host's devices reach a process; a stack says it, a model may differ.
+# How the host's devices reach a process: by the stack, unless the model has its own.
 HOST_KEYS: dict[str, Check] = {
     "devices": _list_of(r".+", "device nodes or CDI names"),
     "mounts": _list_of(r"/.+", "absolute paths"),
@@ -128,7 +128,7 @@ REQUIRED = {
 
 
 def load_catalogue(directories: Sequence[str] = ()) -> Catalogue:
-    """Return the bundled catalogue with the files of ``directories`` laid over it; the first directory wins.
+    """Return the bundled catalogue with the files of ``directories`` merged over it; the first directory wins.
 
     Read once per process. Raises AcceleratorError, which names the file and the key.
     """
@@ -150,7 +150,7 @@ def _load(directories: tuple[str, ...]) -> Catalogue:
 
 def _files(directory: Path) -> list[Path]:
     if not directory.is_dir():
-        raise AcceleratorError(f"accelerator_catalog_path: {directory} is no directory on the controller")
+        raise AcceleratorError(f"accelerator_catalog_path: {directory} is not a directory on the controller")
     files = sorted(path for path in directory.iterdir() if path.suffix in (".yml", ".yaml"))
     if not files:
         raise AcceleratorError(f"accelerator_catalog_path: {directory} has no *.yml file")
@@ -205,14 +205,14 @@ def _entries(
 
 
 def _check(path: Path, where: str, value: Any, known: Mapping[str, Check]) -> None:
-    """Raise AcceleratorError for anything in a mapping that is not known or not of the expected form."""
+    """Raise AcceleratorError for an unknown key or an invalid value in a mapping."""
     problem = problem_of(value, known, where)
     if problem:
         raise AcceleratorError(f"{path}: {problem}")
 
 
 def _overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Return base with top laid over it: mappings key by key, anything else is replaced."""
+    """Return base merged with top: mappings key by key, anything else is replaced."""
     result = dict(base)
     for key, value in top.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict)
@@ -221,7 +221,7 @@ def _overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Builder:
-    """Makes the catalogue of the merged files; ``origins`` says which file named a vendor or a model last."""
+    """Makes the catalogue from the merged files; ``origins`` has the last file that named a vendor or a model."""
 
     def __init__(self, origins: Mapping[tuple[str, ...], Path]) -> None:
         self.origins = origins
@@ -231,7 +231,7 @@ class _Builder:
         self.titles: dict[str, dict[str, str]] = {"switches": {}, "ignored": {}}
 
     def build(self, vendors: Mapping[str, Mapping[str, Any]]) -> Catalogue:
-        """Return the catalogue. Raises AcceleratorError for what is missing and for what is there twice."""
+        """Return the catalogue. Raises AcceleratorError for missing and duplicate entries."""
         for vendor, data in vendors.items():
             self._require(self.origins[(vendor,)], "", data, "file")
             self._add_pci_vendors(vendor, data)
@@ -321,10 +321,10 @@ def declared_accelerator(
     memory_gib: float | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Accelerator:
-    """Return the accelerators that an inventory declares, with all that the catalogue knows of them.
+    """Return the accelerators that an inventory declares, with everything that the catalogue knows about them.
 
-    ``memory_gib`` is one chip's (cpu: the host's) where it is known better than by the model's name. ``facts`` may hold
-    driver_version, cuda_version, mec_firmware and pythons. Raises AcceleratorError for a model that is in no file or
+    ``memory_gib`` is the memory of one chip (cpu: of the host), where that is known. ``facts`` may hold driver_version,
+    cuda_version, mec_firmware and pythons. Raises AcceleratorError for a model that is in no file or
     that vLLM cannot serve on.
     """
     check_declared(model, catalogue)

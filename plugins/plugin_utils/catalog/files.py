@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read recipes, releases and manifests on the controller: the site's own files go before the bundled ones."""
+"""Read recipes, releases and manifests on the controller; the site's own files take precedence."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import RUNTIMES
 
-# How the error begins when no file of a part of the catalogue has a name.
+# The beginning of the error if a part of the catalogue has no file of a name.
 MISSING = {"recipes": "no recipe", "releases": "no release", "weights": "no manifest of weights"}
 ENTRYPOINTS = ("image", "module")
 
 RELEASE_KEYS = ("vllm", "supports", "stacks")
-# What the plan reads of a stack of a release.
+# The keys of a release's stack that the plan reads.
 STACK_KEYS = {
     **dict.fromkeys(("digest", "minimum_driver", "python", "runtime"), TEXT),
     **dict.fromkeys(("container_env", "env"), ENV),
@@ -52,7 +52,7 @@ STACK_KEYS = {
     "venv_size_gib": NUMBER,
 }
 
-# Where a person names the directories of each part.
+# The variables that name the directories of each part.
 VARIABLES = {
     "recipes": "vllm_recipe_path",
     "releases": "vllm_release_path",
@@ -76,13 +76,13 @@ def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[
 def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
     """Return the file of ``name`` in the first directory that has it; ``catalog/<kind>`` is searched last.
 
-    Raises UnknownNameError with the nearest name where none has it; of releases, which are few, also with all names.
+    Raises UnknownNameError with the nearest name where none has it; for releases, which are few, also with all names.
     """
     path = lookup(kind, name, suffixes, directories)
     if path is not None:
         return path
     places = _places(kind, directories)
-    # A release lies beside its locks, the others in a directory for each organisation.
+    # A release lies beside its locks; the others lie in a directory for each organisation.
     pattern = "*" if kind == "releases" else "*/*"
     known = {
         str(path.relative_to(place))[: -len(suffix)]
@@ -101,7 +101,7 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:
     for directory in directories:
         if not Path(directory).is_dir():
-            raise PlanError(f"{VARIABLES[kind]}: {directory} is no directory on the controller")
+            raise PlanError(f"{VARIABLES[kind]}: {directory} is not a directory on the controller")
     return [*(Path(directory) for directory in directories), CATALOG / kind]
 
 
@@ -125,7 +125,7 @@ def _recipe(path: Path) -> Mapping[str, Any]:
 
 
 def load_recipe(name: str, directories: Sequence[str] = ()) -> Mapping[str, Any]:
-    """Return the recipe ``<org>/<model>`` as it is written, checked for keys that nobody knows."""
+    """Return the recipe ``<org>/<model>`` as it is written, checked for unknown keys."""
     return _recipe(find("recipes", name, (".yaml", ".yml"), directories))
 
 
@@ -203,7 +203,7 @@ def _stack(path: Path, stack: Any, entry: Any) -> dict[str, Any]:
 
 
 def _lock(path: Path) -> dict[str, str]:
-    """Return path, hash and text of a lock under the keys that a stack has them under."""
+    """Return path, hash and text of a lock, under the keys of a stack."""
     name, text = lock_text(path)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"requirements": name, "requirements_sha256": digest, "requirements_text": text}

@@ -35,7 +35,7 @@ def releases(directory: Path = BUNDLED) -> list[str]:
 def load_table(version: str, directory: Path = BUNDLED) -> OptionTable:
     """Return the table of one release; read once per process.
 
-    Raises OptionTableError for a release without a table and for a file that does not read as one.
+    Raises OptionTableError for a release without a table and for an invalid file.
     """
     path = directory / f"{version}.yml"
     if version not in releases(directory):
@@ -50,7 +50,7 @@ def load_table(version: str, directory: Path = BUNDLED) -> OptionTable:
 
 
 def other_tables(version: str, directory: Path = BUNDLED) -> tuple[OptionTable, ...]:
-    """Return the tables of all other releases: they say when a flag came or went."""
+    """Return the tables of all other releases, which show since and until when a flag exists."""
     return tuple(load_table(name, directory) for name in releases(directory) if name != version)
 
 
@@ -66,7 +66,7 @@ def load_foreign(stack: str | None = None, directory: Path = BUNDLED) -> Foreign
 
 @functools.lru_cache(maxsize=None)
 def load_replaced(directory: Path = BUNDLED) -> Mapping[str, Mapping[str, str]]:
-    """Return what stands in place of flags, keys and variables that are gone, by their names."""
+    """Return the replacements of removed flags, keys and variables, by their names."""
     path = directory / "replaced.yml"
     data = _read(path)
     if not isinstance(data, dict) or not all(isinstance(entry, dict) and "instead" in entry for entry in data.values()):

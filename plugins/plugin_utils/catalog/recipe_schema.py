@@ -1,13 +1,13 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The schema of recipes: upstream's, and what this collection adds to it. A key that nobody knows is an error.
+"""The schema of recipes: upstream's, and the additions of this collection. An unknown key is an error.
 
-Below ``meta`` upstream describes models for people, and adds keys whenever it likes. There an unknown key is a warning,
-unless it is a misspelt one of those that decide.
+Below ``meta`` upstream describes models for people, and adds keys at any time. There an unknown key is a warning,
+unless it looks like a misspelt key that plans read.
 
 ``rules``, ``release_fixes``, ``guards``, ``known_issues``, presets of three words, ``model.kv_cache_bytes_per_token``
-and ``hardware_overrides`` for one model of the catalogue are additions; docs/reference/recipes.md says what they mean.
+and ``hardware_overrides`` for one model of the catalogue are additions; docs/reference/recipes.md explains them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _list(item: Check, expected: str) -> Check:
             return
         for number, entry in enumerate(value):
             if entry is None:
-                yield f"{where}[{number}]: found nothing, expected something behind the dash"
+                yield f"{where}[{number}]: found nothing, expected something after the dash"
             else:
                 yield from item(entry, f"{where}[{number}]")
 
@@ -147,7 +147,7 @@ def _conditions(results: bool) -> Check:
                 yield f"unknown condition '{where}.{name}'; {nearest(str(name), known)}"
                 continue
             try:
-                # A number does for every kind of fact: what counts is the form of what is wanted.
+                # The same number is used for every kind of fact, because only the form of the condition is checked.
                 holds(name, wanted, {name: {} if name in RESULTS else 1})
             except ValueError as exc:
                 yield f"{where}.{name}: {exc}"

@@ -21,7 +21,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_op
 
 
 class ControllerAction(ActionBase):
-    """Validate the options, call ``decide`` and return what it found; no connection to the host is made.
+    """Validate the options, call ``decide`` and return its result, without a connection to the host.
 
     ``ERRORS`` are exceptions of ``decide`` whose text is the whole message for the user. ``ROLES`` are roles that call
     the action before any other: a misspelt option of theirs is an error here.
@@ -39,7 +39,7 @@ class ControllerAction(ActionBase):
         try:
             found = self.decide(options, task_vars or {})
         except self.ERRORS as exc:
-            # Ansible would append the messages of the causes, the same sentence once more among them.
+            # With a cause, Ansible would append its message and print the same sentence twice.
             raise AnsibleActionFail(str(exc)) from None
         return {**result, "changed": False, **found}
 
@@ -49,7 +49,7 @@ class ControllerAction(ActionBase):
 
 
 class CheckedModule(ActionBase):
-    """Check the names of the options of a role, then run the module of the action's name on the host."""
+    """Check the names of the role's options, then run the module of the action's name on the host."""
 
     ROLES: ClassVar[tuple[str, ...]] = ()
 
@@ -60,7 +60,7 @@ class CheckedModule(ActionBase):
 
 
 def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, templar: Any, task: Any = None) -> None:
-    """Show warnings of misspelt options of roles and playbooks, whatever becomes of the task.
+    """Show the warnings of misspelt options of roles and playbooks, even if the task fails later.
 
     Raises AnsibleActionFail.
     """

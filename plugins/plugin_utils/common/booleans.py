@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Booleans that people write: ``-e site_drivers=false`` is a text, and every text that is not empty counts as true."""
+"""Booleans of the command line: ``-e site_drivers=false`` is a text, and a text that is not empty counts as true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 
 class BooleanError(ValueError):
-    """A value is no boolean; the message names the variable and what was found."""
+    """A value is not a boolean; the message names the variable and the value."""
 
 
 def read_boolean(name: str, value: Any) -> bool:

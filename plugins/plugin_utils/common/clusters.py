@@ -15,7 +15,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_n
 
 
 class ClusterError(ValueError):
-    """The cluster of a host cannot be told; the message names variable and groups."""
+    """The cluster of a host is ambiguous; the message names variable and groups."""
 
 
 def cluster_of(value: Any, groups: Iterable[str]) -> str:
@@ -66,5 +66,5 @@ def clusters_of(hosts: Iterable[str], variables: Any) -> dict[str, str]:
 
 
 def same_cluster(one: str, other: str) -> bool:
-    """Return whether two names are of the same cluster, one of which may be spelt as a group is."""
+    """Return whether two names mean the same cluster; one of them may be spelt as in a group name."""
     return name_region_group("cluster", one) == name_region_group("cluster", other)

@@ -37,7 +37,7 @@ def known_groups(models: Mapping[str, Model]) -> set[str]:
 def models_of_groups(groups: Iterable[str], models: Mapping[str, Model]) -> list[str]:
     """Return the models that groups such as accel_h200 name, with cpu and unknown, by name.
 
-    A stack or a generation may have a model's name: beside another model that belongs to it, it counts as no model.
+    A stack or a generation may have a model's name. Beside another model of it, that name does not count as a model.
     """
     named = {name[len(MODEL_PREFIX) :] for name in groups if name.startswith(MODEL_PREFIX)}
     entries = [models[name] for name in named if name in models]

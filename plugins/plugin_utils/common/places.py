@@ -15,7 +15,7 @@ COLLECTION = Path(__file__).resolve().parents[3]
 CATALOG = COLLECTION / "catalog"
 ROLES = COLLECTION / "roles"
 
-# Variables that name directories of YAML files, which are no inventories.
+# Variables that name directories of YAML files that are not inventories.
 DIRECTORIES = (
     "vllm_recipe_path",
     "vllm_release_path",

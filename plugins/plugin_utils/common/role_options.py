@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare a host's variables with the argument specs of roles.
 
-A misspelt option would have no effect in silence, the text "false" would count as true, and a number or a text of the
-wrong kind would be refused later, in the words of Python.
+A misspelt option would silently have no effect, and the text "false" would count as true. Python would refuse a number or a
+text of the wrong kind later, in its own words.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
 
-# What else has a role's prefix: facts, what people declare of a host for the plans, what the inventory plugin sets, and
-# what roles offer to other roles (their READMEs: "What other roles may read and set").
+# Other variables with a role's prefix: facts, declarations about a host, variables of the inventory plugin, and those
+# for other roles (their READMEs: "What other roles may read and set").
 FACTS = (
     "accelerator_bmc", "accelerator_bmc_password", "accelerator_bmc_username", "accelerator_cann_version",
     "accelerator_conflict", "accelerator_container_runtime", "accelerator_cuda_version", "accelerator_detected",
@@ -32,7 +32,7 @@ FACTS = (
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
     "vllm_driver_changes", "vllm_files", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
 )  # fmt: skip
-# Old names of options, which the defaults still read, with the names that they have now.
+# Old names of options, which the defaults still read, and their present names.
 RENAMED = {
     "gateway_backends_min": "gateway_min_available",
     "rollout_least": "rollout_min_available",
@@ -91,7 +91,7 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
                 continue
             nearest = misspelt(name, options)
             if nearest:
-                raise RoleOptionError(f"{name} is no option of the role {role}; nearest: {nearest!r}")
+                raise RoleOptionError(f"{name} is not an option of the role {role}; nearest: {nearest!r}")
             unknown.append(name)
         if unknown:
             warnings.append(f"the role {role} has no option called {', '.join(unknown)}; nothing reads it")

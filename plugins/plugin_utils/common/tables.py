@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tables of text for a terminal: columns share the width, and what does not fit is wrapped, never cut."""
+"""Tables of text for a terminal: columns share the width; longer text is wrapped, never cut."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import textwrap
 from typing import Any, Iterable, Sequence
 
 GAP = "  "
-# Narrower than this a column is a column of syllables.
+# Narrower columns would break words into syllables.
 NARROWEST = 10
 
 
@@ -29,7 +29,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int, ind
 
 
 def hosts_in_words(hosts: Sequence[str], most: int = 12) -> str:
-    """Return the names of hosts in the given order, which may be that of their turns; of a long list the first ones."""
+    """Return the names of hosts in the given order, such as that of a rollout; of a long list only the first ones."""
     if len(hosts) <= most:
         return ", ".join(hosts)
     return f"{', '.join(hosts[:most])} and {len(hosts) - most} more"
@@ -52,7 +52,7 @@ def wrapped(text: Any, width: int, indent: str = "", further: str = "") -> str:
 
 
 def _widths(lines: Sequence[Sequence[str]], width: int, whole: int) -> list[int]:
-    """Return the width of each column: what it needs, or a fair share of what the narrower ones leave."""
+    """Return the width of each column: its full width, or a fair share of the space that narrower ones leave."""
     wanted = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
     left = width - len(GAP) * (len(wanted) - 1)
     widths = dict.fromkeys(range(len(wanted)), 0)
@@ -82,7 +82,7 @@ def _laid(line: Sequence[str], widths: Sequence[int], indent: str) -> str:
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Return a text in lines; a word that is too long is broken after a sign that parts it, where it has one."""
+    """Return a text in lines; a word that is too long is broken after a punctuation mark, if it has one."""
     lines = []
     for line in text.splitlines() or [""]:
         words = [part for word in line.split(" ") for part in _broken(word, width)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read YAML that people write: plain values only, and no key twice."""
+"""Read YAML written by users: plain values only, and no duplicate keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Refuses a key that is there twice: plain YAML would drop the first one in silence."""
+    """Refuses a duplicate key, because plain YAML would silently drop the first one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -56,12 +56,12 @@ def read_yaml(path: Path) -> Any:
 
 
 def load_yaml(text: str) -> Any:
-    """Return the plain values of a document. Raises yaml.YAMLError, also for a key that is there twice."""
+    """Return the plain values of a document. Raises yaml.YAMLError, also for a duplicate key."""
     return yaml.load(text, Loader=_Loader)  # noqa: S506 (a safe loader)
 
 
 def yaml_problem(exc: yaml.YAMLError, text: str) -> str:
-    """Return what is wrong with a document and where, in one line; ``text`` is what was read."""
+    """Return the fault of a document and its place, in one line; ``text`` is the document."""
     mark = getattr(exc, "problem_mark", None)
     if mark is None:
         return " ".join(str(exc).split())

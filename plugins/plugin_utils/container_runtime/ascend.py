@@ -55,7 +55,7 @@ def plan_ascend(request: Request, host: HostState, version: Sequence[int]) -> Pl
     if host.ascend and wanted is not None and _is_retained(request, host.ascend, wanted["version"]):
         difference = _difference(host.ascend, wanted["version"])
         return PlanPart(
-            notes=(f"{difference}; it works and is left alone (container_runtime_policy: {request.policy})",)
+            notes=(f"{difference}; it works and stays unchanged (container_runtime_policy: {request.policy})",)
         )
     if request.source == "none":
         raise RuntimePlanError(
@@ -118,7 +118,7 @@ def _installer(wanted: Mapping[str, str]) -> RuntimeInstaller:
         argv=(path, "--install", f"--config-file-path={SCRATCH}"),
         why=f"version {wanted['version']} is requested",
         log=LOG,
-        # It asks for the licence, and ends with status 0 if the licence is refused.
+        # The installer asks about the licence, and ends with status 0 even if the licence is refused.
         stdin="Y",
         scratch=SCRATCH,
     )

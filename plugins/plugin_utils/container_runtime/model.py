@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True)
 class PlanPart:
-    """Steps that one decision asks for. The tasks of the role carry them out in the order of the fields.
+    """Steps that follow from one decision. The tasks of the role execute them in the order of the fields.
 
     Each of ``repositories`` has ``name``, ``path``, ``content`` and ``key`` (``path``, ``url``, ``fingerprints``);
     ``enable`` are repositories that stay disabled between runs. ``installers`` are a vendor's files to run. ``toolkit``
@@ -78,9 +78,9 @@ _STEPS = tuple(field.name for field in fields(PlanPart))
 
 @dataclass(frozen=True)
 class EnginePlan(PlanPart):
-    """Everything that the tasks of the role do for a host's container engine; empty where nothing is to be done.
+    """Everything that the tasks of the role do for a host's container engine; empty if there is nothing to do.
 
-    ``unit`` is the engine's systemd unit, empty for podman, which has no daemon. ``recover`` tells that an interrupted
+    ``unit`` is the engine's systemd unit, empty for podman, which has no daemon. ``recover`` is true if an interrupted
     installation must be completed first; each of ``mend`` is a command for it (``argv``), with ``may_fail`` where the
     next command repairs what this one cannot.
     """
@@ -103,6 +103,6 @@ class EnginePlan(PlanPart):
         return self.installs or any(parts) or bool(self.restart or self.reload)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the plan as tasks read it: plain data of dictionaries and lists."""
+        """Return the plan for the tasks: plain data of dictionaries and lists."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain

@@ -31,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runt
 
 # The first release of NVIDIA's toolkit that keeps the CDI specification up to date.
 SELF_REFRESHING = (1, 18)
-# Stands for a version that is not known yet: the newest of a vendor.
+# A placeholder for an unknown version: the newest of a vendor.
 NEWEST = (999,)
 # Packages whose upgrade restarts docker.
 HELD = ("docker-ce", "docker-ce-cli", "containerd.io", "docker.io", "docker-cli")
@@ -66,8 +66,8 @@ def gpu_way(request: Request, version: Sequence[int], system_title: str) -> str:
 def mending(unfinished: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
     """Return the commands that complete an interrupted installation; the values are dpkg's states of the packages.
 
-    apt installs missing dependencies only where it is given no names. It may remove a package that was interrupted
-    while it was unpacked, or take it for installed, so these are reinstalled by name.
+    apt installs missing dependencies only if no package is named. It may remove a package whose unpacking was
+    interrupted, or treat it as installed, so such packages are reinstalled by name.
     """
     half = sorted(name for name, status in unfinished.items() if status == "half-installed")
     general = ({"argv": list(MEND), "may_fail": bool(half)},) if unfinished else ()
@@ -88,7 +88,9 @@ def plan_packages(request: Request, system: Mapping[str, Any], host: HostState) 
     provider = _provider(request.engine, host)
     difference = _difference(request, state, provider, wanted)
     if not difference or request.policy == "retain" or request.source == "none":
-        notes = (f"{difference}; it works and is left alone (container_runtime_policy: retain)",) if difference else ()
+        notes = (
+            (f"{difference}; it works and stays unchanged (container_runtime_policy: retain)",) if difference else ()
+        )
         hold = _to_hold(host.packages, host) if holds(request, system["packager"]) else ()
         return version_of(state.version) or _installed_version(request.engine, host), PlanPart(hold=hold, notes=notes)
     if request.policy == "halt":
@@ -134,7 +136,7 @@ def _installed_version(engine: str, host: HostState) -> tuple[int, ...]:
 
 
 def _difference(request: Request, state: EngineState, provider: str, wanted: str) -> str:
-    """Return how the installed engine differs from the one that is requested, as a sentence; empty if it does not."""
+    """Return the difference between the installed and the requested engine, as a sentence; empty if there is none."""
     if request.source == "none":
         return ""
     if provider != wanted:
@@ -175,7 +177,7 @@ def _docker_packages(
     others: Sequence[str],
     epoch: str = "",
 ) -> PlanPart:
-    """Plan docker's ``own`` packages in place of the ``others``; ``versioned`` bear the engine's own version."""
+    """Plan docker's ``own`` packages in place of the ``others``; ``versioned`` have the engine's own version."""
     packager, names = system["packager"], list(own)
     if host.apparmor and "apparmor" not in host.packages and packager == "deb":
         # Without its parser docker starts no container on a kernel that has AppArmor.
@@ -215,10 +217,10 @@ def holds(request: Request, packager: str) -> bool:
 
 
 def use_repository(repository: Mapping[str, Any], host: HostState) -> PlanPart:
-    """Plan a repository's entry and key, where the host does not have both already."""
+    """Plan a repository's entry and key, unless the host already has both."""
     other = elsewhere(repository, host)
     if other:
-        return PlanPart(notes=(f"packages of {repository['host']} come from {other}, which is left as it is",))
+        return PlanPart(notes=(f"packages of {repository['host']} come from {other}, which stays unchanged",))
     key = repository["key"]
     # An entry with a password cannot be compared, because the host's comes without it. The role writes it again, which
     # changes nothing where it is the same.

@@ -55,13 +55,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.container_runt
 # The first docker whose daemon validates its own file, and the command.
 VALIDATES = (23,)
 VALIDATE = "dockerd --validate --config-file=%s"
-# From here on docker has CDI devices enabled by default.
+# The first docker with CDI devices enabled by default.
 CDI_BY_DEFAULT = (28, 2)
 NVIDIA_KIND = "nvidia.com/gpu"
 
 
 def plan_engine(request: Request, system: Mapping[str, Any], host: HostState) -> EnginePlan:
-    """Return what has to be done for the requested engine. Raises RuntimePlanError where the request cannot be met.
+    """Return the steps for the requested engine. Raises RuntimePlanError if the request cannot be met.
 
     ``system`` is the role's file for the operating system (roles/container_runtime/vars).
     """
@@ -73,7 +73,7 @@ def plan_engine(request: Request, system: Mapping[str, Any], host: HostState) ->
     configuration = _plan_docker(request, host, version) if is_docker else _plan_podman(request, host)
     steps = packages + toolkit + configuration + _plan_nvidia(request, host, version, bool(toolkit.toolkit))
     _check_restart(request, host, steps.restart)
-    # A restart reads everything.
+    # A restart also reads everything that a reload reads.
     steps = replace(steps, reload=() if steps.restart else steps.reload)
     return EnginePlan(
         engine=request.engine,
@@ -98,7 +98,7 @@ def docker_settings(request: Request, version: Sequence[int], host: HostState) -
         settings["features"] = {"cdi": True}
     if way == "hook":
         settings["runtimes"] = {"nvidia": {"path": "nvidia-container-runtime", "runtimeArgs": []}}
-        # NVIDIA's hook adds devices behind systemd's back, which removes them at its next daemon-reload.
+        # NVIDIA's hook adds devices without systemd's knowledge; systemd removes them at its next daemon-reload.
         driver = cgroup_driver_of(_daemon_settings(host))
         if driver not in ("", "cgroupfs"):
             raise RuntimePlanError(
@@ -145,7 +145,7 @@ def _file(path: str, content: str) -> dict[str, str]:
 
 
 def _plan_reread(state: EngineState, settings: Mapping[str, Any]) -> PlanPart:
-    """Plan how the running docker reads settings that it does not have yet. docker is asked for them, not its file."""
+    """Plan how the running docker gets settings that are not active yet, as docker itself reports them."""
     restart, reload, notes = [], [], []
     if "data-root" in settings and state.root.rstrip("/") != settings["data-root"].rstrip("/"):
         restart.append(f"data-root {state.root} -> {settings['data-root']}")
@@ -189,7 +189,7 @@ def _plan_podman(request: Request, host: HostState) -> PlanPart:
 
 
 def _plan_nvidia(request: Request, host: HostState, version: Sequence[int], installs_toolkit: bool) -> PlanPart:
-    """Plan what keeps NVIDIA's devices in containers, besides the packages and docker's own file."""
+    """Plan the files that keep NVIDIA's devices in containers, besides the packages and docker's own file."""
     if gpu_way(request, version, "") != "cdi" or request.toolkit == "none":
         return PlanPart()
     commands: list[tuple[str, ...]] = [LINK_COMMAND] if host.unlinked else []
@@ -199,7 +199,7 @@ def _plan_nvidia(request: Request, host: HostState, version: Sequence[int], inst
         commands.append(("systemctl", "restart", REFRESH_SERVICE))
     return PlanPart(
         files=(_file(UDEV_RULES, UDEV_TEXT),) if host.files.get(UDEV_RULES, "") != UDEV_TEXT else (),
-        # Two specifications of the same devices are an error, and nobody keeps this one up to date.
+        # Two specifications of the same devices are an error, and nothing keeps this one up to date.
         absent=(STATIC_CDI,) if has_static else (),
         units=() if REFRESH_PATH in host.active else (REFRESH_PATH,),
         commands=tuple(commands),

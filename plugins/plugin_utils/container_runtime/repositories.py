@@ -192,13 +192,13 @@ _UNSIGNED = re.compile(r"\[[^\]]*trusted=yes|^\s*Trusted:\s*yes", re.IGNORECASE 
 
 
 def elsewhere(repository: Mapping[str, Any], host: HostState) -> str:
-    """Return the file of somebody else that names this vendor's repository; empty where there is none.
+    """Return a file, not written by the role, that names this vendor's repository; empty if there is none.
 
     apt fails on two entries with different keys. Raises RuntimePlanError for an entry that checks no signatures.
     """
     content = redact_credentials(repository["content"])
     where = re.search(r"^(?:URIs: |baseurl=)https?://(?P<url>\S+)", content, re.MULTILINE)
-    # Without the processor and the release, for which other entries may use variables.
+    # Without the processor and the release, because other entries may use variables for them.
     place = re.split(r"/(?:amd64|arm64|\d+/\$basearch|\$basearch)", where.group("url") if where else "")[0]
     for path, text in sorted(host.sources.items()):
         lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]

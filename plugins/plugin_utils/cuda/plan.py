@@ -121,8 +121,8 @@ def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offer
         platform(host)
     is_due = _needs_driver(host, request)
     if not is_due and is_foreign(host) and "nouveau" not in host.modules:
-        # What no package owns no package can complete, and the proof says whether it works.
-        note = f"driver {_loaded_version(host)} did not come in packages; it is left as it is"
+        # A driver that no package owns cannot be completed by packages; the proof shows whether it works.
+        note = f"driver {_loaded_version(host)} was not installed from packages; it stays unchanged"
         return DriverPlan(notes=(note, *_notes(hardware)))
     change = (
         _plan_installation(host, hardware, request, offered) if is_due else _plan_retention(host, hardware, request)
@@ -153,7 +153,7 @@ def _plan_driver(host: Host, hardware: CudaHardware, request: CudaRequest, offer
 
 
 def _needs_driver(host: Host, request: CudaRequest) -> bool:
-    """Return whether a driver has to be installed. Raises StackError where policy or source forbid it."""
+    """Return whether a driver must be installed. Raises StackError where policy or source forbid it."""
     current = on_disk(host) or _loaded_version(host)
     if current is None:
         if request.source == NONE:
@@ -165,7 +165,8 @@ def _needs_driver(host: Host, request: CudaRequest) -> bool:
     if request.policy == INSTALL and request.source != NONE:
         if on_disk(host) is None:
             raise StackError(
-                f"driver {current} did not come in packages, which cannot replace it; remove it with nvidia-uninstall"
+                f"driver {current} was not installed from packages, which cannot replace it; remove it with "
+                "nvidia-uninstall"
             )
         return True
     wanted = f"cuda_version asks for {request.version}"
@@ -197,7 +198,7 @@ def _plan_installation(
     remove_first: tuple[str, ...] = ()
     if host.manager == APT and request.source != DISTRO and "cuda-keyring" in host.packages:
         remove_first = ("cuda-keyring",)
-        notes += ("cuda-keyring goes: apt refuses a repository that two files name with different keys",)
+        notes += ("cuda-keyring is removed: apt refuses a repository that two files name with different keys",)
     return _Change(
         version or str(branch),
         tuple(packages),
@@ -299,7 +300,7 @@ def _finishing_commands(host: Host, hardware: CudaHardware, change: _Change, wai
     if change.is_new or "nouveau" in host.modules:
         commands.append(rebuild_initramfs(host, "nouveau must not come back from the initial file system"))
     if not waits and "nvidia" not in host.modules:
-        commands.append(Command(("modprobe", "nvidia"), "nothing is in its way, so no reboot is needed"))
+        commands.append(Command(("modprobe", "nvidia"), "nothing uses the chips, so no reboot is needed"))
     if hardware.fabric == NVLINK5:
         lacking = [name for name in ("mlx5_core", "ib_umad") if name not in host.modules]
         commands += [Command(("modprobe", name), "the fabric manager of NVLink 5 needs it") for name in lacking]

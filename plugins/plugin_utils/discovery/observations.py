@@ -136,7 +136,7 @@ class Entry:
     """The last answer of a host.
 
     ``at`` is the time of the last answer, even if it equals the one before; ``observation`` is as stored, not yet
-    parsed. ``stale_since`` and ``stale_reason`` tell since when and why the host has not answered; None where it
+    parsed. ``stale_since`` and ``stale_reason`` are since when and why the host has not answered; None where it
     answered. Times are UTC, as 2026-11-21T14:40:00Z.
     """
 

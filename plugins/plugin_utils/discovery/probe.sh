@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# What a host has: PCI functions, processor, memory, drivers. plugin_utils/discovery/probe.py adds a call of `probe` and sends it
-# all to a shell of the host; plugin_utils/discovery/observations.py reads the answer. It has to say what module accelerator_info
-# says of the same host. POSIX sh; sed and uname are the only programs that it starts.
-# No function is run before the last line came: a script that was cut on the way says nothing at all.
+# Print the hardware of a host: PCI functions, processor, memory, drivers. plugin_utils/discovery/probe.py adds a call of `probe`
+# and sends everything to a shell on the host; plugin_utils/discovery/observations.py reads the output. The result must equal
+# that of module accelerator_info on the same host. POSIX sh; the only programs that it starts are sed and uname.
+# No function runs before the last line has arrived, so a truncated script prints nothing.
 
 tab='	'
 newline='
@@ -25,13 +25,13 @@ give_up() {
   exit 1
 }
 
-# Set value to the first line of a file, without the blanks around it; to nothing where it cannot be read.
+# Set value to the first line of a file without blanks around it, or to nothing if the file cannot be read.
 first_line() {
   value=
   { read -r value <"$1"; } 2>/dev/null
 }
 
-# Set value to the first four hex digits of a file that holds 0x030200 or the like; to nothing for anything else.
+# Set value to the first four hex digits of a file with a number like 0x030200, or to nothing for other content.
 hex_digits() {
   first_line "$1"
   case $value in
@@ -50,9 +50,9 @@ only_number() {
   esac
 }
 
-# Say the PCI functions of the vendors in words, each vendor, vendor:device and vendor/class with a blank around it.
-# Left out are virtual functions beside their physical one, which are no chips of their own, and what every server has:
-# storage, network, sound, bridges, buses, counters. An Intel board has hundreds of those. The words can name exceptions.
+# Print the PCI functions of the vendors in $1. $1 is a list of vendor, vendor:device and vendor/class with blanks around each.
+# Skip virtual functions, which are not separate chips, and functions that every server has: storage, network, sound, bridges,
+# buses, counters. An Intel board has hundreds of those. vendor:device and vendor/class name exceptions.
 pci_functions() {
   devices=$sysfs/bus/pci/devices words=$1
   [ -d "$sysfs/bus" ] || give_up "$sysfs: no sysfs there, it has no directory 'bus'; mount sysfs or correct sysfs_root"
@@ -105,7 +105,7 @@ drivers() {
   matching_lines ascend '[Vv][Ee][Rr][Ss][Ii][Oo][Nn]*=*' "$ascend"
 }
 
-# Say the lines of a file that match a pattern of the shell.
+# Print the lines of a file that match a shell pattern.
 matching_lines() {
   [ -f "$3" ] && [ -r "$3" ] || return 0
   while read -r line || [ "$line" ]; do
@@ -116,7 +116,7 @@ matching_lines() {
   done <"$3"
 }
 
-# Say the first processor whole, and count all: with hundreds of them /proc/cpuinfo is a megabyte.
+# Print all lines of the first processor, and only count the others: with hundreds of them /proc/cpuinfo has a megabyte.
 processors() {
   { [ -f "$procfs/cpuinfo" ] && [ -r "$procfs/cpuinfo" ]; } ||
     give_up "$procfs/cpuinfo: cannot be read; is procfs mounted?"
@@ -161,7 +161,7 @@ is_processor() {
   esac
 }
 
-# Count the thread that begins, and the core of the one before it if no other thread was on it.
+# Count the next thread, and the core of the previous thread if that core is new.
 next_thread() {
   threads=$((threads + 1))
   case $known in
@@ -192,7 +192,7 @@ memory() {
   say nodes "$nodes"
 }
 
-# Arguments: where sysfs and procfs are, the file that Ascend's driver is described in, the words of pci_functions.
+# Arguments: the paths of sysfs and procfs, the file that describes Ascend's driver, the list for pci_functions.
 probe() {
   LC_ALL=C
   export LC_ALL

@@ -128,7 +128,7 @@ def report(discovery: Discovery, path: str, reader: Reader) -> str:
     lines += _section(
         "Chips that the catalogue does not have", [f"{host}: {ids}" for host, ids in strange.items() if ids]
     )
-    lines += _section("The last answer is an old one", stale_lines(after, discovery.now, reader))
+    lines += _section("No answer now, the last answer is kept", stale_lines(after, discovery.now, reader))
     lines += _section("Never answered", [f"{host}: {why}" for host, why in silent.items() if host not in after])
     if discovery.before:
         different = _section("Different from before", change_lines(discovery, reader))
@@ -143,8 +143,8 @@ def change_lines(discovery: Discovery, reader: Reader) -> list[str]:
     for host in changes.changed:
         lines[host] = f"{host}: {reader.difference(before[host].observation, after[host].observation)}"
     lines.update((host, f"{host}: answers again, as before") for host in changes.back)
-    lines.update((host, f"{host}: does not answer any more") for host in changes.stale)
-    lines.update((host, f"{host}: is in the inventory no more") for host in changes.gone)
+    lines.update((host, f"{host}: no longer answers") for host in changes.stale)
+    lines.update((host, f"{host}: is no longer in the inventory") for host in changes.gone)
     return [lines[host] for host in sorted(lines)]
 
 

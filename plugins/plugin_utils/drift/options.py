@@ -60,7 +60,7 @@ def differences_of(before: Entry, after: Entry) -> list[str]:
         return _listed("no longer takes", gone) + _listed("takes", came)
     found = [f"now takes {_takes(after)}"] if _takes(before) != _takes(after) else []
     if before.get("negatable") and not after.get("negatable"):
-        found.append("cannot be switched off any more")
+        found.append("can no longer be switched off")
     gone_names = [name for name in before.get("aliases", ()) if name not in after.get("aliases", ())]
     return found + _listed("no longer called", gone_names)
 

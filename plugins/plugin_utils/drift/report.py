@@ -102,7 +102,7 @@ def drift_table(rows: Sequence[Row], older: str, newer: str, what: str = "", wid
     idle = [row for row in rows if row["effect"] in (REFUSED, NOTHING) and row["where"]]
     if idle:
         names = ", ".join(f"{row['setting']} {row['effect']}" for row in idle)
-        parts.append(wrapped(f"Of no use in {newer}: {names}", width, further="  "))
+        parts.append(wrapped(f"No effect in {newer}: {names}", width, further="  "))
     for change, title in TITLES.items():
         found = [row for row in rows if row["change"] == change]
         if found and change == SAME:

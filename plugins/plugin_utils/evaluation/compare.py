@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether one run answers worse than another on the same questions: McNemar's exact test, and what it can find."""
+"""Whether one run answers worse than another on the same questions: McNemar's exact test, and its power."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Mapping
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
 
 SIGNIFICANCE = 0.05
-# What must be equal for two runs to have asked the same questions in the same way.
+# The settings that must be equal in two runs that are compared.
 SETTINGS = ("task", "definition_sha256", "data_sha256", "limit", "request")
 # The variables that decide some of them, for messages.
 VARIABLES = {"limit": "evaluate_samples", "request": "evaluate_request", "data_sha256": "sha256 of evaluate_data"}
@@ -22,7 +22,7 @@ VARIABLES = {"limit": "evaluate_samples", "request": "evaluate_request", "data_s
 class Comparison:
     """Two runs over the same questions.
 
-    lost: right before and wrong now; gained: the other way round; p: two-sided, of McNemar's exact test.
+    lost: right before and wrong now; gained: wrong before and right now; p: two-sided, of McNemar's exact test.
     """
 
     samples: int
@@ -53,7 +53,7 @@ class Comparison:
 
 
 def mcnemar(lost: int, gained: int) -> float:
-    """Return the two-sided p of McNemar's exact test: how likely so uneven a split is where neither run is better."""
+    """Return the two-sided p of McNemar's exact test: the probability of so uneven a split if neither run is better."""
     total = lost + gained
     if not total:
         return 1.0

@@ -106,7 +106,7 @@ def _sample(definition: TaskDefinition, row: Mapping[str, Any], where: str, numb
     name = _cell(row, columns.id, where) if columns.id else number
     choices = [_cell(row, column, where) for column in columns.choices]
     if choices and columns.answer in columns.choices:
-        # The right answer has a column of its own: it must not always be the same letter.
+        # The right answer has its own column: it must not always be the same letter.
         right = choices[columns.choices.index(columns.answer)]
         choices.sort(key=lambda choice: hashlib.sha256(f"{definition.name}/{name}/{choice}".encode()).hexdigest())
         expected = LETTERS[choices.index(right)]

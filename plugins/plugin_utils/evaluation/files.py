@@ -34,7 +34,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tas
 
 BUNDLED = CATALOG / "evaluation"
 LOCKS = BUNDLED / "requirements"
-# What an answer takes in the file of results: a response with its reasoning is longer, a letter far shorter.
+# The estimated bytes of an answer in the file of results: with reasoning it is longer, as a letter far shorter.
 _ANSWER_BYTES = 8192
 _TIMEOUT = 60  # seconds without a byte
 
@@ -61,7 +61,7 @@ def load_task(path: Path) -> TaskDefinition:
 
 
 def locate_data(path: Path, definition: TaskDefinition, given: Mapping[str, Any], downloads: str) -> tuple[str, str]:
-    """Return path and expected sha256 of the data of a task: the site's evaluate_data, else what lies beside it.
+    """Return path and expected sha256 of the data of a task: by evaluate_data, else the file beside the definition.
 
     A file with a url was downloaded into the directory ``downloads``, under its sha256. Raises EvaluationError.
     """
@@ -109,7 +109,7 @@ def download(task: str, url: str, path: str, digest: str) -> None:
 
 
 def read_data(task: str, path: str, digest: str) -> tuple[str, str]:
-    """Return text and sha256 of a data file; raises EvaluationError where it is not the file that was meant."""
+    """Return text and sha256 of a data file; raises EvaluationError if it is not the expected file."""
     where = f"evaluate_data: {task}"
     try:
         found = sha256_of(path)
@@ -138,12 +138,12 @@ def choose_lock(version: str, machine: str) -> Path:
 
 
 def result_path(directory: str, host: str, instance: str, task: str) -> str:
-    """Return where the result of a task is kept."""
+    """Return the path of a task's result."""
     return os.path.join(directory, host, instance, f"{task}.json")
 
 
 def read_result(path: str) -> dict[str, Any] | None:
-    """Return a result, None where there is none. Raises EvaluationError for a file that is no result."""
+    """Return a result, None where there is none. Raises EvaluationError for an invalid file."""
     try:
         data = load_json(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -191,7 +191,7 @@ def update_evidence(path: str, results: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def read_answers(path: str) -> dict[str, Any]:
-    """Return what a host sent: the answers of a task. Raises EvaluationError."""
+    """Return the answers of a task that a host sent. Raises EvaluationError."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             data = json.load(file)
@@ -201,7 +201,7 @@ def read_answers(path: str) -> dict[str, Any]:
 
 
 def check_room(directory: str, samples: int) -> None:
-    """Raise EvaluationError where the directory of the results cannot take that many answers."""
+    """Raise EvaluationError if the directory of the results has too little space for the answers."""
     needed, free = (16 << 20) + samples * _ANSWER_BYTES, 0
     try:
         os.makedirs(directory, exist_ok=True)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which tasks are asked of which instances of a host, and which of them have been asked before."""
+"""Which tasks each instance of a host is asked, and which of them already have a result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tas
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asks for: the variables of playbooks/evaluate.yml."""
+    """The request of the user: the variables of playbooks/evaluate.yml."""
 
     tasks: Any
     task_path: Sequence[str]
@@ -86,10 +86,10 @@ def downloads(directory: str) -> str:
 def pending(
     tasks: Sequence[Mapping[str, Any]], states: Mapping[str, str], host: str, request: Request
 ) -> list[dict[str, Any]]:
-    """Return what has to be asked: each task of each instance without a result of the same state and settings.
+    """Return the open tasks: each task of each instance without a result of the same state and settings.
 
-    ``states`` has the digest of what each instance of the host serves. Raises EvaluationError where a result is of
-    another state, and where there is nothing to compare with.
+    ``states`` has the digest of each instance's served state. Raises EvaluationError if a result is of another state,
+    and if there is nothing to compare with.
     """
     found = []
     for instance, state in states.items():
@@ -117,7 +117,7 @@ def _check_same(result: Mapping[str, Any], task: Mapping[str, Any], state: str, 
 
 
 def instances_of(requested: Sequence[str], statuses: Mapping[str, Mapping[str, Any]], host: str) -> dict[str, str]:
-    """Return the digest of what each requested instance serves (all of the host where none is named).
+    """Return the digest of the served state of each requested instance (all of the host if none is named).
 
     ``statuses`` are those of the module instance_slot. Raises EvaluationError for an instance that is not there or does
     not run.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What people get to read of an evaluation: a table of scores, and of the comparison with an earlier run."""
+"""The text report of an evaluation: a table of scores, and of the comparison with an earlier run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.res
 
 WIDTH = 120
 LOSS = 0.05
-# From here on a loss of 5 points is found whatever else changes.
+# From this number of questions on, a loss of 5 points is found whatever else changes.
 _ENOUGH = 5000
 _HEADERS = ("instance", "task", "questions", "right", "95 %", "unreadable", "before", "lost", "gained", "p", "verdict")
 
@@ -55,7 +55,7 @@ def _note(result: Mapping[str, Any], compared: Comparison | None) -> str:
     if compared is None or compared.verdict != "no difference found" or compared.samples > _ENOUGH:
         return ""
     # As many answers as changed for the better here change by chance in the next run too. Where nearly every answer
-    # changed, both shares have to stay below 1 together.
+    # changed, both shares together must stay below 1.
     gain = min(compared.gained / compared.samples, (1 - LOSS) / 2)
     chance = power(compared.samples, gain + LOSS, gain)
     size = compared.samples

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a task of an evaluation is: which data it reads, what it asks, and how an answer is recognised."""
+"""The definition of a task: the data that it reads, its questions, and how an answer is recognised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _REQUIRED = ("title", "kind", "format", "columns", "prompt", "max_tokens")
 _OPTIONAL = ("source", "file", "sha256")
 _COLUMNS = ("question", "answer", "choices", "id")
-# What lm-eval and the playbook set themselves.
+# Parameters that lm-eval and the playbook set themselves.
 _RESERVED = ("model", "messages", "prompt", "stream", "n", "stop", "until", "max_gen_toks", "seed")
 
 
@@ -30,7 +30,7 @@ class EvaluationError(ValueError):
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a data file. choices is empty where an answer is no letter; id is empty for the line's number."""
+    """The columns of a data file. choices is empty if answers are not letters; id is empty for the line's number."""
 
     question: str
     answer: str
@@ -133,7 +133,7 @@ def select(requested: Any, known: Mapping[str, Any]) -> list[str]:
 
 
 def request_of(definition: TaskDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what each request has beside the question: max_tokens, temperature and the site's own parameters.
+    """Return the parameters of each request: max_tokens, temperature and the site's own parameters.
 
     Raises EvaluationError for a parameter that the evaluation sets itself.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which evidence there is for a plan, and how it is cited: one line for each file."""
+"""Find the evidence for a plan, and cite it: one line for each file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.docum
     plan_digest,
 )
 
-# The order in which evidence counts; a status that is better than another.
+# The order of evidence by its status, the best first.
 WORTH = {"measured": 2, "reported": 1, "estimated": 0}
 
 
 def cite(plan: PlanDocument, evidence: Iterable[Evidence]) -> str:
     """Return the line on the evidence for a plan: the nearest file, or that there is none.
 
-    Empty where there is none and none is missed: a plan without a preset makes no claim about speed.
+    Empty if there is no evidence and none is needed: a plan without a preset makes no claim about speed.
     """
     found = nearest_evidence(plan, evidence)
     if found is None:
@@ -68,7 +68,7 @@ def _nearness(plan: PlanDocument, entry: Evidence) -> tuple[Any, ...]:
 
 
 def _differences(plan: PlanDocument, found: Evidence) -> list[str]:
-    """Return in which ways the evidence is not of this plan, as clauses."""
+    """Return the differences between the plan of the evidence and this plan, as clauses."""
     clauses = []
     if found.preset != plan.get("preset"):
         clauses.append(f"of {f'preset {found.preset}' if found.preset else 'no preset'}")
@@ -81,7 +81,7 @@ def _differences(plan: PlanDocument, found: Evidence) -> list[str]:
 
 
 def describe(evidence: Evidence) -> str:
-    """Return one file in a line: its figures, the release, the date, and what to know about it."""
+    """Return one file in a line: its figures, the release, the date, and remarks."""
     seconds = evidence.document.get("start_seconds")
     figures = [_figure(result) for result in evidence.results] + ([f"start {seconds:g} s"] if seconds else [])
     scores = [f"{task} {entry['score']:g}" for task, entry in (evidence.document.get("scores") or {}).items()]

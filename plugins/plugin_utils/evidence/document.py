@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The form of an evidence file: what was measured of a model on a chip, by which tool, with which settings.
+"""The format of an evidence file: the measurements of a model on a chip, the tool and the settings.
 
-catalog/evidence/schema.json says the same as this, for editors. docs/reference/evidence.md explains the keys.
+catalog/evidence/schema.json has the same rules, for editors. docs/reference/evidence.md explains the keys.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.version
 MEASURED, ESTIMATED, REPORTED = STATUSES = ("measured", "estimated", "reported")
 # Weights: of the shape of the model alone, and without a pinned revision.
 RANDOM, UNKNOWN = "random", "unknown"
-# Where a file lies below a directory of evidence, without its end.
+# The path of a file below a directory of evidence, without its suffix.
 PLACE = "{model}/{accelerator}x{count}/{release}-{date}"
 
 # Figures of a result: the median, lowest and highest of its repeats.
@@ -51,7 +51,7 @@ class EvidenceError(ValueError):
 
 @dataclass(frozen=True)
 class Evidence:
-    """One checked file. ``name`` is its path below the directory of evidence, ``document`` all that it says."""
+    """One checked file. ``name`` is its path below the directory of evidence, ``document`` is its content."""
 
     name: str
     document: Mapping[str, Any]
@@ -142,7 +142,7 @@ RESULT_REQUIRED = ("workload", "input_tokens", "output_tokens", "concurrency", "
 def read_document(document: Any, name: str, file: str) -> Evidence:
     """Return the evidence in a document; ``name`` is its place below the directory, ``file`` its path for messages.
 
-    Raises EvidenceError for the first thing that is wrong, also where the content is not that of its place.
+    Raises EvidenceError for the first fault, also if the content does not match the path.
     """
     _check(document, KEYS, REQUIRED, "", file)
     for number, result in enumerate(document["results"]):
@@ -180,7 +180,7 @@ def digest_of(value: Any) -> str:
 
 
 def is_older(evidence: Evidence, release: str) -> bool:
-    """Return whether the evidence is of an older release of vLLM; False where ``release`` is no version."""
+    """Return whether the evidence is of an older release of vLLM; False if ``release`` is not a version."""
     try:
         return bool(sort_key(evidence.release) < sort_key(release))
     except ValueError:

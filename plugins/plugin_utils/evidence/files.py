@@ -30,7 +30,7 @@ def load_evidence(directories: Sequence[str] = ()) -> list[Evidence]:
     found: dict[str, Evidence] = {}
     for directory in directories:
         if not Path(directory).is_dir():
-            raise EvidenceError(f"{VARIABLE}: {directory} is no directory on the controller")
+            raise EvidenceError(f"{VARIABLE}: {directory} is not a directory on the controller")
     for place in (*directories, str(BUNDLED)):
         for evidence in _read_directory(place):
             found.setdefault(evidence.name, evidence)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where each setting of an instance comes from: plans of a fleet, grouped and laid out as text."""
+"""Show the origin of each setting: the plans of a fleet, grouped and laid out as text."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def plan_table(plans: Iterable[Plan], width: int = WIDTH) -> str:
 
 
 def how_to_narrow(groups: Sequence[Group]) -> str:
-    """Return the line above plans of several hosts or instances on how to see fewer; "" for one and its replicas."""
+    """Return the line on how to see fewer plans; "" for a single instance and its replicas."""
     if sum(entry.get("replica_of") in (None, entry["instance"]) for entry in groups) < 2:
         return ""
     hosts = {host for entry in groups for host in entry["hosts"]}

@@ -48,8 +48,8 @@ def accelerator_of(facts: Mapping[str, Any], catalogue: Catalogue) -> Accelerato
 def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]:
     """Return the facts of a host's accelerator, as far as they are known without asking the host.
 
-    The host's own variables come first, then a group that names a model, then what was found on it and cached. Raises
-    FleetError where none of them says.
+    The host's own variables come first, then a group that names a model, then cached facts. Raises FleetError if none
+    of them names it.
     """
     detected = variables.get("accelerator_detected") or {}
     model = variables.get("accelerator") or _model_of_groups(variables, catalogue, detected.get("model"))
@@ -65,13 +65,13 @@ def hardware_facts(variables: Variables, catalogue: Catalogue) -> dict[str, Any]
     if variables.get("accelerator_memory_gib") is not None:
         memory_mib = _number("accelerator_memory_gib", variables["accelerator_memory_gib"], float) * 1024
     facts = {name: variables.get(f"accelerator_{name}", seen.get(name)) for name in FACTS}
-    # What does not depend on the chips holds even where the inventory declares others than were found.
+    # Facts that do not depend on the chips are valid even if the inventory declares other chips than those found.
     facts.update({name: detected.get(name) for name in HOST_FACTS})
     return {"model": str(model), "count": count, "memory_mib": memory_mib, **facts}
 
 
 def count_note(variables: Variables, facts: Mapping[str, Any]) -> str:
-    """Return a warning where nothing says how many chips a host has, so that its plans assume one; "" elsewhere."""
+    """Return a warning if the number of a host's chips is unknown, so that its plans assume one; else ""."""
     detected = variables.get("accelerator_detected") or {}
     counted = variables.get("accelerator_count") is not None or detected.get("model") == facts["model"]
     if counted or facts["model"] == CPU:
@@ -88,7 +88,7 @@ def names_count(variables: Variables) -> bool:
 
 
 def check_groups(variables: Variables, catalogue: Catalogue) -> None:
-    """Raise FleetError for a group such as accel_b20: its group_vars are not those that the user means."""
+    """Raise FleetError for a group such as accel_b20: its group_vars would not apply as the user expects."""
     groups = unknown_groups(variables.get("group_names") or [], catalogue.models)
     if groups:
         raise FleetError(
@@ -98,9 +98,9 @@ def check_groups(variables: Variables, catalogue: Catalogue) -> None:
 
 
 def has_accelerator(variables: Variables) -> bool:
-    """Return whether variables, groups or an earlier detection give a host chips to serve on; a CPU is none.
+    """Return whether variables, groups or an earlier detection give a host chips to serve on; a CPU does not count.
 
-    A host that is in ``mirrors`` or ``gateways`` and not in ``inference`` serves nothing, whatever it has.
+    A host that is in ``mirrors`` or ``gateways`` and not in ``inference`` serves nothing, even if it has chips.
     """
     groups = set(variables.get("group_names") or [])
     if "inference" not in groups and groups & {"mirrors", "gateways"}:

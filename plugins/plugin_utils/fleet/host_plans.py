@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan the instances of hosts on the controller; hosts that are alike are planned once."""
+"""Plan the instances of hosts on the controller; equal hosts are planned once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan 
 # Where a site's own recipes, releases and manifests are.
 PATHS = ("recipe_path", "release_path", "weights_manifest_path")
 
-# The plans of this process, by everything that they follow from.
+# The plans of this process, by all of their inputs.
 _PLANS: dict[str, dict[str, PlanDocument]] = {}
 
 
@@ -57,7 +57,7 @@ def library(
     release_path: Sequence[str] = (),
     weights_manifest_path: Sequence[str] = (),
 ) -> Library:
-    """Return where plans take files from: the site's directories first, then the catalogue."""
+    """Return the source of files for plans: the site's directories first, then the catalogue."""
     return Library(
         recipe=lambda name: load_recipe(name, recipe_path),
         release=lambda name: load_release(name, release_path),
@@ -96,7 +96,7 @@ def plan_host(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) 
     """
     instances = settings["instances"]
     check_instances(instances)
-    # Only an instance that spans hosts looks at whose plan it is.
+    # Only the plan of an instance that spans hosts depends on the name of the host.
     spans = any(requested.get("nodes") for requested in instances.values())
     key = json.dumps([asdict(accelerator), settings, host if spans else None], default=str)
     if key not in _PLANS:

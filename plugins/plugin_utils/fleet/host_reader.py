@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read the variables of a host that its plans follow from; the role's own defaults and constants lie below them."""
+"""Read the variables of a host that decide its plans; the role's own defaults and constants have lower precedence."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SECRETS = "vllm_secrets"
 _OTHER_NAMES = {"config_dir": "__vllm_config_dir", "cache_root": "__vllm_cache_dir", "secrets": SECRETS}
 # A setting of plan_host -> the variable of the role vllm that holds it.
 SETTING_VARIABLES = {name: _OTHER_NAMES.get(name, f"vllm_{name}") for name in ("instances", *SETTINGS, *PATHS)}
-# Variables that say which accelerator a host has; accelerator_catalog_path is one of the role accelerator.
+# Variables that declare a host's accelerator; accelerator_catalog_path is an option of the role accelerator.
 HARDWARE = (
     "accelerator", "accelerator_count", "accelerator_memory_gib", "accelerator_driver_version",
     "accelerator_cuda_version", "accelerator_mec_firmware", "accelerator_catalog_path", "accelerator_detected",
 )  # fmt: skip
 
-# Groups that say what a host is for.
+# Groups for the purpose of a host.
 PURPOSES = ("inference", "mirrors", "gateways")
 
 Variables = Mapping[str, Any]
@@ -57,8 +57,8 @@ class UnrenderedError(FleetError):
 class HostReader:
     """Reads the few variables of a host that matter, as plain data.
 
-    To template a value takes longer than all else that is done for a host. So values without a template are not
-    templated, and the others once for each different set of the variables that they name.
+    Templating a value takes longer than everything else for a host. So values without a template are not templated,
+    and the others are templated once for each different set of the variables that they use.
     """
 
     def __init__(self, hostvars: Any, loader: Any) -> None:
@@ -66,7 +66,7 @@ class HostReader:
         self._loader = loader
         self._known: dict[int, tuple[Any, str | None]] = {}
         self._templated: dict[Any, str] = {}
-        # Variables that look like options of roles, by sentence with their hosts.
+        # Variables that resemble options of roles: sentence -> hosts.
         self.warnings: dict[str, list[str]] = {}
 
     def read(self, host: str) -> tuple[tuple[str, str], ...]:
@@ -77,7 +77,7 @@ class HostReader:
                 self.warnings.setdefault(text, []).append(host)
         except RoleOptionError as exc:
             raise FleetError(str(exc)) from exc
-        # A cached fact becomes a variable of its own only where Ansible is configured to inject facts.
+        # A cached fact becomes its own variable only where Ansible is configured to inject facts.
         own.setdefault("accelerator_detected", (own.get("ansible_facts") or {}).get("accelerator_detected"))
         names = [*needed(), *(name for name in HARDWARE if own.get(name) is not None)]
         variables = {**defaults(), **own, **constants()}
@@ -89,11 +89,11 @@ class HostReader:
         return tuple(pairs)
 
     def all_hosts(self, host: str) -> list[str]:
-        """Return all hosts of the inventory, as one of them knows them."""
+        """Return all hosts of the inventory, from the variables of one of them."""
         return list((self._hostvars.raw_get(host).get("groups") or {}).get("all") or [])
 
     def names_elsewhere(self, wanted: Iterable[str], hosts: Iterable[str]) -> tuple[set[str], set[str]]:
-        """Return which of the instances ``wanted`` no host has, and the names that were seen while looking for them."""
+        """Return which of the instances ``wanted`` no host has, and all names that were found in the search."""
         missing, seen = set(wanted), set()
         for host in hosts:
             if not missing:
@@ -131,19 +131,19 @@ class HostReader:
         return self._templated[key]
 
     def _plain(self, value: Any) -> str | None:
-        """Return the JSON text of a value without templates, else None; that of a shared value is made once."""
+        """Return the JSON text of a value without templates, else None; a shared value is converted only once."""
         if not isinstance(value, (Mapping, list)):
             return _plain_json(value)
         found = self._known.get(id(value))
         if found is None:
-            # The value is kept beside its text, so that its id stays its own.
+            # The value is kept beside its text, so that its id is not reused.
             found = self._known[id(value)] = (value, _plain_json(value))
         return found[1]
 
     def _inputs(self, value: Any, variables: Variables) -> Any:
-        """Return what decides on the result of a template: its text and the values that it names.
+        """Return the inputs of a template: its text and the values that it uses.
 
-        None where that cannot be told beforehand: a variable that is a template itself, or one as large as a fleet.
+        None if they are unknown beforehand: for a variable that is a template itself, or one as large as a fleet.
         """
         texts = tuple(_texts(value))
         names = [name for text in texts for name in _names_in(text)]
@@ -158,7 +158,7 @@ class HostReader:
         return texts, tuple(inputs)
 
     def _secret_names(self, secrets: Any, templar: Any) -> dict[str, list[str]]:
-        """Return which secrets each instance has; a secret itself is not read where possible."""
+        """Return the names of each instance's secrets; the secrets themselves are not read if possible."""
         try:
             secrets = templar.template(secrets) if isinstance(secrets, str) else secrets
             if not isinstance(secrets, Mapping):
@@ -188,7 +188,7 @@ def _plain_json(value: Any) -> str | None:
 
 
 def _texts(value: Any) -> Iterator[Any]:
-    """Yield the texts in a value, and what is neither text nor container, with the keys that lead there."""
+    """Yield the texts and other scalars in a value, with the keys that lead there."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             yield str(key)
@@ -216,17 +216,17 @@ def _is_plain(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=None)
 def needed() -> tuple[str, ...]:
-    """Return the variables of the role that its plans and its templates are made from."""
+    """Return the variables of the role that its plans and its templates use."""
     sources = [path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.glob("*.j2"))]
     used = {name for source in sources for name in _names_in(source)}
-    # The role's own constants are made of these; they are rendered together with the templates.
+    # The role's own constants use these; they are rendered together with the templates.
     used |= {name for key in used & set(constants()) for name in _names_in(str(constants()[key]))}
     return tuple(sorted({*SETTING_VARIABLES.values(), "ansible_managed", *(used & set(defaults()))} - {SECRETS}))
 
 
 @functools.lru_cache(maxsize=None)
 def _names_in(text: str) -> tuple[str, ...]:
-    """Return the variables that a template names. It is not compiled, so its filters need not be there."""
+    """Return the variables that a template names. It is not compiled, so its filters need not exist."""
     try:
         parsed = jinja2.Environment(autoescape=True).parse(text)
     except jinja2.TemplateSyntaxError:
@@ -245,7 +245,7 @@ def defaults() -> Mapping[str, Any]:
 
 @functools.lru_cache(maxsize=None)
 def constants() -> Mapping[str, Any]:
-    """Return the role's own variables, which nobody sets; some are templates."""
+    """Return the role's own constants; some are templates."""
     found: Mapping[str, Any] = _trusted(_read(ROLES / "vllm" / "vars" / "main.yml"))
     return found
 

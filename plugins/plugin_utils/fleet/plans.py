@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plans of a whole fleet, made on the controller: no host is asked, and equal hosts cost one plan.
+"""The plans of a whole fleet, made on the controller: no host is contacted, and equal hosts share one plan.
 
-The plans follow from each host's variables as Ansible has them, with the role's own defaults below them.
+The plans follow from each host's variables in Ansible, with the role's own defaults below them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Planner = Callable[[str, Accelerator, Mapping[str, Any]], Mapping[str, PlanDocum
 
 @dataclass(frozen=True)
 class Alike:
-    """Hosts whose plans differ in nothing but the host's name, with the variables that they were made from.
+    """Hosts whose plans differ only in the host's name, with the variables of the plans.
 
     ``notes`` are warnings about the hosts, beside those of their plans.
     """
@@ -61,14 +61,14 @@ class Alike:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Hosts without instances; ``idle`` says that they have an accelerator, on which something should run."""
+    """Hosts without instances; ``idle`` is true if they have an accelerator, so something should probably run there."""
 
     idle: bool
 
 
 @dataclass
 class Fleet:
-    """What all hosts are served with; ``problems`` maps a sentence to the hosts that it is about."""
+    """The plans of all hosts; ``problems`` maps a sentence to its hosts."""
 
     groups: list[Alike] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Fleet:
     warnings: dict[str, list[str]] = field(default_factory=dict)
 
     def check(self, consequence: str) -> None:
-        """Raise FleetError with all problems of all hosts; ``consequence`` says what was not done for that reason."""
+        """Raise FleetError with all problems of all hosts; ``consequence`` names what was not done because of them."""
         if not self.problems:
             return
         hosts = {host for names in self.problems.values() for host in names}
@@ -151,7 +151,7 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
 def plan_declared(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fleet:
     """Return the plans of those hosts whose hardware is declared, with the problems of all that could be read.
 
-    A host whose variables need its facts, or whose number of chips is not declared, can be planned only once it was
+    A host whose variables need its facts, or whose number of chips is not declared, can be planned only after it was
     contacted; it is in none of the lists, unless it has no instances.
     """
     declared: list[str] = []
@@ -178,9 +178,9 @@ def plan_declared(hosts: Sequence[str], reader: HostReader, planner: Planner) ->
 
 
 def _can_be_planned(variables: Variables) -> bool | str:
-    """Return whether a host's plans follow from its variables alone, or a sentence where its groups are wrong.
+    """Return whether a host's plans follow from its variables alone, or a sentence if its groups are wrong.
 
-    That of a host without instances does: it has none.
+    This is also true for a host without instances, which has no plans.
     """
     try:
         check_groups(variables, _catalogue(variables))
@@ -196,7 +196,7 @@ def _pairs(key: Any) -> Iterable[tuple[str, str]]:
 
 
 def _planned(host: str, variables: dict[str, Any], planner: Planner, reader: HostReader) -> Alike | Skipped | str:
-    """Return the plans for one set of variables, or a sentence where there can be none."""
+    """Return the plans for one set of variables, or a sentence on why it cannot be planned."""
     try:
         catalogue = _catalogue(variables)
         check_groups(variables, catalogue)
@@ -223,7 +223,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def _checked(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return variables as the role's own argument spec makes them: numbers from texts, paths spelt out."""
+    """Return variables converted by the role's own argument spec: numbers from texts, expanded paths."""
     spec = argument_spec()
     names = [name for name in variables if name in spec and name != "vllm_instances"]
     result = ArgumentSpecValidator({name: spec[name] for name in names}).validate(

@@ -24,14 +24,14 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_rea
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Alike, Fleet
 
-# Stands for the host in texts that are made once for many hosts; no host has such a name.
+# A placeholder for the host in texts that many hosts share; no host has such a name.
 ANY_HOST = "<host of this plan>"
 PLAN = "plan.json"
 FILES = "files"
 
 # Files of one instance, by their path below its directory.
 Texts = Mapping[str, str]
-# What the role installs for a plan, as instance_files says it.
+# The files that the role installs for a plan, as instance_files lists them.
 FilesOf = Callable[[PlanDocument, Mapping[str, Any]], List[Dict[str, Any]]]
 
 
@@ -52,12 +52,12 @@ class RoleTemplates:
         templar = Templar(loader=self._loader, variables={**given, **constants(), **variables, "item": item})
         text = as_template(source.read_text(encoding="utf-8"))
         options = {"escape_backslashes": False, "overrides": {"trim_blocks": True, "lstrip_blocks": False}}
-        # Older releases than 2.19 turn a text that looks like data into data, unless asked through this method.
+        # Releases before 2.19 convert a text that looks like data into data, unless this method is used.
         render = templar.template if hasattr(templar, "evaluate_expression") else templar.do_template
         return str(render(text, **options))
 
     def container(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the role knows of a host's container engine without asking the host."""
+        """Return the settings of a host's container engine that are known without asking the host."""
         templar = Templar(loader=self._loader, variables={**constants(), **variables})
         names = ("vllm_user", "vllm_engine", "vllm_drain_timeout")
         user, engine, drain_timeout = (templar.template(as_template(f"{{{{ {name} }}}}")) for name in names)
@@ -115,7 +115,7 @@ def summary(fleet: Fleet, tree: Tree) -> str:
 
 
 class Tree:
-    """A directory of rendered files. Keeps what is the same, and removes what an earlier rendering left of a host.
+    """A directory of rendered files. Keeps unchanged files, and removes outdated files of an earlier rendering.
 
     With ``check`` nothing is written; ``written`` and ``removed`` name what was or would be, relative to the top.
     """
@@ -130,7 +130,7 @@ class Tree:
         self._directories: set[str] = set()
 
     def host(self, host: str, instances: Mapping[str, Texts]) -> None:
-        """Bring the directory of one host up to these instances; raises RenderError where that is not possible."""
+        """Update the directory of one host to these instances; raises RenderError if that is not possible."""
         top = f"{self.top}/{host}"
         try:
             for name, texts in instances.items():
@@ -172,7 +172,7 @@ class Tree:
         self._directories.add(directory)
 
     def _sweep(self, top: str, stale: Sequence[str]) -> None:
-        """Remove files of an earlier rendering from an instance's directory, and directories that are empty then."""
+        """Remove files of an earlier rendering from an instance's directory, and directories that are then empty."""
         for path in stale:
             self._note(self.removed, f"{top}/{path}", _text(f"{top}/{path}") or "", "")
             if self.check:
@@ -188,18 +188,18 @@ class Tree:
         where.append(name)
         if self._diff:
             lines = difflib.unified_diff(before.splitlines(True), after.splitlines(True), name, name)
-            # Texts without an end of line at their end would run into the next line.
+            # A text without a final line end would run into the next line.
             self.diffs.append({"prepared": "".join(line if line.endswith("\n") else line + "\n" for line in lines)})
 
 
 def _check_name(name: str) -> None:
-    """Raise RenderError for the name of a host or instance that is no name of one directory."""
+    """Raise RenderError for a host or instance whose name is not valid for a directory."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         raise RenderError(f"render_dir: {name!r} cannot be the name of a directory")
 
 
 def _text(path: str) -> str | None:
-    """Return what a file holds, None where there is none or where it is not a plain file."""
+    """Return the text of a file, None if it is missing or not a plain file."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None
@@ -210,7 +210,7 @@ def _text(path: str) -> str | None:
 
 
 def _rendered_before(top: str, host: str) -> Iterator[str]:
-    """Yield the instances whose directories hold a plan of this host: those are ours to change."""
+    """Yield the instances whose directories have a plan of this host: only those may be changed."""
     for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
         try:
             plan = json.loads(_text(f"{top}/{name}/{PLAN}") or "null")
@@ -221,6 +221,6 @@ def _rendered_before(top: str, host: str) -> Iterator[str]:
 
 
 def _files(top: str) -> list[str]:
-    """Return what lies below files/ of an instance's directory, relative to that directory."""
+    """Return the files below files/ of an instance's directory, relative to that directory."""
     found = os.walk(f"{top}/{FILES}")
     return [f"{directory}/{name}"[len(top) + 1 :] for directory, _below, names in found for name in sorted(names)]

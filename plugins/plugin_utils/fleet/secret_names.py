@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare the names in ``vllm_secrets`` with the instances: a misspelt one would leave its instance without a key."""
+"""Compare the names in ``vllm_secrets`` with the instances: an instance with a misspelt name would have no key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_rea
 
 
 def check_secret_names(secrets: Iterable[str], instances: Iterable[str], reader: HostReader, hosts: list[str]) -> None:
-    """Raise FleetError for a name in vllm_secrets that is no instance of this host or of another one of ``hosts``.
+    """Raise FleetError for a name in vllm_secrets that is not an instance of this host or of another one of ``hosts``.
 
     Group variables may hold the secrets of instances that only other hosts have.
     """

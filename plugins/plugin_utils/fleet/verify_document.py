@@ -33,7 +33,7 @@ def checks_of(host: str, result: Mapping[str, Any]) -> Rows:
 
 
 def instances_of(host: str, result: Mapping[str, Any]) -> Rows:
-    """Return what was measured of each instance in the result of a task on host; msg tells the problem of a bad one."""
+    """Return the measurements of each instance in the result of a task on host; msg has the problem of a failed one."""
     return [
         {
             "host": host,

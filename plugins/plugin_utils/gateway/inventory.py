@@ -92,7 +92,7 @@ def _expanded(name: str, groups: Groups) -> Sequence[str]:
 def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backend]:
     """Return hosts with the plans of their instances. Raises FleetError with the problems of all hosts."""
     fleet = plan_fleet(hosts, HostReader(hostvars, loader), plan_host)
-    fleet.check("the gateway stays as it is")
+    fleet.check("the gateway stays unchanged")
     plans = {host: group.plans for group in fleet.groups for host in group.hosts}
     return [Backend(host, address_of(host, hostvars), plans.get(host, {})) for host in hosts]
 

@@ -117,7 +117,7 @@ def _server(gateway: str, backend: Backend, name: str, plan: PlanDocument) -> tu
         text = f"listens on {host}, where the gateway {gateway} cannot reach it; set {option} to the host's address"
         return f"{origin} {text} in the cluster's network", {}
     if API_KEY in plan["secrets"]:
-        text = f"has an API key of its own, and the gateway forwards no key; remove {API_KEY} from vllm_secrets"
+        text = f"has its own API key, and the gateway forwards no key; remove {API_KEY} from vllm_secrets"
         return f"{origin} {text}.{origin}", {}
     address = (LOCAL if here else backend.address) if host in EVERYWHERE else host
     return "", {

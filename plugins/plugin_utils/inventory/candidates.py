@@ -47,8 +47,8 @@ BMC_NAMES = ("accelerator_bmc", "accelerator_bmc_username", "accelerator_bmc_pas
 class Candidate:
     """A host to sort.
 
-    ``place`` describes where it was read, once an error converts it to text. ``variables`` are its variables in NAMES
-    and BMC_NAMES, ``groups`` the groups that it is in already, ``own`` all variables from sources. ``new`` are the
+    ``place`` describes where it was read; an error converts it to text. ``variables`` are its variables in NAMES and
+    BMC_NAMES, ``groups`` its present groups, ``own`` all variables from sources. ``new`` are the
     variables to add to the inventory.
     """
 

@@ -117,7 +117,7 @@ def read_fleet(texts: Sequence[FleetText]) -> tuple[list[FleetHost], list[str]]:
         for host in hosts:
             checker.check(host)
             if places.setdefault(host.name, host) is not host:
-                _fail(host, f"host {host.name!r} is in {places[host.name]} too; leave it in one of them")
+                _fail(host, f"host {host.name!r} is in {places[host.name]} too; keep it in one of them only")
     return list(places.values()), warnings + checker.warnings
 
 
@@ -187,7 +187,7 @@ class _Checker:
         if len(text) > LONGEST_TEXT:
             _fail(host, f"host {host.name!r}: {name}: a text of {len(text)} characters, expected up to {LONGEST_TEXT}")
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            _fail(host, f"host {host.name!r}: {name}: half a surrogate pair, which is no character")
+            _fail(host, f"host {host.name!r}: {name}: half a surrogate pair, which is not a character")
 
     def _check_value(self, host: FleetHost, name: str, value: Any, depth: int) -> None:
         """Check the parts of a value; ``depth`` is its level of nesting."""

@@ -13,13 +13,13 @@ from typing import Any, Hashable
 
 import yaml
 
-# The deepest nesting; nobody nests deeper by hand.
+# The deepest nesting that is accepted.
 DEEPEST = 20
 # With aliases, a short text can expand to any amount of data.
 MOST_NODES = 5_000_000
 # Python itself refuses to print very large numbers.
 LARGEST_NUMBER = 2**64
-# This many characters of a text count as one more value.
+# A text counts as one more value for each of this many characters.
 LONG_TEXT = 64
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -57,7 +57,7 @@ def check_names(inventory: Any, candidates: Iterable[Candidate], groups: Collect
 def add_groups(inventory: Any, names: Iterable[str], edges: Sequence[tuple[str, str]]) -> None:
     """Add groups, and put the second group of each edge below the first.
 
-    Call this before hosts are added: nesting empty groups is fast, while a full group updates every host for each new
+    Call this before hosts are added: nesting empty groups is fast, but a full group updates every host for each new
     parent. Raises SortingError.
     """
     for name in sorted({*names, *(name for edge in edges for name in edge)}):

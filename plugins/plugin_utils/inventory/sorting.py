@@ -251,7 +251,7 @@ class Sorter:
         self._known: dict[tuple[Statement, ...], Place] = {}
 
     def place(self, statements: tuple[Statement, ...]) -> Place:
-        """Return the place of a host. The first statement decides; a statement that disagrees is only reported."""
+        """Return the place of a host. The first statement decides; one that disagrees is only reported."""
         if statements not in self._known:
             self._known[statements] = self._place(statements)
         return self._known[statements]

@@ -45,7 +45,7 @@ def _check_value(name: str, value: Any, definition: Mapping[str, Any]) -> None:
         return
     texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
     if any("\0" in text for text in texts):
-        raise SourceOptionError(f"{name}: found a text with the character NUL, which no name has")
+        raise SourceOptionError(f"{name}: found a text with the character NUL, which is invalid in a name")
     if isinstance(value, str):
         if kind in ("bool", "boolean") and "{{" not in value:
             _check_boolean(name, value)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a mirror has to hold for hosts, or for releases and models: weights, encodings, locks of wheels, images."""
+"""What a mirror needs for hosts, or for releases and models: weights, encodings, locks of wheels, images."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _EVALUATION_BYTES = 1 << 30
 
 
 class NeedsError(ValueError):
-    """It cannot be said what is needed; the message is the whole sentence for the user."""
+    """The needs are unknown; the message is the whole sentence for the user."""
 
 
 @dataclass
 class Needs:
-    """What is needed: manifests by their path, locks by their path with bytes that they take installed, images."""
+    """The needs: manifests by their path, locks by their path with their installed size, images."""
 
     manifests: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     locks: dict[str, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Needs:
             self.images.append(image)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as plain data for an action's result, in an order of its own."""
+        """Return it as sorted plain data for an action's result."""
         manifests = [self.manifests[path] for path in sorted(self.manifests)]
         names = sorted(ENCODINGS) if self.encodings else []
         holds: dict[str, Any] = {"weights": weights_holds(map(parse_manifest, manifests))}
@@ -78,12 +78,12 @@ class Needs:
 
 
 def plan_from_origin(host: str, accelerator: Accelerator, settings: Mapping[str, Any]) -> dict[str, PlanDocument]:
-    """Return a host's plans with images from where they are published, not from the site's registry."""
+    """Return a host's plans with images from their publishers, not from the site's registry."""
     return plan_host(host, accelerator, {**settings, "registry": ""})
 
 
 def add_fleet(needs: Needs, fleet: Fleet) -> None:
-    """Add what the plans of hosts need. Raises NeedsError with all that cannot be had."""
+    """Add what the plans of hosts need. Raises NeedsError with everything that is not available."""
     problems: dict[str, list[str]] = {}
     for group in fleet.groups:
         directories = group.variables.get("vllm_weights_manifest_path") or []
@@ -158,7 +158,7 @@ def add_evaluation(needs: Needs) -> None:
 
 
 def missing_wheel_bytes(locks: Mapping[str, int], root: str) -> int:
-    """Return the bytes that wheels may still take: none for a lock that is complete, else what it takes installed."""
+    """Return the bytes that wheels may still need: 0 for a complete lock, else its installed size."""
     return sum(
         size for lock, size in locks.items() if not os.path.exists(f"{root}/wheels/.{Path(lock).stem}.fetched.json")
     )

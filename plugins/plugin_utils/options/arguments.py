@@ -108,7 +108,7 @@ def _typed(kind: str, words: Sequence[str]) -> Any:
 
 
 def _number(word: str) -> Any:
-    """Return the number that a word stands for; any other word is returned as it is, and the later check refuses it."""
+    """Return the number in a word; any other word is returned unchanged, and the later check refuses it."""
     try:
         number = float(word)
     except ValueError:

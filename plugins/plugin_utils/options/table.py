@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check arguments and variables against what one vLLM release accepts, before any host is contacted.
 
-Every problem is one sentence for the user. The tables come from catalog/options/; docs/reference/options.md says how.
+Every problem is one sentence for the user. The tables come from catalog/options/; see docs/reference/options.md.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Unknown(str):
 
 
 class Doubt(str):
-    """A possible problem: vLLM's types list some values, and other code of vLLM may accept more."""
+    """A possible problem: vLLM's types list some values, but other code of vLLM may accept more."""
 
 
 class Flag(NamedTuple):
@@ -118,7 +118,7 @@ class OptionTable:
         return found._replace(keys=tuple(key[:-1] if key.endswith("+") else key for key in keys))
 
     def _level(self) -> Flag | None:
-        # -O3: a flag of its own since 0.13, before that a key of the compilation config.
+        # -O3: its own flag since 0.13, before that a key of the compilation config.
         if "optimization-level" in self.flags:
             return Flag("optimization-level")
         short = self.spellings.get("-O")

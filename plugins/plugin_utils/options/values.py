@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a value fits what an option table says of a flag or of a key of a JSON flag."""
+"""Check a value against the entry of a flag, or of a key of a JSON flag, in an option table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 SUFFIXED = re.compile(r"(\d+(\.\d+)?[kmgt]|\d+[KMGT])$")
 BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
 
-# What a table says of one flag or key: kind, and what follows from the kind.
+# The entry of one flag or key in a table: its kind, and what the kind needs.
 Entry = Mapping[str, Any]
 
 
@@ -85,8 +85,8 @@ def _braced(text: str) -> str:
 def _key_fits(entry: Entry, value: Any) -> bool:
     """Return whether a JSON value can be what the key holds.
 
-    Lenient where vLLM is: its validators take short forms in place of a config (activation: mxfp8), and texts that
-    hold a number or a truth.
+    As lenient as vLLM: its validators accept short forms instead of a config (activation: mxfp8), and texts that are a
+    number or a boolean.
     """
     kind = entry["kind"]
     if value is None or kind in ("any", "text", "json"):

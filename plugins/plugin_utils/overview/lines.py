@@ -250,7 +250,7 @@ def _conflict(host: Host, declared: Counts, found: Counts) -> str:
 
 
 def _agree(declared: Counts, found: Counts) -> bool:
-    """Return whether all declared chips were found; a single declared model only has to be the leading one."""
+    """Return whether all declared chips were found; a single declared model must only be the leading one."""
     if CPU in declared:
         return CPU in found
     same = all(found.get(model) and count in (None, found[model]) for model, count in declared.items())

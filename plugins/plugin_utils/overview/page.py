@@ -14,10 +14,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.colours import Colour, choose_colours
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.texts import SharedTexts, escape_json, fill_page
 
-# The hues (of 360) of a vendor; lightness tells its models apart for whoever cannot see hues.
+# The hues (of 360) of a vendor; its models also differ in lightness, for people who cannot see hues.
 HUES = {"nvidia": (125, 215), "amd": (15, 90), "intel": (225, 265), "ascend": (285, 345)}
 OTHER_HUES = (95, 120)
-# Without an accelerator, or of a model that is in no catalogue.
+# For hosts without an accelerator, or with a model that is in no catalogue.
 GREY = Colour(0.62)
 
 
@@ -97,7 +97,7 @@ def _describe_models(used: Iterable[str], models: Mapping[str, Model]) -> dict[s
 
 
 def _json(document: Mapping[str, Any]) -> str:
-    """Return a document as ASCII JSON without characters that HTML would interpret; each host has a line of its own."""
+    """Return a document as ASCII JSON without characters that HTML would interpret; each host has its own line."""
     text = escape_json(json.dumps(document, separators=(",", ":")))
     # Quotes within a text are escaped, so these patterns occur only outside of texts.
     return text.replace('"hosts":[[', '"hosts":[\n[').replace('],["', '],\n["')

@@ -36,7 +36,7 @@ class OverviewReader(HostReader):
         facts = own.get("ansible_facts")
         problems: list[str] = []
         found = {key: self._value(key, own, problems) for key in VARIABLES if own.get(key) is not None}
-        # A cached fact becomes a variable of its own only if Ansible is configured to inject facts.
+        # A cached fact becomes its own variable only if Ansible is configured to inject facts.
         if "accelerator_detected" not in found and isinstance(facts, Mapping):
             found["accelerator_detected"] = facts.get("accelerator_detected")
         directories = self._value(CATALOG_PATH, own, problems) or []
@@ -80,7 +80,7 @@ def read_fleet(names: Iterable[str], reader: OverviewReader) -> tuple[list[Host]
 
 
 def page_parts() -> dict[str, str]:
-    """Return the texts that the page is put together from: html, css and js."""
+    """Return the texts of the page's parts: html, css and js."""
     return read_parts(PARTS)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Choose colours that people with and without colour blindness can tell apart."""
+"""Choose colours that people with and without colour blindness can distinguish."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHROMA = 0.13
 # Hues to try within a family's range.
 HUE_STEPS = 9
 
-# How linear sRGB looks without red and without green cones: Machado, Oliveira and Fernandes 2009, severity 1.0.
+# Linear sRGB as seen without red and without green cones: Machado, Oliveira and Fernandes 2009, severity 1.0.
 _VISIONS = (
     ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
     ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
@@ -69,7 +69,7 @@ def choose_colours(ranges: Mapping[str, tuple[int, int]], taken: Iterable[Colour
 
 
 def distance(one: Colour, other: Colour) -> float:
-    """Return how far two colours are apart for whoever sees them worst; about 0.02 can just be noticed."""
+    """Return the distance of two colours for the vision that sees it least; about 0.02 is just noticeable."""
     return min(math.dist(left, right) for left, right in zip(_seen(one), _seen(other)))
 
 
@@ -79,7 +79,7 @@ def _seen(colour: Colour) -> tuple[Triple, ...]:
     chroma, angle = (0.0, 0.0) if colour.hue is None else (CHROMA, math.radians(colour.hue))
     roots = _times(_FROM_LAB, (colour.light, chroma * math.cos(angle), chroma * math.sin(angle)))
     rgb = _times(_TO_RGB, [root**3 for root in roots])
-    # What a screen cannot show becomes the nearest value that it can.
+    # A colour that a screen cannot show becomes the nearest one that it can.
     shown = [min(1.0, max(0.0, value)) for value in rgb]
     return tuple(_as_lab([min(1.0, max(0.0, value)) for value in _times(vision, shown)]) for vision in _VISIONS)
 

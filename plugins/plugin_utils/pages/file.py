@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A page on the controller's disk, and the files that it is put together from."""
+"""A page on the controller's disk, and its source files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class PageError(ValueError):
 
 
 def read_parts(directory: Path) -> dict[str, str]:
-    """Return the texts that a page is put together from: frame, html, css and, where the page has a script, js.
+    """Return the texts of a page's parts: frame, html, css and, if the page has a script, js.
 
-    ``html`` is what stands between the tags of the body; the frame around it is the same for all pages.
+    ``html`` is the content of the body; the frame around it is the same for all pages.
     """
     files = {"frame": FRAME, **{name: directory / f"page.{name}" for name in ("html", "css", "js")}}
     return {name: file.read_text(encoding="utf-8") for name, file in files.items() if name != "js" or file.exists()}

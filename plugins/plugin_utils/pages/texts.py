@@ -12,7 +12,7 @@ from typing import Any, Mapping
 
 # Signs that could end a script element, spelled as JSON escapes.
 _ESCAPES = {sign: f"\\u{ord(sign):04x}" for sign in "<>&"}
-# What the frame has more for a page with a script.
+# The addition to the frame for a page with a script.
 _SCRIPT_POLICY = "script-src '@SCRIPT_HASH@'; "
 _SCRIPTS = '<script id="data" type="application/json">@DATA@</script>\n<script>@SCRIPT@</script>\n'
 
@@ -40,7 +40,7 @@ def fill_page(parts: Mapping[str, str], title: str, data: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return JSON that holds nothing that HTML would interpret."""
+    """Return JSON without characters that HTML would interpret."""
     for sign, escape in _ESCAPES.items():
         text = text.replace(sign, escape)
     return text
@@ -54,7 +54,7 @@ class SharedTexts:
         self._numbers = {empty: 0}
 
     def number(self, value: Any) -> int:
-        """Return the number of a value, which is stored where it is new."""
+        """Return the number of a value, and store it if it is new."""
         if value not in self._numbers:
             self._numbers[value] = len(self.all)
             self.all.append(value)

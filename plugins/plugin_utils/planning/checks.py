@@ -25,8 +25,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 _PLACEHOLDER = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Za-z_]\w*\})")
 
 TRY_IT = (
-    "; to try it all the same, set vllm_strict: false, or list the hardware in a recipe file of your own "
-    "(vllm_recipe_path)"
+    "; to try it anyway, set vllm_strict: false, or list the hardware in a recipe file of your own (vllm_recipe_path)"
 )
 
 # Number formats that only some chips have (upstream's rule); catalog/accelerators states what each chip lacks.
@@ -38,7 +37,7 @@ def choose_variant(
 ) -> str:
     """Return the requested variant, else the recipe's for this hardware. Raises PlanError with the reason.
 
-    With ``strict`` False, hardware that the recipe does not list is no error; ``variant_doubts`` returns the warning.
+    With ``strict`` False, hardware that the recipe does not list is no error: ``variant_doubts`` returns the warning.
     """
     variants = recipe.get("variants") or {"default": {}}
     model = recipe["model"]["model_id"]
@@ -87,7 +86,7 @@ def check_format(
 
 
 def other_variants(recipe: Mapping[str, Any], chosen: str, accelerator: Accelerator, chips: int) -> list[str]:
-    """Return the other variants that run on this hardware and by the recipe fit into so many chips."""
+    """Return the other variants that run on this hardware and, by the recipe, fit into this many chips."""
     room = (accelerator.memory_mib or 0) / 1024 * chips
     return [
         _described(name, variant or {})
@@ -128,7 +127,7 @@ def _lacking(variant: Mapping[str, Any], accelerator: Accelerator) -> str | None
 
 
 def _unlisted(recipe: Mapping[str, Any], variant: Mapping[str, Any], accelerator: Accelerator) -> str | None:
-    """Return why a variant is not for this hardware by the recipe, which names what somebody tried."""
+    """Return why a variant is not for this hardware by the recipe, which lists the hardware that was tried."""
     precision = variant.get("precision")
     wanted = variant.get("precision_hardware")
     if wanted is None and precision in ONLY_BLACKWELL:

@@ -81,7 +81,7 @@ def unused_chips(
     needs = ", ".join(f"{demand.name} {demand.chips}" for demand in demands if demand.name in filling)
     return (
         f"vllm_instances: {left} of {accelerator.count} x {accelerator.model} remain unused, because a replica "
-        f"takes more ({needs}); change tensor-parallel-size, or add an instance for them"
+        f"needs more ({needs}); change tensor-parallel-size, or add an instance for them"
     )
 
 
@@ -206,7 +206,7 @@ def check_fit(
     share = utilization(args) if by_manifest else 1
     has = each * chips * share
     if needs > has:
-        of = f", of which gpu-memory-utilization {share:g} is {has:.1f} GiB" if by_manifest else ""
+        of = f", of which gpu-memory-utilization {share:g} allows {has:.1f} GiB" if by_manifest else ""
         raise PlanError(
             f"{where}: does not fit: {words} make {needs:g} GiB, {chips} x {accelerator.model} have "
             f"{each * chips:.1f} GiB{of}; take more chips (tensor-parallel-size), a smaller max-model-len or variant, "

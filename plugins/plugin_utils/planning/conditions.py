@@ -30,7 +30,7 @@ def holds(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
     """Return whether one condition holds, None where its fact is unknown. Raises ValueError for a malformed one."""
     if name in RESULTS:
         if not isinstance(wanted, Mapping):
-            raise ValueError(f"found {wanted!r}, expected a mapping of names to what is wanted of them")
+            raise ValueError(f"found {wanted!r}, expected a mapping of names to requirements")
         return _results_hold(wanted, facts.get(name) or {})
     fact = facts.get(name)
     if fact is None:

@@ -17,7 +17,7 @@ BRANDS = {"ascend": "huawei", "cpu": "intel"}
 UPSTREAM_IDS = {"ascend_a3": "ascend_910c", "gb10": "dgx_spark_gb10"}
 # Upstream distinguishes processors; the catalogue does not.
 UPSTREAM_PROCESSORS = ("xeon6", "xeon5")
-# Upstream treats a host with a single one of these as a system of its own.
+# Upstream treats a host with a single one of these as its own system.
 UPSTREAM_SINGLE = {"gb300": "dgx_station_gb300"}
 
 # The memory of one chip in such a system, in GiB, where it differs from the catalogue's.
@@ -157,7 +157,7 @@ def generation_blocks(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the blocks of a ``hardware_overrides`` map for the generation, upstream's name of it first.
 
-    Upstream's rule: an NVIDIA generation without a block of its own uses that of ``nvidia``. A block under the
+    Upstream's rule: an NVIDIA generation without its own block uses that of ``nvidia``. A block under the
     catalogue's name of the generation (gfx950) adds to it.
     """
     overrides = overrides or {}
@@ -170,7 +170,7 @@ def generation_blocks(
 
 
 def describes(name: str, chips: int) -> bool:
-    """Return whether a block for exact hardware is about instances of so many chips."""
+    """Return whether a block for exact hardware applies to instances with this number of chips."""
     return chips == 1 or name not in ONE_CARD
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What vLLM compiles at its first start in a virtual environment, and what that needs of the host.
+"""What vLLM compiles at its first start in a virtual environment, and what the host needs for it.
 
 Triton compiles a part of its launcher with a C compiler and Python's headers. FlashInfer compiles kernels with ninja,
 nvcc and a C++ compiler, unless they come prebuilt (flashinfer-jit-cache). Images of vendors have all of it.
@@ -20,27 +20,27 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 _PIN = re.compile(r"^([a-z0-9-]+)==([^\s;\\]+)", re.MULTILINE)
 
-_NINJA = "use a lock with ninja and let PATH of the instance begin with the environment's bin"
-_NVCC = "use a lock with nvidia-cuda-nvcc, or let CUDA_HOME of the instance be a CUDA with bin/nvcc"
+_NINJA = "use a lock with ninja and set PATH of the instance so that the environment's bin comes first"
+_NVCC = "use a lock with nvidia-cuda-nvcc, or set CUDA_HOME of the instance to a CUDA with bin/nvcc"
 _OFF = 'or set env VLLM_USE_FLASHINFER_SAMPLER: "0"'
 _AGAIN = "a run of site.yml installs it"
-# Failed compilations in the journal, for all recipes. The role installs what is missing, so these come up where
-# somebody removed it or brought an environment of his own.
+# Failed compilations in the journal, for all recipes. The role installs what is missing, so these appear only if it was
+# removed later, or if the site has its own environment.
 _FAILURES = {
-    "directory: 'ninja'": f"FlashInfer compiles kernels and finds no ninja; {_NINJA}, {_OFF}.",
-    "nvcc: not found": f"FlashInfer compiles kernels and finds no nvcc; {_NVCC}, {_OFF}.",
-    "could not find nvcc": f"FlashInfer compiles kernels and finds no nvcc; {_NVCC}, {_OFF}.",
+    "directory: 'ninja'": f"FlashInfer must compile kernels and finds no ninja; {_NINJA}, {_OFF}.",
+    "nvcc: not found": f"FlashInfer must compile kernels and finds no nvcc; {_NVCC}, {_OFF}.",
+    "could not find nvcc": f"FlashInfer must compile kernels and finds no nvcc; {_NVCC}, {_OFF}.",
     "Python.h: No such file": f"Triton needs the headers of the environment's Python (python3.X-dev); {_AGAIN}.",
     "failed to find C compiler": f"Triton finds no C compiler (gcc); {_AGAIN}.",
-    " cc: not found": f"A kernel is compiled and there is no C compiler (gcc); {_AGAIN}.",
+    " cc: not found": f"A kernel must be compiled, and there is no C compiler (gcc); {_AGAIN}.",
     "c++: not found": f"FlashInfer finds no C++ compiler (g++, gcc-c++); {_AGAIN}.",
     "toolkit headers are incompatible": (
-        "nvcc and CUDA's headers are of two releases; use a lock in which nvidia-cuda-nvcc, -crt and -cccl have the "
-        "version of nvidia-cuda-runtime."
+        "nvcc and CUDA's headers have different versions; use a lock in which nvidia-cuda-nvcc, -crt and -cccl "
+        "have the version of nvidia-cuda-runtime."
     ),
     "cannot find -lcuda": (
         "The linker finds no libcudart.so or libcuda.so; run site.yml again, which makes these links in the "
-        "environment, or let LIBRARY_PATH of the instance name their directories."
+        "environment, or set LIBRARY_PATH of the instance to their directories."
     ),
 }
 ISSUES = tuple({"symptom": symptom, "advice": advice} for symptom, advice in _FAILURES.items())
@@ -56,9 +56,9 @@ class Kernels:
 
 
 def plan_kernels(stack: Mapping[str, Any], name: str, venv_path: str) -> Kernels:
-    """Return how kernels come about in an environment with a lock, on a stack by its name (cuda, rocm).
+    """Return the settings for kernels in an environment with a lock, on a stack by its name (cuda, rocm).
 
-    Prebuilt ones are used where the lock has them, else the compiler of the lock, else FlashInfer's sampler is off.
+    Prebuilt kernels are used if the lock has them, else the compiler of the lock, else FlashInfer's sampler is off.
     """
     if name not in ("cuda", "rocm"):
         return Kernels()

@@ -25,12 +25,12 @@ def choose_lock(
 
     ``requested`` is the value of vllm_python: a version (3.12), a path whose name ends in one, or empty. ``pythons``
     are the paths of the host's Pythons, its python3 first; None where the host was not asked, and then ``locks`` names
-    the locks of every Python that it may have. Raises PlanError where no lock and no Python go together.
+    the locks of every Python that it may have. Raises PlanError if no lock matches a Python.
     """
     locks = _by_python(stack)
     version, path = _read_request(requested)
     if not locks:
-        # A site's own lock may name no target; then it is for any Python.
+        # A site's own lock may have no target; then it is for any Python.
         interpreter = path or _path_of(version, pythons) or DEFAULT_PYTHON
         return {**stack, "interpreter": interpreter, "interpreter_version": version}
     if version and version not in locks:
@@ -54,7 +54,7 @@ def choose_lock(
 
 
 def _by_python(stack: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the stack's locks by Python, oldest first; empty for one lock that does not say which it is for."""
+    """Return the stack's locks by Python, oldest first; empty for a single lock without a target."""
     found = stack["requirements"]
     if isinstance(found, Mapping):
         return {version: found[version] for version in sorted(found, key=sort_key)}

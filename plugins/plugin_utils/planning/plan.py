@@ -186,7 +186,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     layers = [
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         *_release_layers(entry.release, site),
-        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "the site's own word"),
+        Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
     kernels = _kernels(entry, accelerator, site)
@@ -199,7 +199,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     length = length_layer(entry, composed, accelerator, library)
     if length:
         composed = compose([*layers, length], entry.table, where)
-    # The instance itself sets its address and its model; a recipe's value would apply to all replicas alike.
+    # The instance itself sets its address and its model; a recipe's value would be the same for all replicas.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_draft(replace(composed, args=args), site, library)
     _check_options(entry, composed, accelerator, site, library)
@@ -207,7 +207,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
 
 
 def _kernels(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> Kernels:
-    """Return how an instance's kernels come about; a container brings its own compilers."""
+    """Return the settings for an instance's kernels; a container has its own compilers."""
     if entry.runtime != "venv":
         return Kernels()
     path = venv_of(entry.release, entry.stack, accelerator, site.venv_root)["path"]
@@ -230,7 +230,7 @@ def _check_options(
 ) -> None:
     table, foreign = entry.table, library.foreign(accelerator.stack)
     if errors_of(option_problems(composed.args, composed.env, table, foreign), site.strict):
-        # Only the message of an error needs to know which other releases have a name.
+        # Only an error message needs the other releases that have a name.
         others = library.others(table.version)
         problems = option_problems(composed.args, composed.env, table, foreign, others, library.replaced)
         raise PlanError(f"{entry.where}: {'; '.join(errors_of(problems, site.strict))}")
@@ -253,7 +253,7 @@ def _warnings(
     warnings = [*library.notes(entry.requested["recipe"]), *entry.software.warnings]
     warnings += variant_doubts(entry.recipe, entry.choice.variant, accelerator, entry.where)
     warnings += judge(entry.recipe, facts, entry.where)
-    # Left after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
+    # These remain after the check: unknown names that a lenient site permits, and values that vLLM's types do not list.
     doubts = doubts_of(
         [
             *option_problems(composed.args, composed.env, table, foreign),

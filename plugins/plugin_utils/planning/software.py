@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The software that a recipe asks for besides a release: a build of vLLM of its own, and packages beside vLLM.
+"""The software that a recipe needs besides a release: a build of vLLM of its own, and packages beside vLLM.
 
-Upstream's recipes name images (``docker_image``) and installation steps (``dependencies``, ``install``) for people to
-type. A plan uses the image, and refuses what neither the image nor the lock of wheels can have.
+Upstream's recipes name images (``docker_image``) and installation steps (``dependencies``, ``install``) that people
+type. A plan uses the image, and refuses anything that neither the image nor the lock of wheels can have.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSION = re.compile(r"v?(\d+\.\d+(?:\.\d+)?)(?![\d.])")
 _NOTE_LENGTH = 240
 
 _BUILD_IMAGE = "build an image with it and set vllm_image"
-_OPTIONAL = "or, if it is there already, mark the step `optional: true` in a recipe file of your own (vllm_recipe_path)"
+_OPTIONAL = "or, if it already exists, mark the step `optional: true` in a recipe file of your own (vllm_recipe_path)"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class _Asked:
 
     @property
     def install(self) -> Any:
-        """What ``install`` says of this runtime: a mapping, False where the recipe excludes it, None."""
+        """The entry of ``install`` for this runtime: a mapping, False if the recipe excludes it, None without one."""
         return (self.recipe["model"].get("install") or {}).get(self.mode)
 
 
@@ -83,9 +83,9 @@ def choose_software(
     site: SiteSettings,
     where: str,
 ) -> Software:
-    """Return what serves the instance. Raises PlanError for what is missing, with ``strict`` False only for a runtime.
+    """Return the software of the instance. Raises PlanError if any is missing; without ``strict`` only for the runtime.
 
-    The site's own image (``vllm_image``) has whatever the recipe needs.
+    The site's own image (``vllm_image``) is assumed to have everything that the recipe needs.
     """
     asked = _Asked(recipe, variant, accelerator, stack, runtime, version, release)
     problems = list(_of_omni(asked))
@@ -258,7 +258,7 @@ def _of_nightly(asked: _Asked, named: str | None, own: str | None) -> Iterator[s
 
 
 def _notes(asked: _Asked) -> Iterator[str]:
-    """Yield what the recipe says of the installation in words."""
+    """Yield the recipe's notes on the installation."""
     blocks = asked.recipe.get("hardware_overrides")
     overrides = [*generation_blocks(asked.accelerator, blocks), *exact_blocks(asked.accelerator, blocks)]
     install = asked.install if isinstance(asked.install, Mapping) else {}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ask many BMCs at once for the chips of their hosts, within time limits that hold whatever a BMC does.
+"""Ask many BMCs at once for the chips of their hosts, within time limits that no BMC can exceed.
 
-One event loop runs in a thread of its own. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
+One event loop runs in its own thread. Every wait in it can be cancelled, so the time of a BMC ends exactly, and
 no blocked request keeps the process from ending.
 """
 
@@ -95,7 +95,7 @@ async def _ask(bmc: Bmc, limits: Limits, context: ssl.SSLContext) -> Answer:
         url = base_url(bmc.address, bool(bmc.username or bmc.password))
         chips = await asyncio.wait_for(_read(url, bmc, limits, context), limits.deadline)
     except asyncio.TimeoutError:
-        return Answer(bmc.host, None, f"did not tell everything within {limits.deadline:g} s")
+        return Answer(bmc.host, None, f"did not answer all requests within {limits.deadline:g} s")
     except RedfishError as exc:
         return Answer(bmc.host, None, str(exc))
     except Exception as exc:  # one BMC must not end the run of the others; its text may hold data that it sent

@@ -65,7 +65,7 @@ class Chips:
     """The chips that a BMC lists.
 
     ``ids`` counts PCI functions by ``vendor:device``: all that are or may be accelerators (including a server's display
-    chip, which only the catalogue can tell). ``names`` counts processors without known ids, by the BMC's name for them.
+    chip, which only the catalogue can distinguish). ``names`` counts processors without known ids, by the BMC's name.
     ``classes`` holds the PCI base class (two hex digits, empty where the BMC gives none) of the ids that no processor
     identifies as an accelerator.
     """

@@ -223,7 +223,7 @@ class Service:
         try:
             await asyncio.shield(self._login)
         except self._libs.errors.RedfishPasswordChangeRequiredError:
-            raise RedfishError(f"wants user {self._account and self._account[0]!r} to change the password") from None
+            raise RedfishError(f"requires user {self._account and self._account[0]!r} to change the password") from None
         except self._libs.errors.RedfishAuthenticationError:
             raise RedfishError(f"refused user {self._account and self._account[0]!r} (401)") from None
         except Exception as exc:
@@ -280,7 +280,7 @@ async def _look_up(host: str, port: int, family: int) -> list[dict[str, Any]]:
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed: nothing waits any longer
 
     threading.Thread(target=work, daemon=True, name="redfish-name").start()
     return [

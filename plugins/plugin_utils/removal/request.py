@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user asks playbooks/remove.yml to remove, from its variables."""
+"""Read from the variables of playbooks/remove.yml what to remove."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FORMS = {
 }
 EVERYTHING = "everything"
 PREFIX = "remove_"
-# Variables of the playbook that do not say what goes.
+# Variables of the playbook that do not name what to remove.
 OTHERS = ("remove_hosts",)
-# What goes with everything only where it is asked for too.
+# What is removed with everything only if it is requested too.
 SWITCHES = ("driver", "container_engine")
 
 
 class RemovalRequestError(ValueError):
-    """The variables do not say what to remove; the message is the whole sentence for the user."""
+    """The variables do not define what to remove; the message is the whole sentence for the user."""
 
 
 def parse_request(options: Mapping[str, Any], variables: Iterable[str]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def parse_request(options: Mapping[str, Any], variables: Iterable[str]) -> dict[
     for name in sorted(variables):
         if name.startswith(PREFIX) and name not in (*known, *OTHERS, *switches):
             valid = (*known, *OTHERS, *switches)
-            raise RemovalRequestError(f"{name} is no variable of remove.yml; {nearest(name, valid)}")
+            raise RemovalRequestError(f"{name} is not a variable of remove.yml; {nearest(name, valid)}")
     requested = {kind: options[kind] for kind in (*FORMS, EVERYTHING) if options.get(kind)}
     if len(requested) != 1:
         found = " and ".join(f"{PREFIX}{kind}" for kind in requested) or "none"

@@ -169,9 +169,9 @@ def _plan_driver(
 
 
 def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, request: RocmRequest) -> bool:
-    """Return whether a driver has to be installed. Raises StackError where policy or source forbid it."""
+    """Return whether a driver must be installed. Raises StackError where policy or source forbid it."""
     if request.source in (VENDOR, MIRROR) and any(is_driver(name) for name in host.unfinished):
-        # An interrupted installation has to be completed, whichever driver is loaded.
+        # An interrupted installation must be completed, whichever driver is loaded.
         return True
     current = on_disk(host) or _loaded_version(host)
     if current is None:
@@ -189,7 +189,8 @@ def _needs_driver(host: Host, chips: Sequence[Chip], shown: RocmHostState, reque
     if request.policy == INSTALL and request.source in (VENDOR, MIRROR):
         if on_disk(host) is None:
             raise StackError(
-                f"driver {current} did not come in the package {DRIVER}, which cannot replace it; remove it first"
+                f"driver {current} was not installed from the package {DRIVER}, which cannot replace it; remove it "
+                "first"
             )
         return True
     wanted = f"{who} needs {minimum} or newer"
@@ -314,7 +315,7 @@ def _conflicting_packages(host: Host, shown: RocmHostState, repositories: Sequen
         twice = next((url for url in ours if url in text), None)
         if twice and not (remove and path.rpartition("/")[2].startswith(INSTALLERS_FILES)):
             raise StackError(
-                f"{path} names {twice} with a key of its own, and apt refuses a repository that two files name with "
+                f"{path} names {twice} with another key, and apt refuses a repository that two files name with "
                 "different keys; delete that file, the role writes another"
             )
     return remove
@@ -338,7 +339,7 @@ def _not_driven(chips: Sequence[Chip], shown: RocmHostState) -> list[Chip]:
 
 
 def _replacement_reasons(host: Host, shown: RocmHostState, change: _Change, lacks_firmware: bool) -> tuple[str, ...]:
-    """Return why the loaded driver has to be replaced, nothing where it is retained."""
+    """Return why the loaded driver must be replaced, nothing if it is retained."""
     if MODULE not in host.modules:
         return ()
     if change.is_new:
@@ -358,7 +359,7 @@ def _finishing_commands(host: Host, change: _Change, waits: bool) -> tuple[Comma
     if change.is_new:
         commands.append(rebuild_initramfs(host, "the kernel's own driver must not come from the initial file system"))
     if not waits and MODULE not in host.modules:
-        commands.append(Command(("modprobe", MODULE), "nothing is in its way, so no reboot is needed"))
+        commands.append(Command(("modprobe", MODULE), "nothing uses the chips, so no reboot is needed"))
     return tuple(commands)
 
 

@@ -89,7 +89,7 @@ def plan_userspace(host: Host, shown: RocmHostState, chips: Sequence[Chip], requ
         repositories=(userspace_repository(host, release, request.mirror),),
         files=(PREFERENCES,) if is_classic and host.manager == APT else (),
         remove_first=("rocm-core",) if older else (),
-        notes=(f"ROCm {host.packages['rocm-core']} goes first: it and {release.rocm} exclude each other",)
+        notes=(f"ROCm {host.packages['rocm-core']} is removed first: it and {release.rocm} exclude each other",)
         if older
         else (),
     )

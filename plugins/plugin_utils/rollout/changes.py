@@ -67,7 +67,7 @@ def undone_of(
     """Return the effects of undoing a rollout, in the form of returns_of.
 
     ``undone`` has by instance the state ``before`` the rollout and the state ``after`` it, empty where the update of
-    the host did not finish. A state that is restored already is left alone. A state that changed since is a problem,
+    the host did not finish. A state that is already restored stays unchanged. A state that changed since is a problem,
     except on a host where a rollback was interrupted (``half_back``).
     """
     found, problems = {}, []

@@ -115,8 +115,8 @@ def shared_option(name: str, seen: Seen) -> Any:
         other = entry["options"][name]
         if value != other:
             raise RolloutError(
-                f"rollout_{name} is {value!r} for {first} and {other!r} for {host}: set it alike for all hosts of "
-                f"{'the rollout' if name in WHOLE else 'a cluster'}"
+                f"rollout_{name} is {value!r} for {first} and {other!r} for {host}: set the same value for all "
+                f"hosts of {'the rollout' if name in WHOLE else 'a cluster'}"
             )
     return value
 
@@ -168,7 +168,7 @@ def describe_plan(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]],
     without = [host for host, turn in turns.items() if not turn["gateways"]]
     if without:
         lines.append(
-            f"behind no gateway, so that only requests that run already are waited for: {hosts_in_words(without)}"
+            f"behind no gateway, so the rollout can only wait for requests that already run: {hosts_in_words(without)}"
         )
     for number, wave in enumerate(waves):
         name = f"wave {number + 1} of {len(waves)}{' (canary)' if wave.canary else ''}"

@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file imp
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import JOURNAL, read
 
 PARTS = Path(__file__).resolve().parent / "rollout_page"
-# The report quotes errors of hosts in full; whoever ran the rollout decides who may read it.
+# The report quotes errors of hosts in full, so only the user who ran the rollout can read it.
 MODE = 0o600
 
 
@@ -22,7 +22,7 @@ class ReportFileError(ValueError):
 
 
 def page_parts() -> dict[str, str]:
-    """Return the texts that the page is put together from: html, css and js."""
+    """Return the texts of the page's parts: html, css and js."""
     return read_parts(PARTS)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turn the journal of a rollout into one document: what changed where, how long it took, what was served.
+"""Turn the journal of a rollout into one document: the changes of each host, durations, and requests served.
 
 Incomplete events are reported as far as possible, because a report matters most after a failure.
 """
@@ -121,7 +121,7 @@ def _sessions(events: Sequence[Event]) -> list[_Session]:
         elif event.get("event") == "ended":
             session.result = str(event.get("result") or "done")
     if not sessions:
-        raise ReportError("no event says that a rollout begun")
+        raise ReportError("no event marks the begin of a rollout")
     return sessions
 
 

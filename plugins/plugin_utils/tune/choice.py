@@ -29,8 +29,8 @@ USUAL = ("output_tokens_per_second", "ttft_ms", "itl_p99_ms", "joules_per_token"
 
 @dataclass(frozen=True)
 class Choice:
-    """The outcome: ``winner`` is the best variant, None where none keeps the limits; ``proposed`` whether it should
-    replace the instance as it is; ``reason`` is the sentence for people."""
+    """The outcome: ``winner`` is the best variant, None if none keeps the limits; ``proposed`` is true if it should
+    replace the current settings; ``reason`` is the sentence for people."""
 
     winner: str | None
     proposed: bool
@@ -38,26 +38,26 @@ class Choice:
 
 
 def choose(variants: Sequence[str], taken: Taken, goal: Goal, rules: Rules) -> Choice:
-    """Return the best of the variants that went through all rounds.
+    """Return the best of the variants that completed all rounds.
 
-    It is proposed where each of its runs is better than every run of CURRENT, so that no spread explains the
-    difference, or where CURRENT misses a limit.
+    It is proposed if each of its runs is better than every run of CURRENT, so that the spread does not explain the
+    difference, or if CURRENT misses a limit.
     """
     complete = complete_variants(variants, taken, goal, rules)
     winner = leader(complete, taken, goal, rules.rounds)
     if winner is None:
         return Choice(None, False, "no variant keeps the limits of tune_goal; nothing is proposed")
     if winner == CURRENT:
-        return Choice(CURRENT, False, "no variant is better than the instance as it is; nothing is proposed")
+        return Choice(CURRENT, False, "no variant is better than the unchanged instance; nothing is proposed")
     values, before = (taken.values(name, goal.metric, rules.rounds) for name in (winner, CURRENT))
     comparison = f"{statistics.median(values):,.1f} instead of {statistics.median(before):,.1f} {TITLES[goal.metric]}"
     missed = missed_limits(CURRENT, taken, goal, rules.rounds)
     if missed:
         return Choice(
-            winner, True, f"{winner}: {comparison}; the instance as it is misses a limit ({', '.join(missed)})"
+            winner, True, f"{winner}: {comparison}; the unchanged instance misses a limit ({', '.join(missed)})"
         )
     if not better(goal.metric, worst_of(goal.metric, values), best_of(goal.metric, before)):
-        why = "the runs of both overlap, so that the difference may be chance; nothing is proposed"
+        why = "the runs of both overlap, so the difference may be chance; nothing is proposed"
         return Choice(winner, False, f"{winner}: {comparison}, but {why}")
     return Choice(winner, True, f"{winner}: {comparison}, in every run")
 

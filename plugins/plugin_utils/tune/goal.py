@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a tune is for: the figure that counts, with how many requests at a time, and which limits must hold."""
+"""The goal of a tune: the figure to improve, the number of concurrent requests, and the limits that must hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Mapping
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
 
-# The figures of a measurement, and how they are shown; of the first one more is better, of the others less.
+# The figures of a measurement, and their titles. For the first one more is better, for the others less.
 THROUGHPUT, START = "output_tokens_per_second", "start_seconds"
 TITLES = {
     THROUGHPUT: "output tokens/s",
@@ -29,7 +29,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Goal:
-    """``metric`` is to be as good as possible, while each figure in ``limits`` stays within its limit."""
+    """``metric`` should be as good as possible, while each figure in ``limits`` keeps its limit."""
 
     metric: str
     workload: str
@@ -78,7 +78,7 @@ def _check_metric(where: str, name: Any) -> None:
 
 
 def read_count(where: str, value: Any, least: int = 1) -> int:
-    """Return a whole number, also from a text, as -e makes one of every value. Raises TuneError."""
+    """Return a whole number, also from a text, because -e makes every value a text. Raises TuneError."""
     text = str(value).strip()
     if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) < least:
         raise TuneError(f"{where}: found {value!r}, expected a whole number from {least}")

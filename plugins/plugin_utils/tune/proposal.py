@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a tune proposes, as diffs: of the site's ``vllm_instances``, and of the preset in the recipe's file."""
+"""The proposal of a tune as diffs: of the site's ``vllm_instances``, and of the preset in the recipe's file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def instance_diff(before: Mapping[str, Any], after: Mapping[str, Any], name: str
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the inventory as YAML can write it: Ansible's own kinds of text become plain ones."""
+    """Return a value of the inventory as plain data that YAML can write: Ansible's own text types become plain ones."""
     return json.loads(json.dumps(value, default=str))
 
 
 def recipe_diff(
     text: str, file: str, preset: str | None, hardware: tuple[str, str], variant: Variant, because: str
 ) -> str:
-    """Return the diff that makes a variant a rule of the preset for one accelerator; empty where no rule can say it.
+    """Return the diff that adds a variant as a rule of the preset for one accelerator; empty if no rule can express it.
 
     A rule sets arguments and variables and removes none, and only a preset can hold it. ``text`` is that of the recipe
     in ``file``, ``hardware`` the accelerator and the release of vLLM that were measured, from which on the rule holds.
@@ -106,7 +106,7 @@ def _child(node: Any, key: str) -> Any:
 
 
 def _last_line(node: Any) -> int:
-    """Return the number of the last line of a node from 0; the end of a block is where the next thing begins."""
+    """Return the number of the last line of a node from 0; a block ends where the next node begins."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _last_line(last[1] if isinstance(last, tuple) else last)

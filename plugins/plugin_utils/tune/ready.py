@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether an instance may be tuned now, and which kept states it goes back to afterwards."""
+"""Check that an instance may be tuned now, and find the kept states to restore afterwards."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants 
 def return_states(
     plans: Mapping[str, PlanDocument], slots: Mapping[str, Any], lock: Mapping[str, Any], tune_id: str
 ) -> dict[str, str]:
-    """Return the digest of the state that each of an instance's units goes back to. Raises TuneError.
+    """Return the digest of the state to restore for each of an instance's units. Raises TuneError.
 
-    ``plans`` are those of the instance as it is, by unit; ``slots`` is the result of instance_slot, ``lock`` that of
+    ``plans`` are those of the unchanged instance, by unit; ``slots`` is the result of instance_slot, ``lock`` that of
     tune_lock. After an interrupted tune the states are those that its lock names.
     """
     if slots.get("turn"):
@@ -50,7 +50,7 @@ def return_states(
 def check_lengths(plans: Mapping[str, PlanDocument], workload: Workload) -> None:
     """Raise TuneError where a request of the workload is longer than the max-model-len of a variant.
 
-    ``plans`` are those of the variants by name. A variant without a number there has the model's own, longer one.
+    ``plans`` are those of the variants by name. A variant without max-model-len uses the model's own, longer one.
     """
     for name, plan in plans.items():
         longest = plan["args"].get("max-model-len")
@@ -77,7 +77,7 @@ def check_drained(host: str, names: Sequence[str], gateways: Sequence[Mapping[st
 
 
 def check_interrupted(lock: Mapping[str, Any], tune_id: str) -> None:
-    """Raise TuneError where the lock of a host is not that of a tune, so that there is nothing to put back."""
+    """Raise TuneError if the lock of a host is not that of a tune, so that there is nothing to restore."""
     if lock.get("id") != tune_id:
         raise TuneError(
             f"tune_stop: found no interrupted tune of this instance with the results of {tune_id}; the instance stays "

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which measurement a tune takes next, and which variants it drops: A B C, A B C, until every round is complete.
 
-Everything follows from the figures that there are, so that an interrupted tune goes on where it was.
+All decisions follow from the existing figures, so that an interrupted tune can continue.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Taken:
-    """What is known of a tune: by variant the figures of its rounds, and why a variant failed.
+    """The present results of a tune: by variant the figures of its rounds, and why a variant failed.
 
     ``rounds`` maps a variant to its figures by the number of the round.
     """
@@ -48,7 +48,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class Rules:
-    """How long a tune goes on: the number of rounds, and by which share a variant must be worse to be dropped."""
+    """The rules of a tune: the number of rounds, and the share by which a variant must be worse to be dropped."""
 
     rounds: int = 3
     margin: float = 0.1
@@ -69,7 +69,7 @@ def dropped(variants: Sequence[str], taken: Taken, goal: Goal, rules: Rules, las
 
     A variant that failed is dropped at once. After each round a variant is dropped whose best run is worse than the
     worst run of the leader by more than the margin, or whose best run misses a limit by more than the margin. CURRENT
-    stays: the others are compared with it.
+    is never dropped, because the others are compared with it.
     """
     out = {variant: why for variant, why in taken.failures.items() if variant in variants}
     for number in range(1, last + 1):

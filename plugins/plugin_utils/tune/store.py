@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a tune on the controller: DIR/HOST/INSTANCE, from which an interrupted tune goes on.
+"""The files of a tune on the controller, in DIR/HOST/INSTANCE: an interrupted tune continues from them.
 
-tune.json has the settings, plans/VARIANT.json the plan of each variant, failures.json which plans failed. Measurements
-are kept by the room bench in a directory for each plan, so that the same plan is not measured twice.
+tune.json has the settings, plans/VARIANT.json the plan of each variant, failures.json the failed plans. The room bench
+stores measurements in a directory for each plan, so that the same plan is not measured twice.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Store:
 
     @property
     def id(self) -> str:
-        """The name of the tune in the lock of the host: an interrupted one has the same."""
+        """The name of the tune in the lock of the host; an interrupted tune has the same name when it continues."""
         return f"{platform.node()}:{self.directory}"
 
     def check_free(self) -> None:
@@ -62,7 +62,7 @@ class Store:
             )
 
     def begin(self, variants: Mapping[str, Any], goal: Goal, rules: Rules, workload: Workload, amount: Amount) -> None:
-        """Write the settings of a tune that begins, or goes on. Raises TuneError."""
+        """Write the settings of a tune that begins or continues. Raises TuneError."""
         # The worker's parent is ansible-playbook itself.
         pid = os.getppid()
         process = {"pid": pid, "pid_started": started_at(pid), "boot": boot_id(), "controller": platform.node()}
@@ -77,7 +77,7 @@ class Store:
         self._write(SETTINGS, settings)
 
     def settings(self) -> Mapping[str, Any]:
-        """Return what begin has written. Raises TuneError."""
+        """Return the settings that begin has written. Raises TuneError."""
         found = self._read(SETTINGS, None)
         if not found:
             raise TuneError(f"tune_dir: {self.directory / SETTINGS} is not there; it is written when a tune begins")
@@ -105,7 +105,7 @@ class Store:
         return {number: record for number, record in found.items() if record is not None}
 
     def taken(self, variants: Sequence[str], step: Step, rounds: int) -> Taken:
-        """Return what is known of the variants."""
+        """Return the present results of the variants."""
         figures = {
             name: {number: figures_of(record) for number, record in self.taken_records(name, step, rounds).items()}
             for name in variants

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variants of an instance that a tune compares: the instance as it is, and changes to its settings."""
+"""The variants of an instance that a tune compares: the unchanged instance, and changes to its settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Dict, Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
-# The instance as it is, which every other variant is compared with.
+# The unchanged instance, with which every other variant is compared.
 CURRENT = "current"
 # The keys of an instance that a variant may change.
 MAPPINGS, TEXTS = ("args", "env"), ("preset", "strategy")
 KEYS = (*MAPPINGS, *TEXTS)
-# More would take days; a matrix gets there by one value too many.
+# More would take days, and a matrix can reach that with one more value.
 MOST = 40
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*\Z")
 
@@ -26,11 +26,11 @@ Variant = Dict[str, Any]
 
 
 class TuneError(ValueError):
-    """The tune cannot go on; the message is the whole sentence for the user."""
+    """The tune cannot continue; the message is the whole sentence for the user."""
 
 
 def parse_variants(variants: Any, matrix: Any) -> dict[str, Variant]:
-    """Return the variants by name, CURRENT first, which changes nothing. Raises TuneError.
+    """Return the variants by name. The first one, CURRENT, changes nothing. Raises TuneError.
 
     ``variants`` maps names to changes, ``matrix`` has lists of values, whose combinations are variants too.
     """
@@ -41,7 +41,7 @@ def parse_variants(variants: Any, matrix: Any) -> dict[str, Variant]:
             raise TuneError(f"{where}: found the name {name!r}, expected small letters, digits, '-', '_' and '.'")
         if name == CURRENT:
             raise TuneError(
-                f"{where}: this name is that of the instance as it is, which is always measured; choose another"
+                f"{where}: this name is reserved for the unchanged instance, which is always measured; choose another"
             )
         found[name] = _checked(where, change)
     for name, change in _combined(_mapping("tune_matrix", matrix)).items():
@@ -50,7 +50,7 @@ def parse_variants(variants: Any, matrix: Any) -> dict[str, Variant]:
         found[name] = change
     if len(found) == 1:
         raise TuneError(
-            "tune_variants and tune_matrix are empty: name what to compare with the instance as it is, for example "
+            "tune_variants and tune_matrix are empty: name what to compare with the unchanged instance, for example "
             "tune_variants: {marlin: {args: {moe-backend: marlin}}}"
         )
     if len(found) > MOST:
@@ -122,7 +122,7 @@ def changed_instances(instances: Mapping[str, Any], name: str, variant: Variant)
 
 
 def check_instance(instances: Any, name: str) -> None:
-    """Raise TuneError where an instance is not there or cannot be tuned."""
+    """Raise TuneError if an instance does not exist or cannot be tuned."""
     if not name:
         raise TuneError("tune_instance is missing: name the instance to tune, for example -e tune_instance=chat")
     if not isinstance(instances, Mapping) or name not in instances:
@@ -134,20 +134,20 @@ def check_instance(instances: Any, name: str) -> None:
 
 
 def check_plans(plans: Mapping[str, PlanDocument]) -> None:
-    """Raise TuneError where two variants make the same plan: a key of the site with more weight hides the change."""
+    """Raise TuneError if two variants make the same plan, because a setting with higher precedence hides the change."""
     seen: dict[str, str] = {}
     for name, plan in plans.items():
         digest = json.dumps([plan["argv"], plan["env"]], sort_keys=True)
         if digest in seen:
             raise TuneError(
-                f"tune_variants: {name} makes the same plan as {seen[digest]}; check that it changes anything "
+                f"tune_variants: {name} makes the same plan as {seen[digest]}; check that it changes something "
                 "(vllm_instances given with -e has the last word), or leave it out"
             )
         seen[digest] = name
 
 
 def failure_of(result: Any) -> str:
-    """Return the message of a failed task in one line; of a loop those of the items that failed."""
+    """Return the message of a failed task in one line; for a loop, the messages of the items that failed."""
     if not isinstance(result, Mapping):
         return str(result or "no message")
     items = [entry for entry in result.get("results") or [] if isinstance(entry, Mapping) and entry.get("failed")]

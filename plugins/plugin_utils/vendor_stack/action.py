@@ -56,7 +56,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-# Steps of a plan without which the package manager would download other packages, or none.
+# Steps that must come before a download: without them the package manager would download other packages, or none.
 BEFORE_DOWNLOAD = ("recover", "unpin", "remove_first", "prepare")
 
 
@@ -71,7 +71,7 @@ class StackInputs:
 
     @property
     def host(self) -> Host:
-        """What is known of the host."""
+        """The state of the host."""
         return Host.from_dict(self.state["host"])
 
 
@@ -83,7 +83,7 @@ class StackAction(ControllerAction):
     stack = ""
     # Options that are passed on to the stack's state module.
     state_options: Sequence[str] = ()
-    # Files of plans, whose contents on the host say whether they have to be written.
+    # Files of plans: their contents on the host decide whether they must be written.
     paths: Sequence[str] = ()
 
     def request(self, options: Mapping[str, Any], release: Mapping[str, Any]) -> Any:
@@ -126,12 +126,12 @@ class StackAction(ControllerAction):
         if found.halt:
             raise StackError(found.halt)
         if _works(found, state):
-            # Files of ours would only repeat what keeps it working, and cost a new initramfs.
+            # The role's files would add nothing to a working driver, and cost a new initramfs.
             found = replace(found, files=(), finish=())
         stopping = _stopping(found, state)
         refused = _refused(self.stack, found, state, options)
         if found.replaces and refused and not found.unload:
-            # Tools that are newer than the module would let no program start until then.
+            # If the tools were newer than the module, no program could start until then.
             raise StackError(
                 f"driver {found.replaces} cannot be replaced without a reboot, and none is possible: {refused}"
             )
@@ -142,7 +142,7 @@ class StackAction(ControllerAction):
         }
 
     def _state(self, options: Mapping[str, Any], offered_of: list[str], task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Return what the host shows."""
+        """Return the state of the host."""
         arguments = {
             **{key: options[key] for key in ("root", "sysfs_root", "proc_root", "hold", *self.state_options)},
             "contents_of": [_mark(self.stack), *self.paths],
@@ -188,7 +188,7 @@ def _refused(stack: str, found: DriverPlan, state: Mapping[str, Any], options: M
 
 
 def _steps(found: DriverPlan, inputs: StackInputs, stopping: Sequence[str]) -> dict[str, list[Any]]:
-    """Return what the tasks do, by step: what the host has already is left out."""
+    """Return what the tasks do, by step, without what the host already has."""
     host, state = inputs.host, inputs.state
     files = [file for file in found.files if state["contents"].get(file.path) != file.content]
     services = [name for name in found.services if state["services"].get(name) != "active"]
@@ -215,7 +215,7 @@ def _steps(found: DriverPlan, inputs: StackInputs, stopping: Sequence[str]) -> d
         "installers": [{**vars(one), "argv": list(one.argv)} for one in found.installers],
         "remove": list(found.remove),
         "finish": [list(command.argv) for command in found.finish],
-        # What needs a reboot first cannot start yet.
+        # Services that need a reboot first cannot start yet.
         "services": [] if found.reboot else services,
         "hold": hold,
         "reboot": list(found.reboot),
@@ -227,11 +227,11 @@ def _result(stack: str, found: DriverPlan, inputs: StackInputs, stopping: Sequen
     host, state, steps = inputs.host, inputs.state, _steps(found, inputs, stopping)
     return {
         "manager": host.manager,
-        # Also what comes only now: what fails later leaves it held.
+        # Including the packages of this run, so that they are held even if a later step fails.
         "holds": list(found.hold),
         **_batches(found, host),
         "pinning": [package.name for package in found.packages if package.ahead],
-        # What a failed upgrade goes back to.
+        # The versions that a failed upgrade restores.
         "installed": [
             Package(name, host.packages[name]).spec(host.manager)
             for name in (*found.hold, *found.pins)
@@ -246,23 +246,23 @@ def _result(stack: str, found: DriverPlan, inputs: StackInputs, stopping: Sequen
 
 
 def _later(state: Mapping[str, Any]) -> list[str]:
-    """Return a warning for what ends a working driver at a later boot."""
+    """Return a warning for each finding that would break a working driver at a later boot."""
     return [f"{entry['where']}: {entry['what']}; {entry['action']}" for entry in state.get("later", [])]
 
 
 def _batches(found: DriverPlan, host: Host) -> dict[str, Any]:
-    """Return the packages that are ahead of others, and what is installed at once, in order."""
+    """Return the batches of packages in order: first those that must precede others, then the rest together."""
     ahead = [package.spec(host.manager) for package in found.packages if package.ahead]
     rest = [package for package in found.packages if not package.ahead]
     batches = _in_order(rest, host) if found.in_order else [[package.spec(host.manager) for package in rest]]
     batches = [batch for batch in batches if batch]
     if host.unfinished and ahead:
-        # Half of one version and half of another: nothing can be pinned before they are one again.
+        # With packages of two versions, nothing can be pinned until all have one version again.
         return {"ahead": [], "batches": [*batches, ahead]}
     return {"ahead": ahead, "batches": batches}
 
 
 def _in_order(packages: Sequence[Package], host: Host) -> list[list[str]]:
-    """Return packages one after the other; those of no version, which others are built with, come before them."""
+    """Return packages one after the other; those without a version, which build the others, come first."""
     tools = [package.spec(host.manager) for package in packages if package.version is None]
     return [tools, *([package.spec(host.manager)] for package in packages if package.version is not None)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What failed in a task of the role vendor_stack, as text for its error messages."""
+"""Describe what failed in a task of the role vendor_stack, for its error messages."""
 
 from __future__ import annotations
 

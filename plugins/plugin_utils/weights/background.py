@@ -17,16 +17,16 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import Progress, parse_progress
 
-# A fetch that takes longer than a week is broken off; the next run goes on.
+# A fetch is stopped after a week; the next run continues it.
 LIMIT = 7 * 24 * 3600
-# Seconds between two looks at a host: at first short, since most fetches are.
+# Seconds between two queries of a host: short at first, because most fetches are short.
 FIRST, LAST, GROWTH = 0.2, 5.0, 1.5
-# Seconds without a report after which nobody writes one any more, and for which a lost connection is tried again.
+# Seconds without a report after which the fetch counts as dead, and for which a lost connection is retried.
 SILENCE = 60.0
-# What was handed over and nobody has taken after so many minutes is removed: the module takes it within seconds.
+# A secrets file that no module has read after this many minutes is removed: the module reads it within seconds.
 ACCESS_MINUTES = 15
 ACCESS_PREFIX = "access-"
-# Writes its standard input where nobody else may read it, without what earlier runs left there. The loop in the
+# Writes its standard input to a private file, and removes those that earlier runs left. The loop in the
 # background outlives a controller that is killed before the module begins, and ends as soon as the module has begun. In
 # parentheses, because Ansible adds words to the end of a command.
 WRITE_ACCESS = """(
@@ -59,7 +59,7 @@ def run_in_background(
 
 
 def write_access_file(action: ActionBase, secret: str) -> str:
-    """Write what nobody else may read into a file of the host; return its path. The module removes it when it begins.
+    """Write secrets into a private file on the host; return its path. The module removes it when it begins.
 
     Arguments would stay in the module's file on the host for as long as it runs.
     """
@@ -71,7 +71,7 @@ def write_access_file(action: ActionBase, secret: str) -> str:
 
 
 def access_command(path: str, minutes: int = ACCESS_MINUTES, pause: float = 5) -> str:
-    """Return the command that writes a secret to ``path`` and removes it later, whatever becomes of the controller."""
+    """Return the command that writes a secret to ``path`` and removes it later, even if the controller dies."""
     times = max(1, round(minutes * 60 / pause))
     return WRITE_ACCESS.format(
         directory=shlex.quote(os.path.dirname(path)),
@@ -84,13 +84,13 @@ def access_command(path: str, minutes: int = ACCESS_MINUTES, pause: float = 5) -
 
 
 def remove_access_file(action: ActionBase, path: str) -> None:
-    """Remove what was handed over where the module may not have begun."""
+    """Remove the secrets file, in case the module has not begun."""
     with contextlib.suppress(AnsibleConnectionFailure):
         action._low_level_execute_command(f"rm -f -- {shlex.quote(path)}")
 
 
 def _directory(action: ActionBase) -> str:
-    """Return where Ansible keeps the results of background jobs, which the module's user can write."""
+    """Return Ansible's directory for results of background jobs, which the module's user can write."""
     option = action.get_shell_option("async_dir", default="~/.ansible_async")
     return str(action._remote_expand_user(option))
 
@@ -161,7 +161,7 @@ def _finish_job(
 ) -> dict[str, Any]:
     """Return a module's result without the keys of the job; ``gone`` is the message where the job left no result."""
     _job_result(action, job, task_vars, "cleanup")
-    # Ansible's wrapper writes down which command it was that gave it nothing to read, or knows no such job.
+    # Ansible's wrapper reports that the command printed nothing, or that there is no such job.
     if result.get("failed") and ("cmd" in result or result.get("msg") == "could not find job"):
         trouble = str(result.get("stderr") or "").strip()
         return {"failed": True, "msg": f"{gone}{': ' if trouble else ''}{trouble}"}
@@ -174,5 +174,5 @@ def _lost_message(report: Progress | None, path: str) -> str:
     process = f"process {report.pid}" if report and report.pid else "its process"
     return (
         f"the fetch on the host ended without a result or hangs ({process}, {path}); on the host, check journalctl and "
-        "dmesg (killed, out of memory?), then run again: what has come is kept"
+        "dmesg (killed, out of memory?), then run again: what has arrived is kept"
     )

@@ -22,9 +22,9 @@ TIMEOUT = 60
 def push_models(
     action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int
 ) -> tuple[list[str], list[str]]:
-    """Push the missing files of models (the module's ``unsourced``) to where they grow on the host of a task.
+    """Push the missing files of models (the module's ``unsourced``) into the partial directories on the host.
 
-    Return the paths of the models that the controller has, and what is wrong with the others. In check mode only look.
+    Return the paths of the models that the controller has, and the faults of the others. In check mode only check.
     Raises WeightsError where nothing can be pushed.
     """
     here, reasons = [], []
@@ -43,7 +43,7 @@ def push_models(
 def _push_all(action: ActionBase, source: Source, models: Sequence[Mapping[str, Any]], bandwidth: int) -> None:
     ssh, login, sudo = connection_words(action)
     for model in models:
-        # Every instance's user reads the weights, whatever the connection's umask is.
+        # Every instance's user must read the weights, whatever the connection's umask is.
         made = action._low_level_execute_command(f"umask 022 && mkdir -p -- {shlex.quote(model['partial'])}")
         if made["rc"]:
             raise WeightsError(f"{source.text}: {model['partial']} cannot be created: {made['stderr'].strip()}")
@@ -53,7 +53,7 @@ def _push_all(action: ActionBase, source: Source, models: Sequence[Mapping[str, 
 
 
 def connection_words(action: ActionBase) -> tuple[list[str], str, bool]:
-    """Return ssh's words, what stands before a path of the host, and whether sudo is needed there."""
+    """Return the ssh command, the prefix of a path on the host, and whether sudo is needed there."""
     connection, become = action._connection, action._connection.become
     if connection.transport == "local":
         return ["ssh"], "", False
@@ -81,14 +81,14 @@ def ssh_command(option: Callable[[str], Any]) -> list[str]:
         words += ["-i", os.path.expanduser(str(option("private_key_file")))]
     if not option("host_key_checking"):
         words += ["-o", "StrictHostKeyChecking=no"]
-    # Nobody is asked anything.
+    # No interactive questions.
     return [*words, "-o", "BatchMode=yes"]
 
 
 def rsync_command(source: str, target: str, ssh: Sequence[str], sudo: bool, bandwidth: int) -> list[str]:
     """Return the command that pushes the files named on its standard input below ``source`` to ``target``.
 
-    A file that was broken off is gone on with. ``bandwidth`` is in megabits per second, 0 for no limit.
+    A partial file is continued. ``bandwidth`` is in megabits per second, 0 for no limit.
     """
     words = [
         "rsync",
@@ -119,7 +119,7 @@ def check_files(directory: str, files: Mapping[str, int]) -> None:
 
 
 def run_rsync(words: Sequence[str], files: Sequence[str], where: str) -> None:
-    """Run rsync. Raises WeightsError with the end of what it says."""
+    """Run rsync. Raises WeightsError with the last lines of its error."""
     if not shutil.which(words[0]):
         raise WeightsError(f"{where}: rsync is not installed on the controller")
     done = subprocess.run(

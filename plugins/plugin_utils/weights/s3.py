@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Signed addresses of objects in S3 and what speaks its protocol, so that no host ever sees the keys.
+"""Signed addresses of objects in S3 and compatible stores, so that no host ever sees the keys.
 
 Signature version 4 in the query, as the S3 API reference describes it under "Authenticating Requests: Using Query
 Parameters".
@@ -19,14 +19,14 @@ from typing import Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
-# What S3 allows at most, in seconds: the largest models over slow links take days.
+# The maximum that S3 allows, in seconds: the largest models take days over slow links.
 VALIDITY = 7 * 24 * 3600
 DEFAULT_REGION = "us-east-1"
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of an account; ``session_token`` is empty for those that last."""
+    """The keys of an account; ``session_token`` is empty for permanent keys."""
 
     access_key: str
     secret_key: str
@@ -40,7 +40,7 @@ def keys_of_environment(environment: Mapping[str, str]) -> Keys | None:
 
 
 def keys_of_file(text: str, profile: str, where: str) -> Keys:
-    """Return the keys of a profile in the form of ~/.aws/credentials. Raises WeightsError, never with what it read."""
+    """Return the keys of a profile in the form of ~/.aws/credentials. Raises WeightsError, never with the content."""
     parser = _parsed(text)
     if parser is None:
         raise WeightsError(f"{where}: expected an INI file with the section [{profile}] and aws_access_key_id")
@@ -58,7 +58,7 @@ def keys_of_file(text: str, profile: str, where: str) -> Keys:
 
 
 def _parsed(text: str) -> configparser.ConfigParser | None:
-    """Return what is in a credentials file, None where it is no INI file.
+    """Return what is in a credentials file, None if it is not an INI file.
 
     The parser's own error quotes the line, and Ansible shows the errors behind an error.
     """
@@ -83,7 +83,7 @@ def object_address(source: str, key: str, endpoint: str, region: str) -> str:
 
 
 def _as_sent(endpoint: str) -> str:
-    """Return an address with its host as clients send it, which is what is signed: small letters, no usual port."""
+    """Return an address with its host as clients send it, which is signed: lower case, without the default port."""
     parts = urllib.parse.urlsplit(endpoint)
     host = parts.netloc.lower()
     usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller hands a host so that it can read a source: tokens, and signed addresses instead of keys."""
+"""What the controller gives a host to read a source: tokens, and signed addresses instead of keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.s3 imp
 def access_of(
     sources: Sequence[Source], manifests: Sequence[Manifest], environment: Mapping[str, str]
 ) -> dict[str, dict[str, Any]]:
-    """Return the module's option ``access``. Raises WeightsError for a token or keys that cannot be had."""
+    """Return the module's option ``access``. Raises WeightsError for a missing or invalid token or key."""
     found: dict[str, dict[str, Any]] = {}
     for number, source in enumerate(sources):
         if source.kind == "s3":
@@ -54,7 +54,7 @@ def _token(source: Source, environment: Mapping[str, str]) -> str:
 
 
 def _visible(text: str, where: str) -> str:
-    """Return a token without the space around it. Raises WeightsError, without its text, where it can be none."""
+    """Return a token without surrounding space. Raises WeightsError, without the text, if it cannot be a token."""
     token = text.strip()
     if not re.fullmatch(r"[!-~]*", token):
         raise WeightsError(f"{where}: found spaces, several lines or letters beyond ASCII, expected one token")
@@ -62,13 +62,13 @@ def _visible(text: str, where: str) -> str:
 
 
 def _secret(name: str, where: str) -> str:
-    """Return what a file of the controller holds that nobody else may read."""
+    """Return the content of a private file on the controller."""
     path = Path(os.path.expanduser(name))
     try:
         mode = path.stat().st_mode
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "it is no text"
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
         raise WeightsError(f"{where}: {path} on the controller cannot be read: {reason}") from exc
     if mode & stat.S_IROTH:
         raise WeightsError(

@@ -13,7 +13,7 @@ newline, and reads ``up``, ``down #reason``, or an empty line while the state is
 An engine is stuck when requests run and no counter of its work changes for ``stuck_after`` seconds. After
 ``probe_after`` seconds without requests, and after ``error_limit`` answers 5xx within WINDOW seconds, the agent
 requests one token, until it gets one: requests of one client may fail on a healthy engine. An engine that refuses with
-5xx stays in service while its service has no better one.
+5xx stays in service as long as its service has no better one.
 
 ``down #hangs: ...`` means that its running requests never end; gateway-hanging.lua ends them.
 """
@@ -51,7 +51,7 @@ UNKNOWN, UP = "", "up"
 # Seconds over which errors are counted.
 WINDOW = 10.0
 # A shared address moves only after this long: without servers, or without an answer of a HAProxy that still listens.
-# The second is long because a machine without free CPU time answers late. A HAProxy that does not listen has ended.
+# The second is long because a machine without free CPU time answers late. If HAProxy does not listen, it has ended.
 NO_SERVER_SECONDS, SILENT_SECONDS, ENDED_SECONDS = 10.0, 60.0, 3.0
 FAULTS = (OSError, ValueError, http.client.HTTPException)
 
@@ -122,7 +122,7 @@ class Watched:
         return bool(self.probe_after) and now - self.proven_at >= self.probe_after
 
     def _suspect(self, now: float) -> bool:
-        """Return whether the instance has refused a token, or answered so many requests with errors that it may."""
+        """Return whether the instance refused a token, or answered so many requests with errors that a probe is due."""
         recent = sum(number for at, number in self.errors if now - at <= WINDOW)
         return bool(self.refusal) or 0 < self.error_limit <= recent
 
@@ -301,7 +301,7 @@ class SharedAddress:
         return self.usable
 
     def write(self) -> None:
-        """Write the file for keepalived where it says something else; keepalived reads it when it changes."""
+        """Write the file for keepalived if its content changes; keepalived reads it then."""
         if not self.path:
             return
         text = f"{int(not self.usable)}\n"

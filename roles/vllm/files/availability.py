@@ -20,9 +20,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DIRECTORY = os.environ["AVAILABILITY_DIRECTORY"]
 READY, STOPPING, CLOSED = (os.path.join(DIRECTORY, name) for name in ("ready", "stopping", "closed"))
-# With this header GET /health is vLLM's own answer before the instance is ready.
+# With this header, GET /health returns vLLM's own answer even before the instance is ready.
 PROBE = b"availability-probe"
-# These are asked by whoever watches the instance, and are nobody's request.
+# Monitoring requests these paths. They do not count as requests of clients.
 WATCHED = ("/health", "/metrics")
 
 
@@ -30,7 +30,7 @@ class Availability:
     """ASGI middleware: GET /health answers 503 before the instance is ready, and 404 while it is stopping.
 
     All other requests are served until it is closed; from then on they get 503. Each answer of this class has the
-    header ``open-requests``: how many requests this API server has not answered to the end.
+    header ``open-requests``: the number of requests that this API server has not finished answering.
     """
 
     def __init__(self, app: App) -> None:

@@ -5,7 +5,7 @@
 
     vllm-drain.py NAME DRAIN NOTICE
 
-systemd runs this before it sends SIGTERM to vLLM, which goes on to accept requests that it never answers. For NOTICE
+systemd runs this before it sends SIGTERM to vLLM, which then still accepts requests but never answers them. For NOTICE
 seconds GET /health answers 404, so that gateways send requests elsewhere; all other requests are still served. Then the
 running requests get DRAIN seconds to finish, and new ones are refused. availability.py answers for vLLM while the files
 ``stopping`` and ``closed`` are in /run/vllm/NAME. systemd removes that directory with the unit.
@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CONFIG, RUN = Path("/etc/vllm"), Path("/run/vllm")
-# Present on a host that is a gateway too: there even an instance on the loopback address is behind a gateway.
+# Exists on a host that is also a gateway: there even an instance on the loopback address is behind a gateway.
 GATEWAY = Path("/etc/haproxy/gateway-agent.json")
-# Seconds that vLLM must stay idle: a new request is in no figure while its first bytes are on the way.
+# Seconds that vLLM must stay idle: a new request is not counted while its first bytes are on the way.
 SETTLE = 1.0
 PAUSE = 0.2
 TIMEOUT = 5.0
@@ -54,14 +54,14 @@ class Instance:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
         connection = http.client.HTTPConnection(host, self.port, timeout=TIMEOUT)
         if self.tls:
-            # It is asked on its own host, by an address that is in no certificate.
+            # The request stays on the host and uses an address that is not in the certificate.
             context = ssl._create_unverified_context()  # noqa: S323
             connection = http.client.HTTPSConnection(host, self.port, timeout=TIMEOUT, context=context)
         connection.request("GET", path, headers={"Connection": "close"})
         return connection.getresponse()
 
     def load(self) -> int | None:
-        """Return how many requests run or wait, 0 where vLLM no longer listens, None where it does not tell."""
+        """Return how many requests run or wait, 0 if vLLM no longer listens, None if the number is unknown."""
         try:
             with self.get("/health") as answer:
                 known = [int(answer.headers["open-requests"])] if "open-requests" in answer.headers else []
@@ -71,13 +71,13 @@ class Instance:
             return 0
         except (OSError, ValueError, http.client.HTTPException):
             return None
-        # Several API servers answer for the same engine: the one that was asked knows only its own requests.
+        # Several API servers share the engine, and each of them knows only its own requests.
         known += [int(sum(map(float, found)))] if found else []
         return max(known, default=None)
 
 
 def read_instance(name: str) -> Instance | None:
-    """Return the instance of a name, None for one without a port: it accepts no requests."""
+    """Return the instance of a name, or None if it has no port and so accepts no requests."""
     config = (CONFIG / f"{name}.yaml").read_text(encoding="utf-8")
     found = dict(re.findall(r"^(host|port): *['\"]?([^'\"\n]+?)['\"]? *$", config, re.MULTILINE))
     if "port" not in found or re.search(r"^headless: *true", config, re.MULTILINE):
@@ -87,7 +87,7 @@ def read_instance(name: str) -> Instance | None:
 
 
 def notify(instance: Instance, notice: float) -> str:
-    """Let gateways see that the instance is stopping; return why they could not, or an empty text."""
+    """Show gateways that the instance is stopping; return the reason if that failed, otherwise an empty text."""
     try:
         (instance.run / "stopping").touch()
         with instance.get("/health") as answer:
@@ -110,25 +110,25 @@ def finish(instance: Instance, drain: float) -> str:
         if since is not None and closed:
             return "Stopping: no request runs"
         if since is not None and now - since >= SETTLE:
-            # One that has come since the last look is still served, so there is another look.
+            # Check again: a request that arrived since the last check is still served.
             closed = close(instance)
             continue
         if since is None and now - began >= drain:
             close(instance)
-            left = "vLLM does not tell whether requests run" if load is None else f"{load} requests still run"
+            left = "vLLM does not report whether requests run" if load is None else f"{load} requests still run"
             return f"Stopping: {left} after {drain:g} s"
         time.sleep(PAUSE)
 
 
 def close(instance: Instance) -> bool:
-    """Have new requests refused; return True."""
+    """Make availability.py refuse new requests; return True."""
     with contextlib.suppress(OSError):
         (instance.run / "closed").touch()
     return True
 
 
 def stop(instance: Instance, drain: float, notice: float) -> str:
-    """Take the instance out of service and let its requests finish; return what happened, for the journal."""
+    """Take the instance out of service and wait for its requests; return a line for the journal."""
     untold = notify(instance, notice)
     ended = finish(instance, drain)
     return f"{ended}; gateways were not told: {untold}" if untold else ended
@@ -138,7 +138,7 @@ def main() -> None:
     """Run the command of the command line."""
     if len(sys.argv) != 4:
         raise SystemExit(__doc__)
-    # systemd sets it while the main process runs; one that has ended serves nobody.
+    # systemd sets it while the main process runs; without that process there are no requests.
     if "MAINPID" not in os.environ:
         return
     instance = read_instance(sys.argv[1])

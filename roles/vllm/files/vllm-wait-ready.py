@@ -1,14 +1,14 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Return when an instance serves at its full speed, or fail when its process has ended.
+"""Wait until an instance serves at full speed, or fail if its process ends.
 
     vllm-wait-ready.py NAME [SECONDS]
 
 Started by vllm@NAME.service after vLLM, so that the unit is active only when it serves; systemd's TimeoutStartSec is
-the deadline. When vLLM answers /health, it gets requests for about SECONDS, by default none: kernels are compiled for
-the sizes of batches that come, and until then vLLM serves at about half its speed. Then the file /run/vllm/NAME/ready
-lets gateways see that the instance is healthy.
+the deadline. When vLLM answers /health, this program sends requests for about SECONDS, by default none: vLLM compiles
+kernels at the first use of a batch size, and until then serves at about half its speed. Then the program writes the
+file /run/vllm/NAME/ready, which shows gateways that the instance is healthy.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pathlib import Path
 from typing import Any, Iterator
 
 CONFIG, STATE, RUN = Path("/etc/vllm"), Path("/var/lib/vllm"), Path("/run/vllm")
-# availability.py lets this one see vLLM's own answer.
+# With this header, availability.py passes on vLLM's own answer.
 PROBE = {"Availability-Probe": "1"}
-# Requests at a time, unless max-num-seqs is less; prompts of a step have this many tokens together, and each of them no
-# more than the third: a few full batches of prompts, then batches of as many tokens as there are requests.
+# MOST: requests at a time, unless max-num-seqs is less. STEP_TOKENS: tokens of all prompts in a step. LONGEST: tokens
+# in one prompt. A step runs a few full batches of prompts, then batches with one token per request.
 MOST, STEP_TOKENS, LONGEST = 512, 32768, 1024
 OUTPUT = 8
-# A step is warm when it takes no less time than before, give or take the noise of two runs.
+# A step is warm when it takes as long as in the previous run, apart from noise.
 STEADY = 0.8
-# A step is run at most so many times.
+# A step runs at most this many times.
 REPEATS = 4
-# Where the model does not say: small enough for any vocabulary.
+# Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
 
 
@@ -48,7 +48,7 @@ class WarmUpError(Exception):
 
 @dataclass
 class Instance:
-    """Where vLLM listens, whether with TLS, and what bounds its batches: 0 where vLLM decides."""
+    """Where vLLM listens, whether with TLS, and the limits of its batches: 0 means that vLLM decides."""
 
     host: str
     port: int
@@ -60,12 +60,12 @@ class Instance:
         """Return a connection to it."""
         if not self.tls:
             return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
-        # It is asked on its own host, by an address that is in no certificate.
+        # The request stays on the host and uses an address that is not in the certificate.
         context = ssl._create_unverified_context()  # noqa: S323
         return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
 
     def healthy(self) -> bool:
-        """Return whether vLLM itself says 200."""
+        """Return whether vLLM itself answers with 200."""
         with contextlib.closing(self.connect(5)) as connection:
             try:
                 connection.request("GET", "/health", headers=PROBE)
@@ -76,7 +76,7 @@ class Instance:
     def ask(self, method: str, path: str, deadline: float, body: Any = None) -> Any:
         """Return the JSON of an answer. Raises WarmUpError."""
         headers = {"Content-Type": "application/json"}
-        # systemd gives this program the unit's secrets.
+        # systemd passes the unit's secrets to this program.
         if os.environ.get("VLLM_API_KEY"):
             headers["Authorization"] = f"Bearer {os.environ['VLLM_API_KEY']}"
         with contextlib.closing(self.connect(max(0.1, deadline - time.monotonic()))) as connection:
@@ -94,7 +94,7 @@ class Instance:
 
 
 def read_instance(name: str) -> Instance:
-    """Return the instance of a name; one that listens everywhere is asked at the loopback address."""
+    """Return the instance of a name. Use the loopback address if it listens on all addresses."""
     config = (CONFIG / f"{name}.yaml").read_text(encoding="utf-8")
     found = dict(re.findall(r"^([a-z-]+): *['\"]?([^'\"\n]+?)['\"]? *$", config, re.MULTILINE))
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found["host"], found["host"])  # noqa: S104
@@ -113,7 +113,7 @@ def vocabulary_of(name: str) -> int:
 
 
 def steps(instance: Instance) -> Iterator[tuple[int, int]]:
-    """Yield how many requests at a time, and how many tokens their prompts have: few first, then four times as many."""
+    """Yield the number of requests at a time and the tokens of their prompts; each step has four times as many."""
     most = min(instance.max_num_seqs or MOST, MOST)
     longest = min(LONGEST, instance.max_model_len - OUTPUT - 1) if instance.max_model_len else LONGEST
     at_once = 1
@@ -121,14 +121,14 @@ def steps(instance: Instance) -> Iterator[tuple[int, int]]:
         yield at_once, max(1, min(longest, STEP_TOKENS // at_once))
         if at_once >= most:
             return
-        # A step takes one to four seconds on an H200: with twice as many, 20 s are over at 128.
+        # A step takes one to four seconds on an H200. If the number doubled, 20 s would end at 128.
         at_once = min(4 * at_once, most)
 
 
 class WarmUp:
-    """Runs requests until each size of batch takes the same time twice, or the time is up.
+    """Runs requests until each batch size takes the same time twice, or the time is up.
 
-    Every size comes once before any comes again: what is compiled for a size is compiled the first time.
+    Every size runs once before any runs again: what is compiled for a size is compiled the first time.
     """
 
     def __init__(self, instance: Instance, vocabulary: int, seconds: float) -> None:
@@ -140,7 +140,7 @@ class WarmUp:
         self.times: dict[int, list[float]] = {}
 
     def run(self) -> str:
-        """Return what was done, for the journal. Raises WarmUpError."""
+        """Run all sizes; return a line for the journal. Raises WarmUpError."""
         model = self.instance.ask("GET", "/v1/models", self.deadline)["data"][0]["id"]
         left = self.rounds(model)
         took = time.monotonic() - self.began
@@ -178,13 +178,13 @@ class WarmUp:
         return f"{first:.2f} then {others[-1]:.2f}" if others else f"{first:.2f}"
 
     def request(self, model: str, tokens: int, number: int) -> None:
-        """Run one request, of random tokens: its prompt is in no cache, and nobody's prompt begins like it."""
+        """Run one request of random tokens, so that no cache contains its prompt or a beginning of it."""
         body = {
             "model": model,
             "prompt": [random.randrange(self.vocabulary // 10, self.vocabulary) for _token in range(tokens)],  # noqa: S311
             "max_tokens": OUTPUT,
             "ignore_eos": True,
-            # Both ways to choose a token have kernels of their own.
+            # Greedy and random sampling use different kernels.
             **({"temperature": 0} if number % 2 == 0 else {"temperature": 1, "top_p": 0.9, "top_k": 40}),
         }
         self.instance.ask("POST", "/v1/completions", self.deadline + 60, body)
@@ -197,15 +197,15 @@ def main() -> None:
     instance = read_instance(name)
     while not instance.healthy():
         if not Path(f"/proc/{main_pid}").exists():
-            sys.exit("vLLM has ended before it answered")
+            sys.exit("vLLM ended before it answered")
         time.sleep(0.5)
     if seconds:
         try:
             print(WarmUp(instance, vocabulary_of(name), seconds).run(), flush=True)
         except WarmUpError as exc:
-            # It serves all the same: models that complete no text cannot be warmed up like this.
+            # Not an error: models that cannot complete text cannot be warmed up in this way.
             print(f"Warm-up ended: {exc}", flush=True)
-    # The unit of a state that an older release kept has no such directory.
+    # The unit of an instance that an older release installed has no such directory.
     if (RUN / name).is_dir():
         (RUN / name / "ready").touch()
 

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read all weights below a root and compare them with the sha256 of their stamps, the one not read for longest first.
+"""Read all weights below a root and compare them with the sha256 in their stamps, the oldest check first.
 
-A file that is damaged loses its entry in the stamp, so that the next run of the role weights reads it, finds it wrong
-and fetches it again. Ends with 1 when any file is damaged. Started by weights-scrub.service; may be stopped at any
-time and goes on with the rest when it is started again.
+The entry of a damaged file is removed from the stamp, so that the next run of the role weights reads the file and
+fetches it again. Exits with 1 if any file is damaged. Started by weights-scrub.service. It can be stopped at any time;
+the next start continues with the remaining files.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ STAMP, STAMP_VERSION, REPORT_VERSION = ".verified.json", 1, 1
 NO_FILE = "no file"
 CHUNK = 1024 * 1024
 BYTES_OF_MEGABIT = 125_000
-# Seconds between two writes of the report while it goes on.
+# Seconds between two writes of the report during the scrub.
 SAVE_INTERVAL = 1.0
 
 
 class StoppedError(Exception):
-    """Somebody wants the scrub to end."""
+    """The scrub received a signal to stop."""
 
 
-class PassedOverError(Exception):
+class SkippedError(Exception):
     """A file cannot be judged this time; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """A file that a stamp vouches for."""
+    """A file with its sha256 from a stamp."""
 
     directory: str
     name: str
@@ -58,7 +58,7 @@ class Pinned:
 
 @dataclass
 class Pace:
-    """Keeps reading below ``limit`` bytes in a second (0: as fast as it goes) and lets it be stopped."""
+    """Limits reading to ``limit`` bytes per second (0: no limit) and makes it stoppable."""
 
     limit: int = 0
     total: int = 0
@@ -66,14 +66,14 @@ class Pace:
     due: float = 0.0
 
     def stop(self, *_signal: object) -> None:
-        """Let the next ``took`` end the scrub."""
+        """Make the next call of ``took`` end the scrub."""
         self.stopped = True
 
     def took(self, count: int) -> None:
-        """Count what was read, and wait as long as that may take. Raises StoppedError."""
+        """Count the bytes that were read, and wait to keep the limit. Raises StoppedError."""
         self.total += count
         if self.limit:
-            # What was not used while the disk was busy is not caught up on later.
+            # Time that was lost while the disk was busy is not made up later.
             self.due = max(self.due, time.monotonic()) + count / self.limit
             time.sleep(max(0.0, self.due - time.monotonic()))
         if self.stopped:
@@ -82,7 +82,7 @@ class Pace:
 
 @dataclass
 class Report:
-    """What is known: when each file was last found right, which are damaged, which could not be looked at, and why."""
+    """The results: when each file was last found intact, which files are damaged, and which were skipped and why."""
 
     path: str
     checked: dict[str, float] = field(default_factory=dict)
@@ -121,9 +121,11 @@ def main(arguments: list[str] | None = None) -> int:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Return the options of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--root", required=True, help="directory below which ORGANISATION/NAME/REVISION lie")
+    parser.add_argument("--root", required=True, help="directory that contains ORGANISATION/NAME/REVISION")
     parser.add_argument("--report", default="/var/lib/baremetal-inference/weights-scrub.json", help="JSON file")
-    parser.add_argument("--bandwidth", type=int, default=0, help="megabits per second that are read, 0 for all")
+    parser.add_argument(
+        "--bandwidth", type=int, default=0, help="limit of reading in megabits per second; 0 means no limit"
+    )
     return parser.parse_args(arguments)
 
 
@@ -136,14 +138,14 @@ def scrub(root: str, report: Report, pace: Pace) -> None:
     for path in sorted(found, key=lambda path: (report.checked.get(path, 0), path)):
         try:
             examine(found[path], report, pace)
-        except PassedOverError as exc:
+        except SkippedError as exc:
             report.skipped[path] = str(exc)
         report.run["files"] += 1
         report.save(SAVE_INTERVAL)
 
 
 def vouched(root: str) -> Iterator[Pinned]:
-    """Yield each file of each published revision. What is being fetched has a name that starts with a dot."""
+    """Yield each file of each published revision. Names of revisions that are being fetched start with a dot."""
     for stamp in sorted(glob.glob(os.path.join(glob.escape(root), "*", "*", "*", STAMP))):
         directory = os.path.dirname(stamp)
         if re.fullmatch("[0-9a-f]{40}", os.path.basename(directory)) and not os.path.islink(directory):
@@ -152,7 +154,7 @@ def vouched(root: str) -> Iterator[Pinned]:
 
 
 def entries(stamp: str) -> dict[str, dict[str, Any]]:
-    """Return what a stamp says of each file; nothing for one that cannot be read."""
+    """Return the entries of a stamp; empty if it cannot be read."""
     data = read_json(stamp)
     files = data.get("files") if data.get("version") == STAMP_VERSION else None
     whole = isinstance(files, dict) and all(isinstance(entry, dict) and "sha256" in entry for entry in files.values())
@@ -160,22 +162,22 @@ def entries(stamp: str) -> dict[str, dict[str, Any]]:
 
 
 def stands(path: str, entry: dict[str, Any]) -> bool:
-    """Whether a file that was found damaged, and that no stamp vouches for, is still waiting to be fetched again."""
+    """Whether a file that was found damaged and is in no stamp still waits to be fetched again."""
     here = entry["found"] == NO_FILE or os.path.lexists(path)
     return here and os.path.exists(os.path.join(entry["directory"], STAMP))
 
 
 def examine(pinned: Pinned, report: Report, pace: Pace) -> None:
-    """Read one file and note what was found. Raises PassedOverError, StoppedError."""
+    """Read one file and note what was found. Raises SkippedError, StoppedError."""
     seen: os.stat_result | None = None
     try:
         found, seen = sha256_of(pinned.path, pace)
     except FileNotFoundError:
         found = NO_FILE
     except OSError as exc:
-        # Of the errors only this one says that the bytes are lost.
+        # Only this error means that the bytes are lost.
         if exc.errno != errno.EIO:
-            raise PassedOverError(exc.strerror) from exc
+            raise SkippedError(exc.strerror) from exc
         found = str(exc.strerror)
     if found == pinned.sha256:
         report.checked[pinned.path] = int(time.time())
@@ -185,7 +187,7 @@ def examine(pinned: Pinned, report: Report, pace: Pace) -> None:
 
 
 def note(pinned: Pinned, found: str, withdrawn: bool, report: Report) -> None:
-    """Put a damaged file into the report, and a line into the journal with the priority of an error."""
+    """Add a damaged file to the report, and write an error to the journal."""
     report.checked.pop(pinned.path, None)
     report.damaged[pinned.path] = {
         "directory": pinned.directory,
@@ -195,16 +197,16 @@ def note(pinned: Pinned, found: str, withdrawn: bool, report: Report) -> None:
         "when": int(time.time()),
         "withdrawn": withdrawn,
     }
-    left = "" if withdrawn else "; its stamp cannot be changed, so a run of the role takes it for right"
+    left = "" if withdrawn else "; its stamp cannot be changed, so the role weights will not find the damage"
     line = f"{pinned.path}: damaged: found {found}, expected sha256 {pinned.sha256}{left}"
     print(f"<3>{line}", file=sys.stderr, flush=True)
     report.save()
 
 
 def withdraw(pinned: Pinned, seen: os.stat_result | None) -> bool:
-    """Take the file's entry out of its stamp and leave the stamp's time, which tells the revisions' age.
+    """Remove the file's entry from its stamp and keep the stamp's time, which gives the age of the revision.
 
-    Returns False where the stamp cannot be written. Raises PassedOverError for a file that was replaced meanwhile.
+    Returns False if the stamp cannot be written. Raises SkippedError for a file that was replaced meanwhile.
     """
     stamp = os.path.join(pinned.directory, STAMP)
     try:
@@ -212,14 +214,14 @@ def withdraw(pinned: Pinned, seen: os.stat_result | None) -> bool:
             data = read_json(stamp)
             entry = data.get("files", {}).get(pinned.name, {})
             if entry.get("sha256") != pinned.sha256 or (seen and not os.path.samestat(os.stat(pinned.path), seen)):
-                raise PassedOverError("was replaced while it was read")
+                raise SkippedError("was replaced while it was read")
             times = os.stat(stamp)
             del data["files"][pinned.name]
             write_json(stamp, data, times)
     except BlockingIOError as exc:
-        raise PassedOverError("its model is being fetched") from exc
+        raise SkippedError("its model is being fetched") from exc
     except FileNotFoundError as exc:
-        raise PassedOverError("its model has gone") from exc
+        raise SkippedError("its model was removed") from exc
     except OSError:
         return False
     return True
@@ -227,7 +229,7 @@ def withdraw(pinned: Pinned, seen: os.stat_result | None) -> bool:
 
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
-    """Keep fetches out of a model's directory as they keep each other out. Raises BlockingIOError for one there."""
+    """Lock a model's directory against fetches, with the lock that they use. Raises BlockingIOError during a fetch."""
     descriptor = os.open(os.path.join(directory, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -254,14 +256,14 @@ def sha256_of(path: str, pace: Pace) -> tuple[str, os.stat_result]:
 
 
 def open_direct(path: str) -> int:
-    """Open a file for reads that leave the page cache as it is, so that what a service has there stays fast."""
+    """Open a file for reads past the page cache, so that cached files of services stay cached."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     try:
         return os.open(path, flags | os.O_DIRECT)
     except OSError as exc:
         if exc.errno != errno.EINVAL:
             raise
-    # The file system reads through the cache only.
+    # This file system can only read through the cache.
     return os.open(path, flags)
 
 
@@ -273,7 +275,7 @@ def read_at(descriptor: int, buffer: mmap.mmap, offset: int) -> int:
     except OSError as exc:
         if exc.errno != errno.EINVAL or not flags & os.O_DIRECT:
             raise
-        # Blocks of another size than is usual.
+        # The device has an unusual block size.
         fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
         return read_at(descriptor, buffer, offset)
     if not flags & os.O_DIRECT:
@@ -282,7 +284,7 @@ def read_at(descriptor: int, buffer: mmap.mmap, offset: int) -> int:
 
 
 def load(path: str) -> Report:
-    """Return the report of the run before; an empty one where that cannot be read."""
+    """Return the report of the previous run; an empty one if it cannot be read."""
     data = read_json(path)
     checked, damaged = data.get("checked"), data.get("damaged")
     if data.get("version") != REPORT_VERSION or not isinstance(checked, dict) or not isinstance(damaged, dict):
@@ -293,7 +295,7 @@ def load(path: str) -> Report:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Return a file's mapping; an empty one where there is none."""
+    """Return a file's mapping, or an empty one."""
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
@@ -325,7 +327,7 @@ def summary(report: Report) -> str:
     run = report.run
     begin = "read" if run["finished"] else "stopped after"
     figures = f"{run['files']} files, {run['bytes'] / 1e9:.1f} GB in {run['seconds']} s"
-    return f"{begin} {figures}; damaged: {len(report.damaged)}, passed over: {len(report.skipped)}"
+    return f"{begin} {figures}; damaged: {len(report.damaged)}, skipped: {len(report.skipped)}"
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ SITE = "debian"
 
 
 class Huawei(Vendor):
-    """Huawei. A version is that of the driver; its firmware has a number of its own.
+    """Huawei. A version is that of the driver; its firmware has its own number.
 
     Settings: ``chip`` (910b, A3), ``cann`` (a version; without it there is no CANN), ``arch`` of .run files.
 

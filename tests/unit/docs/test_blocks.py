@@ -151,7 +151,7 @@ class Machine:
 
 def run_page(machine: Machine, text: str) -> None:
     """Run the blocks of a page; where it clones the repository, it begins in the home, else in the checkout."""
-    # Its /tmp is a directory of its own.
+    # Its /tmp is its own directory.
     source, expected = script(text.replace("/tmp/", f"{machine.tmp}/"))
     done = machine.run(source, machine.home if f"git clone {URL}" in source else machine.checkout)
     parts = re.split(r"\n=== \d+\n", done.stdout)[1:]
@@ -170,7 +170,7 @@ RUN = [page for page in PAGES if script(page.read_text(encoding="utf-8"))[1]]
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory):
-    """The files of the working tree, changed ones too, committed into a repository of its own."""
+    """The files of the working tree, changed ones too, committed into its own repository."""
     names = subprocess.run(
         ["git", "-C", TOP, "ls-files", "-z", "-co", "--exclude-standard"], capture_output=True, check=True
     )

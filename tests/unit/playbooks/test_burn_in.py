@@ -57,7 +57,7 @@ def test_statuses_are_those_that_the_module_knows():
 def test_without_torch(torch):
     done = run(SHORT, **torch("raise ImportError(\"No module named 'torch'\")"))
     assert done.returncode == readings.NO_TORCH
-    assert parsed(done).problem == f"the burn-in failed: no torch for {sys.executable}: No module named 'torch'"
+    assert parsed(done).problem == f"the burn-in failed: {sys.executable} cannot import torch: No module named 'torch'"
 
 
 def test_a_torch_without_the_driver_it_needs(torch):

@@ -94,7 +94,7 @@ def test_a_driver_that_is_not_loaded(tmp_path, tool, said):
     assert not (tmp_path / "dev/kfd").exists()
     assert whats(seen(place, (tool,))) == [
         "driver 7.1.3.31500000 is on disk and not loaded",
-        f"{said}: it finds no driver loaded",
+        f"{said}: no driver is loaded",
     ]
 
 
@@ -103,7 +103,7 @@ def test_device_nodes_that_udev_has_not_seen(tmp_path):
     modules.unload(place, "amdgpu")
     (tmp_path / "etc/group").write_text("root:x:0:\n")
     modules.load(place, "amdgpu")
-    assert sum("with mode 0660: containers and services come in by" in what for what in whats(seen(place))) == 3
+    assert sum("with mode 0660: containers and services get access by" in what for what in whats(seen(place))) == 3
 
 
 def test_packages_count_as_the_vendors_do():

@@ -118,14 +118,14 @@ def test_what_installers_refuse(place, file, argv, words):
 def test_an_installer_without_headers(place):
     (place.root / f"lib/modules/{KERNEL}/build").rmdir()
     assert run(place, DRIVER.format(OLD), FULL).rc == 1
-    assert "the installation of driver 25.5.1 did not come to an end" in findings(place)
+    assert "the installation of driver 25.5.1 was not completed" in findings(place)
 
 
 def test_faults_of_chips(place):
     installed(place)
     first, second = place.machine().chips()[:2]
     (place.state / "lost-chip").write_text(first)
-    assert findings(place) == ["npu-smi lists 7 of 8 chips on PCI; the driver has not taken it"]
+    assert findings(place) == ["npu-smi lists 7 of 8 chips on PCI; the driver is not bound to it"]
     (place.state / "lost-chip").unlink()
     (place.state / "alarm").write_text(second)
     assert findings(place) == ["health is Alarm, error 0x80E01801"]

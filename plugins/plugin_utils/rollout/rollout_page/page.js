@@ -17,7 +17,7 @@
     driver: "changed the driver", apply: "changed, stopped, started, verified", gate: "asked prompts and measured",
     ready: "back in the gateways", watch: "watched the gateways' errors", restore: "brought back what ran before",
   };
-  // Long tables show so many rows at first.
+  // Number of rows that long tables show at first.
   const FEW = 50;
   // So many failed hosts are listed at the top.
   const TOLD = 5;
@@ -111,7 +111,7 @@
     const counts = rollout.states.filter((state) => rollout.totals[state]).map((state) => `${rollout.totals[state].toLocaleString("en")} ${state.replace("_", " ")}`);
     $("result").className = good ? "good" : rollout.result === "running" ? "" : "bad";
     $("result").textContent = `${good ? "✓" : rollout.result === "running" ? "…" : "✗"} ${rollout.result} · ${many(rollout.totals.hosts, "host")}${counts.length ? `: ${counts.join(", ")}` : ""}`;
-    $("reason").textContent = rollout.reason || (rollout.result === "interrupted" ? "The journal breaks off: the run was ended from outside. Run the playbook again, and it goes on from here." : "");
+    $("reason").textContent = rollout.reason || (rollout.result === "interrupted" ? "The journal is incomplete: the run was killed. Run the playbook again; it continues from here." : "");
     const list = $("facts");
     const add = (name, value) => {
       if (value) list.append(make("dt", "", name), make("dd", "", value));
@@ -188,7 +188,7 @@
     for (const host of hosts) bars(host, whole);
   }
 
-  // Hosts that somebody has to care for come first, then all others by wave.
+  // Hosts that need attention come first, then all others by wave.
   const ordered = [...hosts.filter((host) => BAD.has(host.state)), ...hosts.filter((host) => !BAD.has(host.state))];
 
   const places = [];

@@ -154,7 +154,7 @@ def test_a_good_host_gets_its_fact(fleet, host, model, stack, count):
         ("unknown", "unknown: unknown accelerator of NVIDIA: 10de:9999 (class 0302) at 0000:10:00.0 is not in "),
         ("old_gpu", "old_gpu: nothing can be served on NVIDIA V100: vLLM needs compute capability 7.5, "),
         ("old_cpu", "old_cpu: found no accelerator, and the processor (Intel(R) Xeon(R) 6980P) has no AVX2"),
-        ("own_catalogue_is_missing", "own_catalogue_is_missing: accelerator_catalog_path: /nope is no directory"),
+        ("own_catalogue_is_missing", "own_catalogue_is_missing: accelerator_catalog_path: /nope is not a directory"),
     ],
 )
 def test_a_bad_host_gets_one_sentence_and_no_fact(fleet, host, message):

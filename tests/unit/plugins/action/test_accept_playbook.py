@@ -225,7 +225,7 @@ def test_no_torch_is_a_finding_and_a_new_host_without_a_directory_for_weights_is
     [
         ({}, [], "This would put every host in the inventory under full load. Limit it with -l HOST"),
         ({"accept_minutes": "long"}, ["-l", "cpu-1"], "accept_minutes: found 'long', expected a number from 0 on"),
-        ({"accept_minute": 2}, ["-l", "cpu-1"], "accept_minute: no variable of accept.yml has this name"),
+        ({"accept_minute": 2}, ["-l", "cpu-1"], "accept_minute: accept.yml has no variable of this name"),
         ({"accept_peer": "gone"}, ["-l", "cpu-1"], "accept_peer: 'gone' is not a host of the inventory"),
         ({"accept_peer": "cpu-2"}, ["-l", "all"], "accept_peer: "),
         (

@@ -96,7 +96,10 @@ def test_an_interrupted_benchmark_continues(tmp_path, lines):
 
 def test_the_journal_of_a_dead_instance_stays_apart(tmp_path, lines):
     with pytest.raises(AnsibleActionFail) as caught:
-        run(Host(broken=1, message="instance chat did not survive.\nWhy, from its journal:\n  no memory"), tmp_path)
+        run(
+            Host(broken=1, message="instance chat did not survive.\nThe reason, from its journal:\n  no memory"),
+            tmp_path,
+        )
     assert caught.value.message.splitlines()[2] == "  no memory"
     assert caught.value.message.splitlines()[3].startswith("The measurements so far are kept in /")
 
@@ -145,9 +148,9 @@ def test_what_was_left_out_is_shown_and_on_the_page(tmp_path, lines):
         ({"requests_per_stream": 0}, "bench_requests_per_stream: found 0"),
         ({"timeout": 0}, "bench_timeout: found 0, expected more than 0 seconds"),
         ({"seed": "x"}, "bench_seed: found 'x', expected a whole number from 0 up"),
-        ({"instance": "talk"}, "bench_instance: 'talk' is no instance of this host"),
+        ({"instance": "talk"}, "bench_instance: this host has no instance 'talk'"),
         ({"slots": {}}, "instance chat is not installed on this host"),
-        ({"workloads": ["chta"]}, "bench_workloads: 'chta' is no workload; nearest: 'chat'"),
+        ({"workloads": ["chta"]}, "bench_workloads: 'chta' is not a workload; nearest: 'chat'"),
         ({"workload_definitions": {"a": {}}}, "bench_workload_definitions: a: dataset is missing"),
         ({"concurrency": ["0"]}, "bench_concurrency: found '0'"),
         ({"compare": "/nowhere"}, "bench_compare: /nowhere is not there"),

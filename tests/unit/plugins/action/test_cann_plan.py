@@ -216,7 +216,7 @@ def test_files_of_this_hosts_architecture(fleet):
 def test_firmware_that_no_release_names_is_left_alone(fleet):
     result = planned(fleet, "plain")
     assert "firmware" not in " ".join(result["plan"]["packages"])
-    assert "release plain names no firmware: it is left as it is" in result["warnings"]
+    assert "release plain names no firmware, so it stays unchanged" in result["warnings"]
 
 
 def test_what_runs_on_the_chips_stops_first(fleet):
@@ -252,8 +252,8 @@ def test_cann_itself_where_it_is_wanted(fleet):
         ),
         ("half_sum", "half_sum: cann_run_files: sha256 of Ascend-hdk-910b-npu-driver_26.0.rc1_linux-x86-64.run is ''"),
         ("gone", "gone: the repository has no ascend910b-driver 26.1.1; it has 25.5.1, 26.0.rc1-1;"),
-        ("no_row", "no_row: release 'unknown' names for cann no driver (hdk), set cann_driver_version or another"),
-        ("no_cann", "no_cann: release '0.33.0' names for cann no CANN (cann), set cann_version or another"),
+        ("no_row", "no_row: release 'unknown' names no driver (hdk); set cann_driver_version or choose another"),
+        ("no_cann", "no_cann: release '0.33.0' names no version of CANN (cann); set cann_version or choose another"),
         (
             "older",
             "older: driver 25.5.1 is on the host, release ours belongs to 26.0.RC1 with CANN 9.1.0, and cann_policy is",

@@ -51,7 +51,7 @@ def run(directory, playbook, **variables):
     ("variables", "words"),
     [
         ({"vllm_secrets": {"chta": {"VLLM_API_KEY": "a"}}}, "vllm_secrets.chta: no host has an instance 'chta'"),
-        ({"vllm_verfy": False}, "vllm_verfy is no option of the role vllm; nearest: 'vllm_verify'"),
+        ({"vllm_verfy": False}, "vllm_verfy is not an option of the role vllm; nearest: 'vllm_verify'"),
     ],
     ids=["secret", "option"],
 )

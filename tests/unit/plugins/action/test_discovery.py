@@ -121,10 +121,10 @@ def test_the_life_of_a_cache(site):
     assert (status, site.changed(output)) == (0, 1), output
     assert "1 of 3 hosts answered" in words
     assert "hgx: h200 x 8 -> h200 x 7, driver none -> 580.159.04" in words
-    assert "plain: is in the inventory no more" in words
-    assert "vm: does not answer any more" in words
+    assert "plain: is no longer in the inventory" in words
+    assert "vm: no longer answers" in words
     assert re.search(
-        r"The last answer is an old one \(1 host\): "
+        r"No answer now, the last answer is kept \(1 host\): "
         r"vm: h200 x 1, \d+ seconds? old \(20.*Z\): ssh: connect to .*refused",
         words,
     )
@@ -137,7 +137,7 @@ def test_the_life_of_a_cache(site):
     # What is stale already is no news.
     status, output, words = site.discover()
     assert (status, site.changed(output)) == (0, 0), output
-    assert "The last answer is an old one" in words
+    assert "No answer now, the last answer is kept" in words
 
     # It answers again; the others are not asked.
     site.host("vm", RECORDED_H200_VM)
@@ -242,7 +242,9 @@ def test_become_is_not_needed(site):
 def test_a_missing_catalogue_is_one_sentence():
     done = run_probe("-a", json.dumps({"catalog_path": ["/nope"]}))
     assert done.returncode == 2
-    assert "localhost: accelerator_catalog_path: /nope is no directory" in " ".join((done.stdout + done.stderr).split())
+    assert "localhost: accelerator_catalog_path: /nope is not a directory" in " ".join(
+        (done.stdout + done.stderr).split()
+    )
 
 
 @pytest.mark.parametrize("takes_input", [True, False])

@@ -134,7 +134,7 @@ def test_an_old_name_is_read_with_a_warning_that_names_the_new_one(site):
         ({"gateway_cluster": "c"}, "no host of the group inference is in the cluster 'c'"),
         ({"gateway_backends": ["cpu-9"]}, "gateway_backends: 'cpu-9' is neither a host nor a group; nearest: 'cpu-"),
         ({"gateway_ca_dir": ""}, "gateway_ca_dir is empty; name a directory on the controller"),
-        ({"gateway_portt": 1}, "gateway_portt is no option of the role gateway; nearest: 'gateway_port'"),
+        ({"gateway_portt": 1}, "gateway_portt is not an option of the role gateway; nearest: 'gateway_port'"),
     ],
 )
 def test_one_clear_error(site, variables, words):

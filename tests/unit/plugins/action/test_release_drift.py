@@ -96,5 +96,5 @@ def test_evidence_that_is_older_than_the_newer_release_is_marked(tmp_path):
         for newer in ("0.33.0", "0.25.1")
     ]
     assert f"{NAME}-ours" in names[0] and names[1] == set()
-    with pytest.raises(AnsibleActionFail, match="evidence_path: /nowhere is no directory"):
+    with pytest.raises(AnsibleActionFail, match="evidence_path: /nowhere is not a directory"):
         run_action("release_drift", {**options, "newer": "0.33.0", "evidence_path": ["/nowhere"]}, {})

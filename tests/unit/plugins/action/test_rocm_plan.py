@@ -219,7 +219,7 @@ def test_a_fresh_host(fleet):
             "too_old: driver 6.16.13.30300300 is on the host, release next needs 7.1.3 or newer, and rocm_policy",
         ),
         ("gone", "gone: the repository has no amdgpu-dkms of driver 31.40.1 (ROCm 7.14.0); it has 7.1.3.31500000;"),
-        ("unknown", "unknown: which driver belongs to ROCm 9.9.9 is not known here; known are 6.4.0, 6.4.1,"),
+        ("unknown", "unknown: the driver of ROCm 9.9.9 is not known; known releases are 6.4.0, 6.4.1,"),
         ("nameless", "nameless: release 'nameless' names no version of ROCm, and a driver is to be installed; set"),
         (
             "blacklisted",
@@ -274,7 +274,7 @@ def test_kernel_parameters_wait_for_their_reboot(fleet):
 
 
 def test_no_host_is_rebooted_twice_for_the_same_reason(fleet):
-    assert planned(fleet, "rebooted")["no_reboot"].startswith("the host was rebooted for it already, and still: ")
+    assert planned(fleet, "rebooted")["no_reboot"].startswith("the host was already rebooted for this, and still: ")
 
 
 @pytest.mark.parametrize("option", ["mirror", "epel_mirror"])

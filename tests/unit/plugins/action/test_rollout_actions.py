@@ -110,7 +110,7 @@ def test_waves_locks_and_gateways_follow_from_the_inventory(site):
     assert plan["hosts"]["fra-2"]["servers"] == ["fra-2--chat"]
     said = "\n".join(plan["summary"])
     assert "wave 1 of 5 (canary): fra-1" in said
-    assert "behind no gateway, so that only requests that run already are waited for: ber-1, ber-2" in said
+    assert "behind no gateway, so the rollout can only wait for requests that already run: ber-1, ber-2" in said
 
 
 def test_hosts_that_are_as_they_should_be_are_left_alone(site):
@@ -118,7 +118,7 @@ def test_hosts_that_are_as_they_should_be_are_left_alone(site):
     plan, _output = site(hosts=same)
     assert set(plan["hosts"]) == {"fra-3", "fra-4"}
     nothing, _output = site(hosts={name: {"files": {}} for name in ("fra-3", "fra-4")} | same)
-    assert nothing["summary"] == ["Nothing to do: all of 6 hosts are as the inventory says"]
+    assert nothing["summary"] == ["Nothing to do: all of 6 hosts match the inventory"]
     assert nothing["order"] == "localhost:!localhost"
 
 
@@ -131,7 +131,7 @@ def test_a_host_in_the_middle_of_a_turn_comes_first_though_nothing_differs(site)
 def test_options_that_hosts_of_a_cluster_do_not_agree_on_are_refused(site):
     odd = {"fra-2": {"options": {**OPTIONS, "canaries": 2}}}
     _plan, output = site(hosts=odd, fails=True)
-    assert "rollout_canaries is 1 for fra-1 and 2 for fra-2: set it alike for all hosts of a cluster" in output
+    assert "rollout_canaries is 1 for fra-1 and 2 for fra-2: set the same value for all hosts of a cluster" in output
 
 
 def test_what_would_leave_no_server_is_refused_before_anything(site):
@@ -187,7 +187,7 @@ def test_a_canary_that_was_rolled_back_stops_it(site, tmp_path):
     _plan, output = site(BEGIN, turn, controller(decide, end, said))
     state = journal(tmp_path)
     assert (state.stopped, state.result) == ("fra-1 went first and failed", "stopped")
-    assert "fra-1: back on what it ran before: it answers nonsense" in output
+    assert "fra-1: restored to its earlier state: it answers nonsense" in output
     assert "not begun: fra-2, fra-3, fra-4, ber-1, ber-2" in output
 
 

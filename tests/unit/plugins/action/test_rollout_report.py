@@ -95,7 +95,7 @@ def test_files_that_cannot_be(run, tmp_path):
     cases = [
         ({"journal": f"{tmp_path}/other.jsonl"}, f"journal: {tmp_path}/other.jsonl is not there; expected the journal"),
         ({"journal": f"{tmp_path}/no"}, f"journal: {tmp_path}/no/journal.jsonl is not there"),
-        ({"journal": f"{tmp_path}/empty"}, "cannot be reported on: no event says that a rollout begun"),
+        ({"journal": f"{tmp_path}/empty"}, "cannot be reported on: no event marks the begin of a rollout"),
         ({"journal": journal, "dest_html": f"{tmp_path}/no"}, f"dest_html: {tmp_path}/no is in the way"),
         ({"journal": journal, "dest_json": f"{tmp_path}/x/r.json"}, f"dest_json: {tmp_path}/x is not a directory"),
         ({"journal": journal, "page": "x"}, "page"),

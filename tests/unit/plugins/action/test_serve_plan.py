@@ -216,5 +216,5 @@ def test_a_secret_of_no_instance_is_refused_before_anything_changes():
 def test_a_misspelt_option_is_refused_where_the_hardware_was_detected_before():
     nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
     action = ActionModule(Task(OPTIONS), nowhere, None, None, None, None)
-    with pytest.raises(AnsibleActionFail, match=r"h1: weights_source is no option of the role weights"):
+    with pytest.raises(AnsibleActionFail, match=r"h1: weights_source is not an option of the role weights"):
         action.run(task_vars={"inventory_hostname": "h1", "weights_source": "x"})

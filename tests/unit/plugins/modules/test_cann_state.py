@@ -92,7 +92,7 @@ def test_what_a_chip_that_is_not_well_says(host):
 
 def test_a_kernel_that_boots_next(host):
     write(host / f"boot/vmlinuz-{NEXT}", "")
-    assert whats(state(host)) == [f"the machine boots next without a driver: there is no module for kernel {NEXT}"]
+    assert whats(state(host)) == [f"the next boot has no driver: there is no module for kernel {NEXT}"]
 
 
 def test_another_name_of_the_module(host):
@@ -113,7 +113,7 @@ def test_a_tool_that_fails_is_asked_once(host):
 
 def test_a_device_that_is_not_there(host):
     (host / "dev/davinci_manager").unlink()
-    assert whats(state(host)) == ["1 of 9 device nodes are not there"]
+    assert whats(state(host)) == ["1 of 9 device nodes are missing"]
     (host / "dev/hisi_hdc").unlink()
     nodes = ["/dev/davinci0", "/dev/hisi_hdc"]
     assert [finding["where"] for finding in state(host, nodes=nodes)["findings"]] == ["/dev/hisi_hdc"]
@@ -121,7 +121,7 @@ def test_a_device_that_is_not_there(host):
 
 def test_another_user(host):
     assert whats(state(host, user="npu", group="npus")) == [
-        "there is no user npu, whose group may open the chips",
+        "the user npu, whose group has access to the chips, does not exist",
         "the driver was installed for user HwHiAiUser, cann_user is npu",
     ]
 

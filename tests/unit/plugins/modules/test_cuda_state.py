@@ -86,16 +86,20 @@ def test_an_upgraded_kernel_that_has_no_module_yet(host):
     write(host / "boot/vmlinuz-0-rescue-1", "")
     result = state(host)
     assert result["host"]["next_kernel"] == NEXT
-    assert whats(result) == [f"the machine boots next without a driver: there is no module for kernel {NEXT}"]
+    assert whats(result) == [f"the next boot has no driver: there is no module for kernel {NEXT}"]
     assert result["findings"][0]["action"].startswith(f"install linux-headers-{NEXT}, then run")
 
 
 @pytest.mark.parametrize(
     ("code", "out", "expected"),
     [
-        (18, "Failed to initialize NVML: Driver/library version mismatch\n", "the tools are of another version"),
+        (
+            18,
+            "Failed to initialize NVML: Driver/library version mismatch\n",
+            "the tools and the loaded driver have different versions",
+        ),
         (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n", "nvidia-smi cannot"),
-        (6, "No devices were found\n", "the driver is loaded and has taken no chip"),
+        (6, "No devices were found\n", "the driver is loaded, but bound to no chip"),
     ],
 )
 def test_an_nvidia_smi_that_fails(host, code, out, expected):

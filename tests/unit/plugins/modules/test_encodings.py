@@ -89,7 +89,7 @@ def test_wrong_content_of_a_source_names_both_hashes(encodings, server, tmp_path
     result = encodings("{url}/encodings")
     found = hashlib.sha256(bytes(SIZE)).hexdigest()
     assert result["msg"] == (
-        f"no source gives {NAME} (sha256 {SHA256}): {server.url}/encodings/{NAME}: found sha256 {found}, "
+        f"no source has {NAME} (sha256 {SHA256}): {server.url}/encodings/{NAME}: found sha256 {found}, "
         f"expected {SHA256}: the source has another file under this name"
     )
     assert os.listdir(tmp_path / "encodings") == []

@@ -136,7 +136,7 @@ def test_refusal_is_an_error_in_every_run_until_it_is_mended(check, encodings, a
 def test_missing_file_is_an_error_and_nobody_is_asked(check, encodings, asked):
     (encodings / NEEDED).unlink()
     result = check()
-    assert "found no such file, expected 3613922 bytes" in result["msg"]
+    assert "the file is missing, expected 3613922 bytes" in result["msg"]
     assert asked() == 0
 
 

@@ -118,7 +118,7 @@ def test_no_key_is_in_anything_that_is_printed(play, fake, tmp_path):
         assert [row["name"] for row in result["checks"] if not row["ok"]] == ["responses"]
         assert "bad header Bearer ****" in result["msg"] and result["answer"] == "Your key is ********"
         assert KEY not in json.dumps(result)
-    assert wrong["msg"].count("answered 401 (Unauthorized); the server wants another API key") == 1
+    assert wrong["msg"].count("answered 401 (Unauthorized); the server expects another API key") == 1
     assert invalid["failed"] and "the API key holds a blank, a line break" in invalid["msg"]
     assert {key for _path, _payload, key in fake.asked} == {f"Bearer {KEY}", f"Bearer {OTHER_KEY}"}
     assert [key for key in (KEY, OTHER_KEY, INVALID_KEY) if key in printed] == []
@@ -217,8 +217,8 @@ def test_one_document_whatever_happens_to_a_host(verify):
     ("flags", "said"),
     [
         ((), "no instance was verified"),
-        (("--limit", "nobody"), "ansible-playbook ended with status 1 before it had verified anything"),
-        (("--no-such-option",), "ansible-playbook ended with status 2 before it had verified anything"),
+        (("--limit", "nobody"), "ansible-playbook ended with status 1 before it verified anything"),
+        (("--no-such-option",), "ansible-playbook ended with status 2 before it verified anything"),
     ],
 )
 def test_nothing_verified_is_not_ok(verify, flags, said):

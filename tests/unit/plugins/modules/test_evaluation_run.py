@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module as a process of its own, with a stand-in for lm-eval and a server that answers as vLLM does."""
+"""The module as its own process, with a stand-in for lm-eval and a server that answers as vLLM does."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_an_instance_that_dies_in_the_middle(evaluate, fake, systemd):
     fake.behaviour["/v1/chat/completions"] = die
     result = evaluate()
     assert result["failed"] and result["msg"].startswith("instance chat, task t: unit vllm@chat.service has failed: ")
-    assert "so the task was not completed. Why, from its journal: RuntimeError: out of memory" in result["msg"]
+    assert "so the task was not completed. The reason, from its journal: RuntimeError: out of memory" in result["msg"]
     assert KEY not in json.dumps(result)
 
 

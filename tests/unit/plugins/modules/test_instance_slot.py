@@ -212,7 +212,7 @@ def test_what_runs_with_older_files_is_stale_and_is_not_kept(there, slot, system
     assert slot("status")["stale"]
     assert run(root=str(there.root))["stale_instances"] == ["chat"]
     message = slot("kept")["msg"]
-    assert "runs with other files or another image than are there" in message and "site.yml" in message
+    assert "runs with older files or another image than those installed" in message and "site.yml" in message
     systemd.runs(UNIT)
     assert not slot("status")["stale"]
     assert run(root=str(there.root))["stale_instances"] == []
@@ -234,7 +234,7 @@ def test_there_is_nothing_before_the_first_state(there, kept, slot, systemd):
     assert "no good slot to go back to: nothing was kept yet" in slot("restored")["msg"]
     digest = kept()["digest"]
     assert (
-        f"no previous slot to go back to: kept is only the good one, {digest}" in slot("restored", to="previous")["msg"]
+        f"no previous slot to go back to: only the good one is kept, {digest}" in slot("restored", to="previous")["msg"]
     )
     message = slot("restored", to="0" * 16)["msg"]
     assert f"there is no slot {'0' * 16}; there are: {digest}" in message

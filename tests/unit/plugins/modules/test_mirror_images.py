@@ -122,7 +122,7 @@ def test_a_copy_that_broke_off_is_hidden_and_goes_on(tmp_path, origin, monkeypat
     origin.put("org/app", "v1", "one", "two")
     monkeypatch.setenv("SKOPEO_BLOBS", "3")
     result = run(tmp_path, "org/app:v1")
-    assert result["failed"] and "run again to go on from here: connection reset" in result["msg"]
+    assert result["failed"] and "run again to continue: connection reset" in result["msg"]
     assert not (tmp_path / "disk/images/org/app").exists()
     monkeypatch.delenv("SKOPEO_BLOBS")
     result = run(tmp_path, "org/app:v1")
@@ -154,7 +154,7 @@ def test_an_image_that_is_there_stays_while_its_registry_is_away(tmp_path, origi
     run(tmp_path, "org/app:v1")
     (origin.path / "org/app/v1").unlink()
     result = run(tmp_path, "org/app:v1")
-    assert not result["changed"] and "stays as it is" in str(result["warnings"])
+    assert not result["changed"] and "stays unchanged" in str(result["warnings"])
     assert "secret" not in json.dumps(result)
 
 

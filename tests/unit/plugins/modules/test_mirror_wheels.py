@@ -62,4 +62,4 @@ def test_a_lock_without_a_target_is_refused(tmp_path, source):
     lock = tmp_path / "lock.txt"
     lock.write_text(f"foo==1.0 --hash=sha256:{'0' * 64}\n")
     result = run_module("mirror_wheels", root=str(tmp_path), locks=[str(lock)])
-    assert result["failed"] and f"{lock}: it does not say which Python" in result["msg"]
+    assert result["failed"] and f"{lock}: it does not name its Python" in result["msg"]

@@ -17,7 +17,7 @@ OLD, NEW = ("sha256:" + digit * 64 for digit in "12")
 
 
 class Registry(ThreadingHTTPServer):
-    """Answers for manifests (path below /v2/ -> digest) as a registry does; all else is a status of its own."""
+    """Answers for manifests (path below /v2/ -> digest) as a registry does; all else is a status."""
 
     daemon_threads = True
 

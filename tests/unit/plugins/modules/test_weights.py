@@ -155,7 +155,7 @@ def test_source_without_a_file_is_passed_over_with_the_reason(weights, server, r
     result = weights(sources=[f"{server.url}/poor", f"{server.url}/weights"])
     reason = f"{server.url}/poor/{MODEL}/sub/extra.bin: HTTP 404 Not Found"
     assert result["models"][0]["skipped_sources"] == [reason]
-    assert f"source passed over for example/tiny: {reason}" in json.dumps(result["warnings"])
+    assert f"source skipped for example/tiny: {reason}" in json.dumps(result["warnings"])
     assert result["models"][0]["source"] == f"{server.url}/weights"
     assert content(root) == FILES
 
@@ -167,7 +167,7 @@ def test_source_that_stalls_is_left_for_the_next_one(weights, server, root):
     result = weights(sources=[f"{server.url}/slow", f"{server.url}/weights"], stall_timeout=1)
     (reason,) = result["models"][0]["skipped_sources"]
     # Over the other connection the small files may have come meanwhile.
-    said = f"{server.url}/slow/{MODEL}/model.safetensors: no byte came for 1 s (attempt "
+    said = f"{server.url}/slow/{MODEL}/model.safetensors: no data arrived for 1 s (attempt "
     assert reason.startswith((said + "1 ", said + "2 ")), reason
     assert content(root) == FILES
 
@@ -201,7 +201,7 @@ def test_short_or_missing_file_is_found_before_anything_is_written(
     result = weights(_ansible_check_mode=check_mode)
     assert result["failed"]
     assert result["msg"] == (
-        f"example/tiny revision {REVISION}: no source gives its 3 missing files: {server.url}{path}: {reason}"
+        f"example/tiny revision {REVISION}: no source has its 3 missing files: {server.url}{path}: {reason}"
     )
     assert not root.exists()
 
@@ -249,7 +249,7 @@ def test_no_space_is_found_before_anything_is_written(weights, server, root):
     huge["files"]["model.safetensors"]["size"] = size
     result = weights(models=[huge])
     assert "bytes (1073741824.00 GiB) are needed for example/tiny" in result["msg"]
-    assert "are free; make room or let weights_root name a larger file system" in result["msg"]
+    assert "are free; free some space, or set weights_root to a larger file system" in result["msg"]
     assert server.log == []
     assert not root.exists()
 
@@ -364,7 +364,7 @@ def test_an_instance_is_not_stopped_before_the_files_are_there(weights, root, un
     unit("active")
     weights()
     (root / MODEL / "config.json").write_bytes(b"[]")
-    assert "no source gives" in weights(serving="repair", sources=[])["msg"]
+    assert "no source has" in weights(serving="repair", sources=[])["msg"]
     assert not (tmp_path / "verbs").exists() and content(root)["config.json"] == b"[]"
 
 
@@ -391,7 +391,7 @@ def test_second_run_waits_for_the_first_and_finds_its_work_done(weights, server,
     repository.mkdir(parents=True)
     descriptor = os.open(repository / ".lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    assert "another process still fetches into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
+    assert "another process is still downloading into it after 0 s of waiting" in weights(lock_timeout=0)["msg"]
 
     def first():
         for name, data in FILES.items():
@@ -442,7 +442,7 @@ def test_progress_is_told_while_sources_are_asked(weights, server, root, tmp_pat
 
     def look(handler, _start, _end):
         if handler.command == "HEAD" and not seen:
-            # The report is written by a thread of its own.
+            # The report is written by its own thread.
             while not path.exists():
                 time.sleep(0.01)
             seen.append(path.read_text())
@@ -486,7 +486,7 @@ def test_pushed_file_that_is_wrong_is_named_where_there_is_no_other_source(weigh
         (growing / name).write_bytes(b"v" * len(data))
         (growing / name).chmod(0o600)
     message = weights(sources=[], pushed="controller:/srv/weights")["msg"]
-    assert "no source gives its 3 missing files: controller:/srv/weights: config.json, model" in message, message
+    assert "no source has its 3 missing files: controller:/srv/weights: config.json, model" in message, message
 
 
 def test_pushed_files_are_readable_for_all_whatever_the_umask_was(weights, root):
@@ -509,7 +509,7 @@ def test_models_without_a_source_are_all_named_with_what_they_lack(weights, root
 
 def test_no_model_is_fetched_when_another_one_has_no_source(weights, root):
     result = weights(models=[manifest(), manifest(repository="example/absent")])
-    assert result["msg"].startswith(f"example/absent revision {REVISION}: no source gives its 3 missing files")
+    assert result["msg"].startswith(f"example/absent revision {REVISION}: no source has its 3 missing files")
     assert not root.exists()
 
 

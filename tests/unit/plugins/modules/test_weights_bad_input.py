@@ -55,13 +55,13 @@ def manifest(**changes):
         ),
         (GOOD + "revision: main\n", "the key 'revision' is there twice (line 4, column 1)"),
         (GOOD.replace("{a:", "{/etc/passwd:"), "files: found '/etc/passwd', expected a relative path without '..'"),
-        (GOOD.replace("{a:", "{../a:"), "files: found '../a', expected a relative path without '..' or leading dots"),
+        (GOOD.replace("{a:", "{../a:"), "files: found '../a', expected a relative path without '..', leading dots"),
         (GOOD.replace("{a:", "{sub/../../a:"), "files: found 'sub/../../a', expected a relative path"),
         (GOOD.replace("{a:", "{sub//a:"), "files: found 'sub//a', expected a relative path"),
         (GOOD.replace("{a:", "{.verified.json:"), "files: found '.verified.json', expected a relative path"),
         (GOOD.replace("{a:", '{"a\\nb":'), r"files: found 'a\nb', expected a relative path"),
         (GOOD.replace("{a:", "{1:"), "files: found 1, expected a relative path"),
-        (GOOD + "schema_version: 2\n", "schema_version: found 2, expected 1, the only one that this version"),
+        (GOOD + "schema_version: 2\n", "schema_version: found 2, expected 1, the only one that this release"),
         (GOOD + "schema_version: '1'\n", "schema_version: found '1', expected 1"),
         (GOOD.replace("files: {a: " + ENTRY + "}", "files: {}"), "files: found {}, expected a mapping of at least one"),
         (GOOD.replace("files: {a: " + ENTRY + "}", "files: [a]"), "files: found ['a'], expected a mapping of at least"),
@@ -211,7 +211,7 @@ def test_file_system_that_is_too_small_is_named_before_the_first_byte(weights, r
         result = weights()
         assert result["msg"].startswith(f"{root}: ")
         assert "example/tiny" in result["msg"]
-        assert " are free; make room or let weights_root name a larger file system" in result["msg"]
+        assert " are free; free some space, or set weights_root to a larger file system" in result["msg"]
         assert published(root) == []
     assert [line for line in server.log if "GET" in str(line)] == []
 

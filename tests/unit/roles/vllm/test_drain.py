@@ -157,7 +157,7 @@ def test_an_engine_without_figures_gets_its_time(tmp_path):
     with stopping_engine() as engine:
         engine.metrics = False
         said = Stop(engine, tmp_path, seconds=0.5, notice=0.1).end()
-    assert said.startswith("Stopping: vLLM does not tell whether requests run after 0.5 s")
+    assert said.startswith("Stopping: vLLM does not report whether requests run after 0.5 s")
 
 
 def test_an_engine_that_has_gone_is_waited_for_by_nobody(tmp_path):

@@ -166,7 +166,7 @@ def test_vllm_that_has_ended_is_not_waited_for(host, monkeypatch):
     ended = subprocess.Popen(["true"])
     ended.wait()
     monkeypatch.setenv("MAINPID", str(ended.pid))
-    with pytest.raises(SystemExit, match="vLLM has ended before it answered"):
+    with pytest.raises(SystemExit, match="vLLM ended before it answered"):
         run(monkeypatch)
 
 

@@ -86,7 +86,7 @@ def test_fetch_wheels_refuses_other_bytes(tmp_path, source):
     make_wheel(source, "foo", "1.0")
     result = run("fetch_wheels.py", source, write_lock(tmp_path, ("foo==1.0", "0" * 64)), tmp_path / "mirror")
     assert result.returncode == 1
-    assert "pip could not fetch it; run again to go on from here" in result.stderr
+    assert "pip could not fetch it; run again to continue" in result.stderr
     assert names(tmp_path / "mirror/wheels") == []
 
 

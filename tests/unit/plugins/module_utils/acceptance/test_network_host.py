@@ -50,11 +50,11 @@ def test_nobody_comes():
 def test_a_port_that_is_taken():
     with contextlib.closing(socket.create_server(("", 0))) as other:
         port = other.getsockname()[1]
-        with pytest.raises(NetworkError, match=f"port {port} cannot be listened on: .*; set accept_port"):
+        with pytest.raises(NetworkError, match=f"port {port}: cannot listen: .*; set accept_port"):
             serve(port, 1, 0.2)
 
 
 def test_another_program_listens_and_sends_nothing():
     other = socket.create_server(("127.0.0.1", 0))
-    with contextlib.closing(other), pytest.raises(NetworkError, match="connected, and nothing came"):
+    with contextlib.closing(other), pytest.raises(NetworkError, match="connected, but nothing arrived"):
         receive("127.0.0.1", other.getsockname()[1], 0.3, 2)

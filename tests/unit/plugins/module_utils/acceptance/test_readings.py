@@ -42,5 +42,7 @@ def test_a_burn_in_that_did_not_come_to_its_end(ended, problem):
 
 
 def test_the_programs_own_words_go_before_its_status():
-    found = parse(json.dumps({"event": "failed", "what": "no torch for /usr/bin/python3: No module"}), rc=3, err="x")
-    assert found.problem == "the burn-in failed: no torch for /usr/bin/python3: No module"
+    found = parse(
+        json.dumps({"event": "failed", "what": "/usr/bin/python3 cannot import torch: No module"}), rc=3, err="x"
+    )
+    assert found.problem == "the burn-in failed: /usr/bin/python3 cannot import torch: No module"

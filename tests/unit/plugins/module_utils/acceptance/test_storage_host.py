@@ -56,7 +56,7 @@ def test_without_a_large_file_one_is_made_and_removed(tmp_path):
 
 def test_a_full_file_system_and_one_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(storage_host, "RESERVE", 1 << 60)
-    with pytest.raises(StorageError, match=r"has [\d.]+ GB free, and a file of 0.1 GB has to be made"):
+    with pytest.raises(StorageError, match=r"has [\d.]+ GB free, but the test needs a file of 0.1 GB"):
         measure_reads(str(tmp_path), 1, 100 * MIB)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StorageError, match="gone is not a directory on this host; name another one"):

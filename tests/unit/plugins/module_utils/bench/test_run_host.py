@@ -80,7 +80,7 @@ def test_a_run_that_never_began_has_no_joules():
 def test_the_limit_ends_it(host):
     host.behave("time.sleep(60)")
     began = time.monotonic()
-    with pytest.raises(BenchError, match=r"was not finished after 0.5 s, the time limit of a measurement"):
+    with pytest.raises(BenchError, match=r"did not finish within 0.5 s, the time limit of a measurement"):
         run(host, seconds=0.5)
     assert time.monotonic() - began < 20
 
@@ -140,7 +140,7 @@ def test_a_container_is_entered_and_cleaned(host):
 
 def test_the_commands_file_is_missing(host):
     (host.bin / "vllm").write_text("#!/nowhere/python\n")
-    with pytest.raises(BenchError, match="does not find vLLM's command"):
+    with pytest.raises(BenchError, match="does not find the command vllm"):
         run(host)
 
 
@@ -148,5 +148,5 @@ def test_the_commands_file_is_missing(host):
 def test_another_user_owns_the_directory():
     with working_directory("nobody") as (directory, account):
         assert os.stat(directory).st_uid == account.pw_uid == pwd.getpwnam("nobody").pw_uid
-    with pytest.raises(BenchError, match="user: 'nobodi' is no user of this host"), working_directory("nobodi"):
+    with pytest.raises(BenchError, match="user: 'nobodi' is not a user of this host"), working_directory("nobodi"):
         pass

@@ -108,7 +108,7 @@ ONES = {
         on_disk(firmware="6.3.0", running_firmware="6.3.0", firmware_drivers="[23.0.0,23.0.0.]"),
         "driver and firmware",
         "driver 26.0.rc1 and firmware 6.3.0 do not fit",
-        "run the role cann with cann_policy install; the firmware goes first, then the driver",
+        "set cann_policy to install and run the role cann; install the firmware first, then the driver",
     ),
     "driver waits": (
         on_disk(running="25.5.1"),
@@ -125,7 +125,7 @@ ONES = {
     "cut off": (
         on_disk(complete=False),
         "/etc/ascend_install.info",
-        "the installation of driver 26.0.rc1 did not come to an end",
+        "the installation of driver 26.0.rc1 was not completed",
         "let the role cann install it again",
     ),
     "dcmi": ({"dcmi": False}, "/usr/local/dcmi", "the driver's interface for containers", "install the driver again"),
@@ -138,7 +138,7 @@ ONES = {
     "next kernel": (
         on_host(next_kernel=NEXT),
         f"kernel {NEXT}",
-        f"the machine boots next without a driver: there is no module for kernel {NEXT}",
+        f"the next boot has no driver: there is no module for kernel {NEXT}",
         f"install linux-headers-{NEXT}, then run 'dkms autoinstall -k {NEXT}'",
     ),
     "held": (
@@ -159,19 +159,19 @@ ONES = {
     "compatibility": (
         {"boards": {"0": BOARD.format(npu=0, version="x", firmware="y", compatibility="Not compatible")}},
         "NPU 0",
-        "npu-smi says of driver and firmware: Not compatible",
-        "run the role cann",
+        "npu-smi reports for driver and firmware: Not compatible",
+        "set cann_policy to install and run the role cann",
     ),
     "node": (
         {"nodes": NODES[1:]},
         "/dev/davinci0",
-        "1 of 11 device nodes are not there",
+        "1 of 11 device nodes are missing",
         "read why with 'dmesg | grep -i ascend'",
     ),
     "no user": (
         on_disk(group=""),
         "user",
-        "there is no user HwHiAiUser, whose group may open the chips",
+        "the user HwHiAiUser, whose group has access to the chips, does not exist",
         "run 'groupadd HwHiAiUser; useradd -g HwHiAiUser -m HwHiAiUser'",
     ),
     "group": (
@@ -190,12 +190,12 @@ ONES = {
         {"table": CommandResult(127), **SILENT},
         "npu-smi",
         "npu-smi is not installed",
-        "install the driver; it brings the tool",
+        "install the driver, which includes the tool",
     ),
     "hangs": (
         {"table": CommandResult(124), **SILENT},
         "npu-smi",
-        "npu-smi does not come to an end",
+        "npu-smi does not finish",
         "look for a chip in the kernel's log with 'dmesg | grep -i ascend'",
     ),
     "-8005": (
@@ -222,7 +222,7 @@ ONES = {
         },
         "npu-smi",
         "npu-smi does not find the driver's libraries",
-        "see that /usr/local/Ascend/driver/lib64 is there",
+        "check that /usr/local/Ascend/driver/lib64 exists",
     ),
     "half": (
         {
@@ -231,14 +231,14 @@ ONES = {
             )
         },
         "npu-smi",
-        "the driver's installation did not come to an end",
+        "the installation of the driver was not completed",
         "let the role cann install it again",
     ),
     "unknown words": (
         {"table": CommandResult(7, "", "a word\nanother word\n"), **SILENT},
         "npu-smi",
-        "npu-smi ends with 7 and says: another word",
-        "see to what it says",
+        "npu-smi ends with exit status 7: another word",
+        "correct what it reports",
     ),
 }
 
@@ -263,7 +263,7 @@ def test_a_chip_that_npu_smi_does_not_list():
             cards=CommandResult(0, cards(7)),
         )
     )
-    assert finding[0] == "npu-smi lists 7 of 8 chips on PCI; the driver has not taken it"
+    assert finding[0] == "npu-smi lists 7 of 8 chips on PCI; the driver is not bound to it"
     assert finding[1] == f"chip {CHIPS[7]}"
 
 
@@ -280,7 +280,7 @@ def test_nothing_is_installed():
         "no driver of Huawei's is installed",
         f"no driver is loaded: there is no module for kernel {KERNEL}",
         "npu-smi is not installed",
-        "there is no user HwHiAiUser, whose group may open the chips",
+        "the user HwHiAiUser, whose group has access to the chips, does not exist",
     ]
 
 

@@ -192,7 +192,7 @@ def test_the_fact_says_what_runs_containers():
 def test_the_role_vllm_is_told_which_of_two_engines():
     _fact, warnings = check("podman", engines=(DOCKER, PODMAN))
     assert warnings == [
-        "docker is on this host too, and the role vllm uses it by default: set container_runtime_engine: podman "
+        "docker is also on this host, and the role vllm uses it by default: set container_runtime_engine: podman "
         "in the inventory, which vllm_engine follows, or set vllm_engine: podman"
     ]
     assert check("docker", engines=(DOCKER, PODMAN))[1] == []

@@ -164,7 +164,7 @@ def test_a_loaded_driver_that_is_gone_from_the_disk():
 def test_the_next_kernel_has_no_module():
     host = on_host(next_kernel=NEXT, packages={**HOST.packages, f"linux-headers-{NEXT}": "6.8.0-52.53"})
     what, where, action = only(host=host)
-    assert what == f"the machine boots next without a driver: there is no module for kernel {NEXT}"
+    assert what == f"the next boot has no driver: there is no module for kernel {NEXT}"
     assert where == f"kernel {NEXT}"
     assert action.startswith(f"run 'dkms autoinstall -k {NEXT}'")
 
@@ -184,7 +184,7 @@ def test_nouveau_holds_the_chips():
     assert findings[0] == (
         "nouveau is loaded and holds the chips",
         "module nouveau",
-        "keep it from loading and reboot",
+        "prevent it from loading and reboot",
     )
 
 
@@ -206,11 +206,11 @@ def test_packages_that_an_upgrade_may_replace():
     ("answer", "sentence"),
     [
         (CommandResult(9, NO_DRIVER), "nvidia-smi cannot reach the driver"),
-        (CommandResult(18, MISMATCH), "the tools are of another version than the driver that is loaded"),
-        (CommandResult(6, "No devices were found\n"), "the driver is loaded and has taken no chip"),
-        (CommandResult(15, "", "something new\n"), "nvidia-smi ends with 15 and says: something new"),
+        (CommandResult(18, MISMATCH), "the tools and the loaded driver have different versions"),
+        (CommandResult(6, "No devices were found\n"), "the driver is loaded, but bound to no chip"),
+        (CommandResult(15, "", "something new\n"), "nvidia-smi ends with exit status 15: something new"),
         (CommandResult(127), "nvidia-smi is not installed"),
-        (CommandResult(124), "nvidia-smi does not come to an end"),
+        (CommandResult(124), "nvidia-smi does not finish"),
     ],
 )
 def test_what_nvidia_smi_says_where_it_fails(answer, sentence):
@@ -222,8 +222,8 @@ def test_what_nvidia_smi_says_where_it_fails(answer, sentence):
 
 def test_a_chip_that_is_lost():
     assert {what for what, _where, _action in found(replace(WHOLE, query=CommandResult(15, LOST)))} == {
-        "a chip does not answer any more",
-        "a chip does not answer",
+        "a chip no longer responds",
+        "a chip does not respond",
     }
 
 
@@ -237,12 +237,12 @@ def test_a_value_that_is_an_error():
 
 def test_chips_on_pci_that_nvidia_smi_does_not_list():
     what, where, action = only(chips=(CHIP, "0000:5d:00.0"))
-    assert what == "nvidia-smi lists 1 of 2 chips on PCI; the driver has not taken it"
+    assert what == "nvidia-smi lists 1 of 2 chips on PCI; the driver is not bound to it"
     assert (where, action) == ("chip 0000:5d:00.0", "read why with 'dmesg | grep 0000:5d:00.0'")
     what, _where, _action = only(
         chips=(CHIP, "0000:5d:00.0"), information={CHIP: "", "0000:5d:00.0": "Model: NVIDIA H200\n"}
     )
-    assert what.endswith("the driver has it")
+    assert what.endswith("the driver is bound to it")
     what, _where, action = only(
         chips=(CHIP, "0000:5d:00.0"), information={CHIP: "", "0000:5d:00.0": "Model: x\nGPU Excluded:\t Yes\n"}
     )
@@ -424,7 +424,7 @@ def test_of_two_real_chips_one_that_is_not_listed_is_named():
     )
     assert (finding.where, finding.what) == (
         "chip 0000:00:07.0",
-        "nvidia-smi lists 1 of 2 chips on PCI; the driver has it",
+        "nvidia-smi lists 1 of 2 chips on PCI; the driver is bound to it",
     )
 
 
@@ -432,7 +432,7 @@ def test_and_the_same_host_with_a_chip_more_and_a_release_that_wants_more():
     host = recorded()
     sentences = [finding.what for finding in check_driver(replace(host, chips=(*host.chips, "0000:ff:00.0")), "999.1")]
     assert "driver 580.159.04 is loaded, the release needs 999.1 or newer" in sentences
-    assert "nvidia-smi lists 1 of 2 chips on PCI; the driver has not taken it" in sentences
+    assert "nvidia-smi lists 1 of 2 chips on PCI; the driver is not bound to it" in sentences
 
 
 # From the vendor's installer, a cloud's image or a hypervisor: no package, no daemon, nothing for another kernel.
@@ -446,7 +446,7 @@ def test_what_a_foreign_driver_lacks_for_the_next_boot_is_for_later():
     assert [finding.what for finding in findings if not finding.later] == []
     assert [finding.what for finding in findings if finding.later] == [
         f"the next load of the driver fails: there is no module for kernel {KERNEL}",
-        f"the machine boots next without a driver: there is no module for kernel {NEXT}",
+        f"the next boot has no driver: there is no module for kernel {NEXT}",
         "nvidia-persistenced is not known to systemd",
     ]
 

@@ -110,10 +110,10 @@ def test_answer_is_the_last_line(output, answer):
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (FoundFile(RIGHT.path, -1, ""), f"found no such file, expected {SIZE} bytes; run the role encodings"),
+        (FoundFile(RIGHT.path, -1, ""), f"the file is missing, expected {SIZE} bytes; run the role encodings"),
         (FoundFile(RIGHT.path, 7, "ab"), f"found 7 bytes, expected {SIZE}; run the role encodings on this host"),
         (FoundFile(RIGHT.path, SIZE, "ab"), f"found sha256 ab, expected {SHA256}; run the role encodings on this host"),
-        (RIGHT, "it said: Permission denied (os error 13); the bytes are the published ones, so check that vllm may"),
+        (RIGHT, "it said: Permission denied (os error 13); the content is correct, so check that vllm may"),
     ],
 )
 def test_refusal_names_file_release_reason_and_what_to_do(found, reason):

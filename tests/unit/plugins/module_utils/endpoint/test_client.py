@@ -210,7 +210,7 @@ def test_the_key_is_sent_and_a_missing_one_is_named(fake):
     fake.api_key = "sk-planted-0123456789"
     assert ask(fake, "chat", api_key="sk-planted-0123456789").ok
     detail = ask(fake, "chat").detail
-    assert "answered 401 (Unauthorized); the server wants another API key: give the one" in detail
+    assert "answered 401 (Unauthorized); the server expects another API key: set api_key" in detail
 
 
 @pytest.mark.parametrize("key", ["sk-planted secret", "sk-planted\n", "sk-plantéd"])

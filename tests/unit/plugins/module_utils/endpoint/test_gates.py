@@ -119,4 +119,4 @@ def test_options_that_are_left_out_have_defaults():
 
 
 def test_no_gate_at_all_is_told():
-    assert message("Instance chat", [], {}, {}) == "Instance chat: no gate was asked for"
+    assert message("Instance chat", [], {}, {}) == "Instance chat: no gate was requested"

@@ -111,15 +111,15 @@ def test_looking_decides_nothing():
             [server("a--x")],
             ["a--x"],
             1,
-            "service chat: without a--x it has no server left, and min_available is 1; return",
+            "service chat: without a--x, no server would remain, but min_available is 1; return",
         ),
-        ([server("a--x"), server("b--x")], ["a--x", "b--x"], 1, "without a--x, b--x it has no server left"),
-        ([server("a--x"), server("b--x")], ["a--x"], 2, "it has b--x left, and min_available is 2"),
+        ([server("a--x"), server("b--x")], ["a--x", "b--x"], 1, "without a--x, b--x, no server would remain"),
+        ([server("a--x"), server("b--x")], ["a--x"], 2, "b--x would remain, but min_available is 2"),
         ([server("a--x"), server("b--x", "drain")], ["a--x"], 1, "(b--x is drained by rollout:9 (why)); return"),
         ([server("a--x"), server("b--x", "maint")], ["a--x"], 1, "(b--x is in maintenance by hand)"),
         ([server("a--x"), server("b--x", up=False, why="L4CON")], ["a--x"], 1, "(b--x is down (L4CON))"),
         ([server("a--x"), server("a--y", backend="quick")], ["a--x", "a--y"], 1, "service quick: without a--y"),
-        ([server("a--x"), server("b--x", up=False)], ["a--x", "b--x"], 1, "without a--x it has no server left"),
+        ([server("a--x"), server("b--x", up=False)], ["a--x", "b--x"], 1, "without a--x, no server would remain"),
     ],
 )
 def test_too_few_would_stay(servers, names, min_available, words):
@@ -228,7 +228,7 @@ def test_servers_in_words(at, by, words):
     ("now", "started", "words"),
     [
         (server("a", errors=5, requests=9), "7-1", []),
-        (server("a", errors=7, requests=12), "7-1", ["a: 2 errors in 3 requests since it is back, expected none"]),
+        (server("a", errors=7, requests=12), "7-1", ["a: 2 errors in 3 requests since it returned, expected none"]),
         (server("a", errors=7, requests=12), "8-2", []),
         (server("a", errors=5, up=False, why="L4CON"), "7-1", ["a was up and is down (L4CON)"]),
         # Somebody needs it elsewhere: that is no fault of the server.

@@ -42,13 +42,13 @@ def test_a_hash_goes_on_where_the_connection_broke(server):
 
 def test_a_server_that_cannot_go_on(server):
     server.faults["/x"], server.ranges = "cut", False
-    with pytest.raises(WeightsError, match="does not go on with the same file"):
+    with pytest.raises(WeightsError, match="the server cannot continue the same file"):
         web(server).hash(f"{server.url}/x")
 
 
 def test_a_server_that_stalls(server):
     server.faults["/x"], server.cut_after = "stall", 0
-    with pytest.raises(WeightsError, match=r"/x: no byte came for 1 s"):
+    with pytest.raises(WeightsError, match=r"/x: no data arrived for 1 s"):
         web(server, timeout=1).hash(f"{server.url}/x")
 
 

@@ -74,7 +74,7 @@ def test_users_that_are_asked_for(host):
 
 def test_chips_that_are_asked_for(host):
     assert whats(state(host, chips=[CHIPS[0], "0000:99:00.0"])) == [
-        "amd-smi lists 1 of 2 chips on PCI; the driver has not taken it"
+        "amd-smi lists 1 of 2 chips on PCI; the driver is not bound to it"
     ]
 
 
@@ -85,7 +85,7 @@ def test_a_chip_that_another_driver_has(host):
     for name in ("class/kfd/kfd/topology/nodes/2/properties",):
         (host / "sys" / name).unlink()
     tool(host / "bin", "amd-smi", ("static*", 0, json.dumps([{"bus": {"bdf": CHIPS[0]}}]), ""))
-    assert whats(state(host)) == ["amd-smi lists 1 of 2 chips on PCI; the driver vfio-pci has taken it"]
+    assert whats(state(host)) == ["amd-smi lists 1 of 2 chips on PCI; the driver vfio-pci is bound to it"]
 
 
 @pytest.mark.parametrize("directory", ["/opt/rocm/bin", "/opt/rocm/core/bin"])
@@ -132,7 +132,7 @@ def test_the_kernels_own_driver(host):
 
 def test_an_upgraded_kernel_that_has_no_module_yet(host):
     write(host / f"boot/vmlinuz-{NEXT}", "")
-    assert whats(state(host)) == [f"the machine boots next without a driver: there is no module for kernel {NEXT}"]
+    assert whats(state(host)) == [f"the next boot has no driver: there is no module for kernel {NEXT}"]
 
 
 def test_a_build_that_failed(host):

@@ -172,7 +172,7 @@ def test_no_tool_is_missed_where_none_is_wanted(minimum):
     assert (what, where) == ("neither amd-smi nor rocm-smi is installed", "amd-smi")
 
 
-LOOK = "run 'modprobe amdgpu' and read what the kernel says with 'dmesg | grep -i amdgpu'"
+LOOK = "run 'modprobe amdgpu' and read the kernel's messages with 'dmesg | grep -i amdgpu'"
 NOT_BUILT = "there is no module for kernel"
 
 
@@ -198,7 +198,7 @@ NOT_BUILT = "there is no module for kernel"
         ({"host": on_host(modules={})}, "driver 6.16.13 is on disk and not loaded", LOOK),
         (
             {"host": on_host(next_kernel=NEXT)},
-            f"the machine boots next without a driver: {NOT_BUILT} {NEXT}",
+            f"the next boot has no driver: {NOT_BUILT} {NEXT}",
             f"install linux-headers-{NEXT}, then run",
         ),
         (
@@ -232,7 +232,7 @@ def test_the_kernels_own_driver_has_no_version():
     assert found(replace(WHOLE, host=OWN, disk=OWN_DISK), minimum="") == []
     what, where, action = only(host=OWN, disk=OWN_DISK)
     assert what == (
-        "the kernel's own amdgpu is loaded, which has no version: whether it is as new as 6.14.14 is unknown"
+        "the kernel's own amdgpu is loaded, which has no version, so it is unknown whether it is 6.14.14 or newer"
     )
     assert where == "module amdgpu"
     assert "rocm_source to distro" in action
@@ -241,7 +241,7 @@ def test_the_kernels_own_driver_has_no_version():
 def test_kernels_that_would_come_up_with_their_own_driver():
     own = MODINFO.format(kernel=NEXT, version="", srcversion="0WN").replace("version:        \n", "", 1)
     what, where, action = only(host=on_host(next_kernel=NEXT), disk={KERNEL: module_text(), NEXT: own})
-    assert what == f"the machine boots next without a driver: there is no module for kernel {NEXT}"
+    assert what == f"the next boot has no driver: there is no module for kernel {NEXT}"
     assert where == f"kernel {NEXT}"
     assert action.startswith(f"install linux-headers-{NEXT}, then run 'dkms autoinstall -k {NEXT}'")
     assert found(replace(WHOLE, host=replace(OWN, next_kernel=NEXT), disk={**OWN_DISK, NEXT: own}), minimum="") == []
@@ -265,11 +265,11 @@ def test_an_installation_whose_build_failed():
 )
 def test_what_keeps_the_driver_out(entry, where):
     what, place, action = only(shown=RocmHostState(blacklists=(entry,)))
-    assert (what, place) == (f"amdgpu is kept from loading at boot: {entry.text}", where)
+    assert (what, place) == (f"amdgpu is prevented from loading at boot: {entry.text}", where)
     assert "rocm_blacklist_remove" in action
 
 
-NO_DRIVER = "amd-smi fails: it finds no driver loaded"
+NO_DRIVER = "amd-smi fails: no driver is loaded"
 NO_CHIP = "ERROR:root:Unable to detect any GPU devices, check amdgpu version and module status\n"
 NO_LIBRARY = "ModuleNotFoundError: No module named 'amdsmi'"
 
@@ -284,11 +284,11 @@ NO_LIBRARY = "ModuleNotFoundError: No module named 'amdsmi'"
         ),
         (
             CommandResult(1, "", "AMDSMI_STATUS_NO_PERM - Permission Denied\n"),
-            "amd-smi fails: it may not open the chips",
+            "amd-smi fails: it has no permission to open the chips",
         ),
-        (CommandResult(255, "", NO_CHIP), "amd-smi fails: the driver is loaded and has taken no chip"),
-        (CommandResult(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with 1 and says: {NO_LIBRARY}"),
-        (CommandResult(124), "amd-smi does not come to an end"),
+        (CommandResult(255, "", NO_CHIP), "amd-smi fails: the driver is loaded, but bound to no chip"),
+        (CommandResult(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with exit status 1: {NO_LIBRARY}"),
+        (CommandResult(124), "amd-smi does not finish"),
     ],
 )
 def test_an_amd_smi_that_fails(answer, what):
@@ -299,15 +299,15 @@ def test_a_rocm_smi_that_fails_and_says_all_is_well():
     recorded = next(entry for name, entry in RECORDED.items() if name.startswith("rocm-smi"))
     assert recorded["rc"] == 0
     answer = CommandResult(recorded["rc"], recorded["out"], recorded["err"])
-    assert only(amd_smi=CommandResult(127), rocm_smi=answer)[0] == "rocm-smi fails: it finds no driver loaded"
+    assert only(amd_smi=CommandResult(127), rocm_smi=answer)[0] == "rocm-smi fails: no driver is loaded"
 
 
 @pytest.mark.parametrize(
     ("changes", "why", "action"),
     [
-        ({}, "the driver has not taken it", "read why with 'dmesg | grep 0000:85:00.0'"),
-        ({"bound": {CHIPS[1]: "vfio-pci"}}, "the driver vfio-pci has taken it", "see what binds it there"),
-        ({"kfd": WHOLE.kfd}, "the driver has it", "read why with"),
+        ({}, "the driver is not bound to it", "read why with 'dmesg | grep 0000:85:00.0'"),
+        ({"bound": {CHIPS[1]: "vfio-pci"}}, "the driver vfio-pci is bound to it", "find out what bound it"),
+        ({"kfd": WHOLE.kfd}, "the driver is bound to it", "read why with"),
     ],
 )
 def test_a_chip_that_cannot_be_used(changes, why, action):
@@ -338,7 +338,7 @@ def test_chips_that_nobody_counts_are_no_finding():
 @pytest.mark.parametrize(
     ("nodes", "what", "where"),
     [
-        (WHOLE.nodes[1:], "the driver has chips and there is no device to open them by", "/dev/kfd"),
+        (WHOLE.nodes[1:], "the driver has chips, but there is no device node for them", "/dev/kfd"),
         (WHOLE.nodes[:2], "there are 1 render nodes for 2 chips", "/dev/dri/renderD*"),
         ((Node("/dev/kfd", "root", 0o600), *WHOLE.nodes[1:]), "its group is root with mode 0600", "/dev/kfd"),
         ((Node("/dev/kfd", "render", 0o600), *WHOLE.nodes[1:]), "its group is render with mode 0600", "/dev/kfd"),
@@ -381,7 +381,7 @@ def test_device_nodes(nodes, what, where):
         ),
         (
             "amdgpu 0000:0c:00.0: amdgpu: 2 uncorrectable hardware errors detected in total in umc block",
-            "memory or logic of a chip has failed",
+            "a chip has an uncorrectable error in memory or logic",
             "chip 0000:0c:00.0",
         ),
     ],

@@ -192,7 +192,7 @@ def test_a_host_without_systemd_has_nothing_stale(there):
 def test_two_runs_do_not_mix(there, slots):
     there.template()
     other = Slots(slots.host, "chat")
-    with slots.locked(), pytest.raises(SlotError, match="another run is at work"), other.locked():
+    with slots.locked(), pytest.raises(SlotError, match="another run is working"), other.locked():
         pass
     keep(slots)
 
@@ -201,7 +201,7 @@ def test_a_file_that_changes_while_it_is_kept_is_not_kept(there, slots):
     there.template()
     state = slots.host.state("chat")
     there.template(flag="2")
-    with slots.locked(), pytest.raises(SlotError, match=r"chat\.yaml has been changed by somebody meanwhile"):
+    with slots.locked(), pytest.raises(SlotError, match=r"chat\.yaml was changed during the run"):
         slots.keep(state, {}, None, 2)
     assert slots.digests() == []
 

@@ -87,7 +87,7 @@ def test_where_to_go_back_to(to, digest):
     [
         ("good", "", "nothing was kept yet"),
         ("previous", "", "nothing was kept yet"),
-        ("previous", "b" * 16, f"kept is only the good one, {'b' * 16}"),
+        ("previous", "b" * 16, f"only the good one is kept, {'b' * 16}"),
         ("nonsense", "b" * 16, f"no slot nonsense; there are: {'b' * 16}"),
     ],
 )

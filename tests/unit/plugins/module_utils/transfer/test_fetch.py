@@ -95,7 +95,7 @@ def test_short_file_is_refused_by_its_length(server, dest):
 def test_endless_file_without_a_length_is_cut_off(server, dest):
     server.files["/a.bin"] = CONTENT * 2
     server.faults["/a.bin"] = "chunked"
-    with pytest.raises(FetchError, match=f"it goes on after {len(CONTENT)} bytes"):
+    with pytest.raises(FetchError, match=f"it continues after {len(CONTENT)} bytes"):
         get(f"{server.url}/a.bin", dest)
 
 
@@ -118,7 +118,7 @@ def test_stalled_transfer_is_given_up_after_its_time(server, dest):
     server.faults["/a.bin"] = "stall"
     server.cut_after = 0
     started = time.monotonic()
-    with pytest.raises(FetchError, match=r"no byte came for 0.6 s"):
+    with pytest.raises(FetchError, match=r"no data arrived for 0.6 s"):
         get(f"{server.url}/a.bin", dest, replace(QUICK, stall_timeout=0.6))
     assert time.monotonic() - started < 30
 

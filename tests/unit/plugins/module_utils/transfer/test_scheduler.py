@@ -269,7 +269,7 @@ def test_part_that_never_comes_keeps_what_lies_before_it():
     assert jobs[0].target.content == contents["large"][:700]
 
 
-# In a process of its own: other tests of this one may have left threads with descriptors behind.
+# In its own process: other tests of this one may have left threads with descriptors behind.
 FETCH_MANY = """
 import hashlib, resource, sys
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (

@@ -45,7 +45,7 @@ def test_rate_is_judged_after_a_minute_and_again_after_the_next(clock):
     assert floor.seconds_left() == 60
     wait(floor, clock, 61, 5999)
     for _time in range(2):
-        with pytest.raises(SourceTooSlowError, match=r"only 5999 bytes came in 61 s, expected 100 bytes/s or more"):
+        with pytest.raises(SourceTooSlowError, match=r"only 5999 bytes arrived in 61 s, expected 100 bytes/s or more"):
             floor.seconds_left()
 
 

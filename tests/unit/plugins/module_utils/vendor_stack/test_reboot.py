@@ -17,7 +17,7 @@ WHY = ("nouveau is loaded",)
         (False, "other", "", "cuda_reboot_allowed is false"),
         (True, "now", "", "this host is the controller or runs on its kernel"),
         # It came back, and nothing is better.
-        (True, "other", boot_mark("before", WHY), "the host was rebooted for it already"),
+        (True, "other", boot_mark("before", WHY), "the host was already rebooted for this"),
         # It never went down, or another reason brought it down.
         (True, "other", boot_mark("now", WHY), None),
         (True, "other", boot_mark("before", ("another",)), None),

@@ -68,7 +68,7 @@ def test_the_endpoint_of_a_config(text, url, names):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("port: 8000\n", "neither served-model-name nor model is there"),
+        ("port: 8000\n", "found neither served-model-name nor model"),
         ("model: m\nport: http\n", "port: found 'http', expected a number from 1 to 65535"),
         ("model: m\nport: [1, 2]\n", "port: found a list, expected one value"),
         ("model: 'm\n", 'line 1: found "\'m", expected the quotes to end on the line'),

@@ -91,17 +91,20 @@ def test_what_may_still_come_up(values):
         ({**IDLE, "load": "bad-setting"}, "cannot be loaded by systemd (LoadState=bad-setting)"),
         (IDLE, "is not started"),
         (DIED, "has failed: exit status 1 (exit-code)"),
-        ({**DIED, "result": "success", "status": 0}, "has ended by itself: exit status 0 (success)"),
+        ({**DIED, "result": "success", "status": 0}, "ended by itself: exit status 0 (success)"),
         ({**FAILED, "result": "signal", "code": 2, "status": 9}, "has failed: killed by signal 9 (signal)"),
         (
             {**FAILED, "result": "core-dump", "code": 3, "status": 11},
             "has failed: dumped core on signal 11 (core-dump)",
         ),
-        ({**FAILED, "result": "oom-kill", "code": 2, "status": 9}, "has failed: the kernel killed a process of it for"),
+        (
+            {**FAILED, "result": "oom-kill", "code": 2, "status": 9},
+            "has failed: the kernel killed one of its processes",
+        ),
         ({**FAILED, "result": "start-limit-hit"}, "has failed: it died too often in a short time (start-limit-hit)"),
-        ({**FAILED, "result": "timeout"}, "systemd's time limit for starting or stopping it is over (timeout)"),
+        ({**FAILED, "result": "timeout"}, "it exceeded systemd's time limit for starting or stopping (timeout)"),
         ({**FAILED, "result": "resources", "code": 0, "status": 0}, "has failed: resources"),
-        ({**RUNNING, "restarts": 1}, "died and was started again by systemd while it was waited for"),
+        ({**RUNNING, "restarts": 1}, "died and was restarted by systemd while this run waited for it"),
     ],
 )
 def test_why_a_unit_will_not_answer(values, said):

@@ -79,7 +79,7 @@ def test_server_that_stalls_is_left_for_the_next_one(server, tmp_path, came, ran
     result = fetch_weights(
         choose_source(inspect_weights(site.root, MANIFEST), site), site, lambda _line: None, ProgressTracker()
     )
-    assert result.source == f"{server.url}/good" and "no byte came for 2 s" in result.skipped[0]
+    assert result.source == f"{server.url}/good" and "no data arrived for 2 s" in result.skipped[0]
     asked = [(path.split("/")[1], first) for method, path, first in server.log if method == "GET"]
     # What came of the first attempt was progress; the second one brought nothing.
     assert asked == [("stalling", first) for first in ranges] + [("good", ranges[-1])]
@@ -156,7 +156,7 @@ def test_server_below_the_lowest_rate_is_left_for_the_next_one(server, tmp_path,
     site = site_of(tmp_path, [f"{server.url}/stalling", f"{server.url}/good"], stall_timeout=0.3, lowest_rate=2000)
     result = fetch(site)
     assert result.source == f"{server.url}/good"
-    assert "bytes came in" in result.skipped[0] and "expected 2000 bytes/s or more" in result.skipped[0]
+    assert "bytes arrived in" in result.skipped[0] and "expected 2000 bytes/s or more" in result.skipped[0]
     assert time.monotonic() - started < 120
     assert (tmp_path / "models" / MANIFEST.path / "model.safetensors").read_bytes() == CONTENT
 

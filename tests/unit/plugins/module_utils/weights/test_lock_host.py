@@ -57,7 +57,9 @@ def test_one_who_waits_knows_for_whom_and_goes_on_when_that_one_is_killed(tmp_pa
 
 
 def test_patience_ends(tmp_path, holder):
-    with pytest.raises(WeightsError, match=f"process {holder.pid} of .* still fetches into it after 0.1 s of waiting"):
+    with pytest.raises(
+        WeightsError, match=f"process {holder.pid} of .* is still downloading into it after 0.1 s of waiting"
+    ):
         lock_model_directory(str(tmp_path), wait=0.1).__enter__()
 
 
@@ -91,5 +93,5 @@ def test_file_system_without_locks_is_named(tmp_path, monkeypatch):
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr(files_host.fcntl, "flock", refuse)
-    with pytest.raises(WeightsError, match=r"gives no locks .No locks available., so two hosts could fetch at once"):
+    with pytest.raises(WeightsError, match=r"supports no locks .No locks available., so two hosts could fetch at once"):
         lock_model_directory(str(tmp_path)).__enter__()

@@ -50,7 +50,7 @@ def test_manifest_says_where_its_files_lie():
             r"files: found '/etc/passwd', expected a relative path",
         ),
         ({"files": {"a/../../b": {"size": 1, "sha256": SHA}}}, r"found 'a/../../b', expected a relative path"),
-        ({"files": {".verified.json": {"size": 1, "sha256": SHA}}}, "without '..' or leading dots"),
+        ({"files": {".verified.json": {"size": 1, "sha256": SHA}}}, "without '..', leading dots"),
         ({"files": {"a": {"size": "1", "sha256": SHA}}}, r"files.a.size: found '1', expected a number of bytes"),
         ({"files": {"a": {"size": True, "sha256": SHA}}}, r"files.a.size: found True, expected a number of bytes"),
         ({"files": {"a": {"size": -1, "sha256": SHA}}}, r"files.a.size: found -1, expected a number of bytes"),

@@ -78,6 +78,6 @@ def test_too_little_space_names_both_figures():
         check_space("/srv", 65_248_893_184, 1_000_000_000, ["openai/gpt-oss-120b"])
     assert str(error.value) == (
         "/srv: 65248893184 bytes (60.77 GiB) are needed for openai/gpt-oss-120b, 1000000000 bytes (0.93 GiB) are free; "
-        "make room or let weights_root name a larger file system"
+        "free some space, or set weights_root to a larger file system"
     )
     check_space("/srv", 5, 5, ["a/b"])

@@ -92,7 +92,7 @@ def test_a_lock_without_uv_says_what_to_add():
 
 @pytest.mark.parametrize("text", ["311-x86_64", "cp311", "cp311-riscv64", ""])
 def test_parse_target_refuses(text):
-    with pytest.raises(VenvError, match="expected one like cp311-x86_64"):
+    with pytest.raises(VenvError, match="expected something like cp311-x86_64"):
         parse_target(text)
 
 
@@ -185,8 +185,11 @@ error: No solution found when resolving dependencies
             "Hash mismatch for `anyio==4.16.0`\n\nExpected:",
             f"{URL} serves a file for anyio==4.16.0 whose sha256 is not that",
         ),
-        ("failed to write: No space left on device (os error 28)", "/opt/vllm ran full while the environment was made"),
-        ("error: something\n  new", f"uv could not make the environment from {URL}: error: something new"),
+        (
+            "failed to write: No space left on device (os error 28)",
+            "/opt/vllm became full while the environment was created",
+        ),
+        ("error: something\n  new", f"uv could not create the environment from {URL}: error: something new"),
     ],
 )
 def test_explain(output, sentence):

@@ -96,7 +96,7 @@ SAMPLE = ("burn_in", "counters", "samples", 1)
             ("burn_in", "measured", "products", 1, "median"),
             512,
             "chip 0000:43:00.0: bf16 matrix products at 512 TFLOP/s, 0.65 of the expected 790 (measured: one H200), at "
-            "least 0.9 is acceptable; look at its temperature, power limit and clocks",
+            "least 0.9 is acceptable; check its temperature, power limit and clocks",
         ),
         (("burn_in", "measured", "copy", 0, "median"), 3.1, "chip 0000:1b:00.0: copies in memory at 3.1 TB/s, 0.72 of"),
         (("burn_in", "measured", "peer", 1, "median"), 51, "chip 0000:43:00.0 to chip 0000:1b:00.0: copies between"),
@@ -111,7 +111,7 @@ SAMPLE = ("burn_in", "counters", "samples", 1)
         ),
         ((*AFTER, "errors"), {"Xid 79": 1}, "chip 0000:43:00.0: Xid 79 rose from 0 to 1"),
         ((*AFTER, "slowed"), {"hw_therm_slowdown": 9}, "it was slowed down during the burn-in (hw_therm_slowdown, at"),
-        ((*SAMPLE, "slowing"), ["hw_slowdown"], "slowed down during the burn-in (hw_slowdown, at up to 66 C); look at"),
+        ((*SAMPLE, "slowing"), ["hw_slowdown"], "slowed down during the burn-in (hw_slowdown, at up to 66 C); check"),
         ((*AFTER, "faults"), ["ECC is off"], "chip 0000:43:00.0: ECC is off"),
         (("burn_in", "counters", "after"), [counters(CHIPS[0])], "0000:43:00.0: the vendor's tool no longer lists it"),
         (("burn_in", "counters", "problem"), "nvidia-smi says no", "error counters: nvidia-smi says no"),
@@ -157,7 +157,7 @@ def test_an_instance_that_runs_is_named_where_a_figure_falls_short():
     document = changed(("burn_in", "measured", "products", 1, "median"), 512)
     document["driver"]["active"] = ["vllm@chat.service", "nvidia-persistenced.service"]
     (sentence,) = sentences(document)
-    assert "; vllm@chat.service was running: drain the host or stop it and repeat; otherwise look at" in sentence
+    assert "; vllm@chat.service was running: drain the host or stop it and repeat; otherwise check" in sentence
 
 
 @pytest.mark.parametrize(("name", "words"), [("link_width", "lanes 8 of 16"), ("link_gen", "generation 4 of 5")])
@@ -167,7 +167,7 @@ def test_a_link_below_its_maximum_under_load(name, words):
     for row in (document["burn_in"]["counters"][part][0] for part in ("samples", "after")):
         row[name] = slow
     (sentence,) = sentences(document)
-    assert f"its PCIe link ran at {words}; look at its seat" in sentence
+    assert f"its PCIe link ran at {words}; check its seat" in sentence
 
 
 def test_torchs_own_addresses_count_where_they_are_in_another_order():
@@ -194,7 +194,7 @@ def test_errors_of_before_and_of_a_later_boot_are_notes():
     document = healthy()
     document["driver"]["later"] = [{"where": "module nvidia", "what": "no package", "action": "install it"}]
     notes = judge(document).notes
-    assert "chip 0000:1b:00.0 had errors before: PCIe replays 1" in notes
+    assert "chip 0000:1b:00.0 already had errors before the burn-in: PCIe replays 1" in notes
     assert "at a later boot: module nvidia: no package; install it" in notes
 
 
@@ -215,7 +215,7 @@ def test_chips_that_torch_does_not_see_and_chips_without_figures():
     document["expected"] = {CHIPS[0]: {}, CHIPS[1]: EXPECTED}
     judged = judge(document)
     assert [finding.what for finding in judged.findings] == [
-        "torch saw 1 of 2 chips, and the others were not tried"
+        "torch saw 1 of 2 chips, and the others were not tested"
     ]  # fmt: skip
     assert judged.not_tried[0]["what"] == "comparison of chip 0000:1b:00.0"
 

@@ -47,7 +47,7 @@ def test_the_deadline_leaves_room_for_the_start(minutes):
         ),
         (
             lambda: check_names({"accept_minute": 3}),
-            "accept_minute: no variable of accept.yml has this name; nearest: 'accept_minutes'",
+            "accept_minute: accept.yml has no variable of this name; nearest: 'accept_minutes'",
         ),
         (
             lambda: check_peer("gpu-2", "gpu-1", ["gpu-1", "gpu-02"], ["gpu-1"]),

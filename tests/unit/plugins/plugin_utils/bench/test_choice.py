@@ -29,7 +29,7 @@ def test_the_only_instance_needs_no_name():
     [
         ({}, "", "this host has no instance"),
         ({"a": 1, "b": 2}, "", r"this host has 2 instances \(a, b\); name one with -e bench_instance=NAME"),
-        ({"chat": 1}, "chta", "'chta' is no instance of this host; nearest: 'chat'"),
+        ({"chat": 1}, "chta", "this host has no instance 'chta'; nearest: 'chat'"),
     ],
 )
 def test_a_wrong_or_missing_name_is_refused(plans, name, message):

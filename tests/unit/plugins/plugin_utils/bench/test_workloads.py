@@ -74,7 +74,7 @@ def test_a_bad_definition_is_refused(own, message):
 def test_workloads_are_chosen_by_name():
     assert choose_workloads(BUNDLED, []) == list(BUNDLED.values())
     assert choose_workloads(BUNDLED, ["agent", " agent"]) == [AGENT]
-    with pytest.raises(WorkloadError, match="bench_workloads: 'chta' is no workload; nearest: 'chat'"):
+    with pytest.raises(WorkloadError, match="bench_workloads: 'chta' is not a workload; nearest: 'chat'"):
         choose_workloads(BUNDLED, ["chta"])
 
 

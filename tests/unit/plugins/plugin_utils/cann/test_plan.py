@@ -222,7 +222,7 @@ def test_a_mirror_and_a_key_of_the_site():
 def test_a_release_without_firmware_leaves_it_as_it_is():
     found = plan_driver(HOST, BOX, NOTHING, replace(REQUEST, row=replace(ROW, firmware="")))
     assert specs(found, HOST)[len(BUILD) :] == ["ascend910b-driver=26.0.rc1"]
-    assert found.notes == ("release 0.23.0 names no firmware: it is left as it is",)
+    assert found.notes == ("release 0.23.0 names no firmware, so it stays unchanged",)
 
 
 def test_the_version_as_the_repository_writes_it():
@@ -239,7 +239,7 @@ def test_a_repository_that_has_no_firmware_at_all():
     found = plan_driver(HOST, BOX, NOTHING, REQUEST, offered)
     assert specs(found, HOST)[-1] == "ascend910b-driver=26.0.rc1"
     assert found.notes == (
-        "the repository has no ascend910b-firmware: firmware is left as it is, unless a .run file is named",
+        "the repository has no ascend910b-firmware: firmware stays unchanged, unless a .run file is named",
     )
     # Where only another firmware would help, that is no way out.
     requested = replace(INSTALL, row=replace(ROW, firmware="9.1.0.0.1"))
@@ -256,7 +256,7 @@ def test_chips_that_vllm_cannot_serve_on_are_named():
 
 def test_cann_of_another_release_on_the_host_is_named_where_containers_bring_theirs():
     found = plan_driver(SETTLED, BOX, replace(ON_ROW, cann={"toolkit": "8.5.1"}), REQUEST)
-    assert found.notes == ("CANN 8.5.1 is on the host, release 0.23.0 has 9.1.0: containers bring their own",)
+    assert found.notes == ("CANN 8.5.1 is on the host, release 0.23.0 has 9.1.0: containers have their own",)
 
 
 def test_cann_alone_where_the_driver_is_there():

@@ -49,7 +49,7 @@ HALTS = {
         machine(("19e5:d802", 1), DUO),
         NOTHING,
         REQUEST,
-        "ascend_310p (310p) and ascend_a2 (910b) need driver packages of their own",
+        "ascend_310p (310p) and ascend_a2 (910b) need different driver packages",
     ),
     "system": (
         replace(HOST, version="11"),
@@ -59,7 +59,7 @@ HALTS = {
         "debian 11 is not supported for Huawei's driver; supp",
     ),
     "machine": (replace(HOST, architecture="riscv64"), BOX, NOTHING, REQUEST, "Huawei has no driver for riscv64"),
-    "distro": (HOST, BOX, NOTHING, replace(REQUEST, source="distro"), "no distribution carries Huawei's driver"),
+    "distro": (HOST, BOX, NOTHING, replace(REQUEST, source="distro"), "no distribution has Huawei's driver"),
     "licence": (
         HOST,
         BOX,
@@ -79,7 +79,7 @@ HALTS = {
         BOX,
         replace(ON_ROW, complete=False),
         replace(REQUEST, source="none"),
-        "its installation did not come to an end, and cann_source is none",
+        "its installation was not completed, and cann_source is none",
     ),
     "halt": (HOST, BOX, NOTHING, replace(REQUEST, policy="halt"), "cann_policy is halt, and these are to be installed"),
     "old driver": (
@@ -130,7 +130,7 @@ HALTS = {
         BOX,
         replace(NOTHING, group="users"),
         REQUEST,
-        "user HwHiAiUser is in group users, Huawei's installer wants HwHiAiUser; correct it with 'usermod --gid",
+        "user HwHiAiUser is in group users, Huawei's installer expects HwHiAiUser; correct it with 'usermod --gid",
     ),
     "packages over a file": (BY_RUN, BOX, OLDER, INSTALL, "the driver on the host came from a .run file"),
     "a file over packages": (
@@ -208,7 +208,7 @@ UNFIT = {
     "version": (
         ["Ascend-hdk-910b-npu-driver_25.5.1_linux-x86_64.run"],
         "which needs Ascend-hdk-910b-npu-driver_26.0.RC1_linux-x86-64.run: Ascend-hdk-910b-npu-driver_25.5.1_linux-"
-        "x86_64.run is for version 25.5.1, wanted is 26.0.RC1",
+        "x86_64.run is for version 25.5.1, needed is 26.0.RC1",
     ),
     "several": (
         [f"Ascend-hdk-910b-npu-driver_26.0.rc1_linux-{arch}.run" for arch in ("x86-64", "x86_64")],

@@ -36,7 +36,7 @@ ACME = {
 
 @pytest.fixture
 def site(tmp_path):
-    """Write files into a directory of the site's own; return the directory."""
+    """Write files into the site's own directory; return the directory."""
 
     def write(name="acme.yml", text=None, **changes):
         (tmp_path / name).write_text(text or json.dumps({**ACME, **changes}))
@@ -284,7 +284,9 @@ def test_a_file_that_is_none(site, text, expected):
 
 
 def test_a_directory_that_is_none_and_one_without_files(tmp_path):
-    assert refusal(tmp_path / "nope") == f"accelerator_catalog_path: {tmp_path}/nope is no directory on the controller"
+    assert (
+        refusal(tmp_path / "nope") == f"accelerator_catalog_path: {tmp_path}/nope is not a directory on the controller"
+    )
     assert refusal(tmp_path) == f"accelerator_catalog_path: {tmp_path} has no *.yml file"
 
 

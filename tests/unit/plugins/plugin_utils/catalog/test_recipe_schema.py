@@ -113,7 +113,7 @@ def test_a_section_may_be_empty(section):
         ),
         (
             {"model": {"model_id": "a", "base_args": ["--x", None]}},
-            "model.base_args[1]: found nothing, expected something behind the dash",
+            "model.base_args[1]: found nothing, expected something after the dash",
         ),
         ({"model": {"model_id": "a", "base_env": ["A=1"]}}, "model.base_env: found a list, expected a mapping"),
         ({"model": {"model_id": "a", "base_env": {"A": [1]}}}, "model.base_env.A: found a list, expected one value"),
@@ -129,7 +129,7 @@ def test_a_section_may_be_empty(section):
         ({"variants": {"a": {"tp": {"h200": "2"}}}}, "variants.a.tp.h200: found the text '2', expected a whole number"),
         ({"opt_in_features": "spec"}, "opt_in_features: found the text 'spec', expected a list of names"),
         ({"release_fixes": {"when": {}}}, "release_fixes: found a mapping, expected a list of rules"),
-        ({"release_fixes": [None]}, "release_fixes[0]: found nothing, expected something behind the dash"),
+        ({"release_fixes": [None]}, "release_fixes[0]: found nothing, expected something after the dash"),
         ({"release_fixes": [{"whenn": {}}]}, "unknown key 'release_fixes[0].whenn'; nearest: 'when'"),
         (
             {"release_fixes": [{"args": []}]},
@@ -155,7 +155,7 @@ def test_a_section_may_be_empty(section):
         ),
         (
             {"guards": [{"when": {"args": ["x"]}, "refuse": "No."}]},
-            "guards[0].when.args: found ['x'], expected a mapping of names to what is wanted of them",
+            "guards[0].when.args: found ['x'], expected a mapping of names to requirements",
         ),
         ({"guards": [{"refused": "No."}]}, "unknown key 'guards[0].refused'; nearest: 'refuse'"),
         ({"known_issues": [{"symptom": "x"}]}, "known_issues[0].advice is missing"),

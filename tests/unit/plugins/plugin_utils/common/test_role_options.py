@@ -23,7 +23,7 @@ def check(*roles, **variables):
 def test_a_misspelt_option_is_an_error_that_names_the_nearest():
     with pytest.raises(RoleOptionError) as caught:
         check("cuda", "weights", weights_source=["x"])
-    assert str(caught.value) == "gpu-1: weights_source is no option of the role weights; nearest: 'weights_sources'"
+    assert str(caught.value) == "gpu-1: weights_source is not an option of the role weights; nearest: 'weights_sources'"
 
 
 def test_a_variable_that_nothing_reads_is_a_warning():

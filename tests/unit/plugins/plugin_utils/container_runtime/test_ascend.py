@@ -81,7 +81,7 @@ def test_another_version_goes_by_the_policy():
     kept = decide(REQUEST, "Debian_13", host)
     assert not kept.changes
     assert kept.notes == [
-        "the Ascend Docker Runtime is 6.0.0, and container_runtime_ascend_file is 26.0.0; it works and is left alone "
+        "the Ascend Docker Runtime is 6.0.0, and container_runtime_ascend_file is 26.0.0; it works and stays unchanged "
         "(container_runtime_policy: retain)"
     ]
     replaced = decide(replace(REQUEST, policy="install"), "Debian_13", host)

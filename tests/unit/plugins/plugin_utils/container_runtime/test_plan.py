@@ -44,7 +44,7 @@ def test_an_engine_that_works_is_left_alone_unless_told_otherwise():
     assert not found.changes
     assert found.notes == [
         "docker is installed from the distribution's packages, and Docker's own packages are requested; it works and "
-        "is left alone (container_runtime_policy: retain)"
+        "stays unchanged (container_runtime_policy: retain)"
     ]
     with pytest.raises(
         RuntimePlanError, match="Docker's own packages are requested, and container_runtime_policy is halt"

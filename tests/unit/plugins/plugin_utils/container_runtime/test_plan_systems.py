@@ -165,7 +165,7 @@ def test_somebody_elses_entry_of_the_repository_is_used():
     assert found.repositories == []
     assert found.packages == DOCKER_CE
     assert found.notes == [
-        "packages of download.docker.com come from /etc/apt/sources.list.d/docker.list, which is left as it is"
+        "packages of download.docker.com come from /etc/apt/sources.list.d/docker.list, which stays unchanged"
     ]
     commented = {"/etc/apt/sources.list.d/docker.list": f"# {entry}"}
     assert len(decide(Request(), host=replace(FRESH, sources=commented)).repositories) == 1

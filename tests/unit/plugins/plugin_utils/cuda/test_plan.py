@@ -420,7 +420,9 @@ def test_a_driver_that_came_in_no_package_is_not_overwritten():
     host = working(packages={})
     assert plan_driver(host, MACHINES["l40s"][0], REQUEST).halt is None
     found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, version="595", policy="install"))
-    assert found.halt.endswith("did not come in packages, which cannot replace it; remove it with nvidia-uninstall")
+    assert found.halt.endswith(
+        "was not installed from packages, which cannot replace it; remove it with nvidia-uninstall"
+    )
 
 
 def test_the_fabric_manager_is_brought_to_the_drivers_version_and_nothing_else():
@@ -485,7 +487,7 @@ def test_the_other_flavour_and_the_vendors_keyring_package_go():
     host = replace(SYSTEMS["ubuntu2404"][0], packages=packages)
     found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, policy="install"))
     assert (found.remove_first, found.remove) == (("cuda-keyring",), ("nvidia-dkms-575",))
-    assert any(note.startswith("cuda-keyring goes") for note in found.notes)
+    assert any(note.startswith("cuda-keyring is removed") for note in found.notes)
 
 
 def test_a_fabric_manager_of_an_older_name_is_replaced():
@@ -525,6 +527,6 @@ def test_a_plan_is_plain_data():
 def test_a_driver_that_no_package_owns_is_left_as_it_is(policy, source):
     host = working(packages={}, dkms=())
     found = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, policy=policy, source=source))
-    assert found == DriverPlan(notes=("driver 580.95.05 did not come in packages; it is left as it is",))
+    assert found == DriverPlan(notes=("driver 580.95.05 was not installed from packages; it stays unchanged",))
     older = plan_driver(host, MACHINES["l40s"][0], replace(REQUEST, minimum="590.1", policy="install"))
-    assert older.halt.startswith("driver 580.95.05 did not come in packages, which cannot replace it")
+    assert older.halt.startswith("driver 580.95.05 was not installed from packages, which cannot replace it")

@@ -105,9 +105,9 @@ def test_each_host_that_is_different_has_a_line():
     )
     assert change_lines(discovery, READER) == [
         "fresh: new, cpu",
-        "left: is in the inventory no more",
+        "left: is no longer in the inventory",
         "less: h200 x 8 -> h200 x 7",
-        "stopped: does not answer any more",
+        "stopped: no longer answers",
     ]
 
 
@@ -121,13 +121,13 @@ def test_a_report_says_all():
         "Accelerators of 3 hosts: h200 x 7 (1); h200 x 8 (1); unknown x 1 (1)",
         "Chips that the catalogue does not have (1 host):",
         "  gpu-4: 10de:9999 x 1",
-        "The last answer is an old one (1 host):",
+        "No answer now, the last answer is kept (1 host):",
         f"  gpu-2: h200 x 8, 3 days old ({NOON}): timed out",
         "Never answered (1 host):",
         "  gpu-3: refused",
         "Different from before (3 hosts):",
         "  gpu-1: h200 x 8 -> h200 x 7",
-        "  gpu-2: does not answer any more",
+        "  gpu-2: no longer answers",
         "  gpu-4: new, unknown x 1",
     ]
 

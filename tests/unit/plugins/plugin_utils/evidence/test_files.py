@@ -47,5 +47,5 @@ def test_a_wrong_file_is_named(tmp_path):
 
 
 def test_a_missing_directory(tmp_path):
-    with pytest.raises(EvidenceError, match=f"evidence_path: {tmp_path}/x is no directory on the controller"):
+    with pytest.raises(EvidenceError, match=f"evidence_path: {tmp_path}/x is not a directory on the controller"):
         load_evidence([f"{tmp_path}/x"])

@@ -321,7 +321,7 @@ def test_a_misspelt_option_of_a_role_is_a_problem_of_all_its_hosts():
     wrong = {**HOST, "vllm_drain_timout": 5}
     found, planner = fleet_of({"a": wrong, "b": wrong, "c": HOST})
     assert found.problems == {
-        "vllm_drain_timout is no option of the role vllm; nearest: 'vllm_drain_timeout'": ["a", "b"]
+        "vllm_drain_timout is not an option of the role vllm; nearest: 'vllm_drain_timeout'": ["a", "b"]
     }
     assert len(planner.asked) == 1
 
@@ -343,7 +343,7 @@ def test_hosts_whose_hardware_is_declared_are_planned_before_they_are_contacted(
     found = plan_declared(list(hosts), HostReader(HostVars(hosts), DataLoader()), planner)
     assert [host for host, _accelerator, _settings in planner.asked] == ["a"]
     assert found.problems == {
-        "vllm_verfy is no option of the role vllm; nearest: 'vllm_verify'": ["d"],
+        "vllm_verfy is not an option of the role vllm; nearest: 'vllm_verify'": ["d"],
         "does not fit": ["a"],
     }
 

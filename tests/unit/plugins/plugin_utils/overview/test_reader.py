@@ -71,5 +71,5 @@ def test_hosts_may_have_catalogues_of_their_own(tmp_path):
     )
     _hosts, models = read(a={}, b={"accelerator_catalog_path": [str(tmp_path)]}, c={"accelerator_catalog_path": []})
     assert {"h200", "h999"} <= set(models)
-    with pytest.raises(AcceleratorError, match="is no directory"):
+    with pytest.raises(AcceleratorError, match="is not a directory"):
         read(a={"accelerator_catalog_path": str(tmp_path / "none")})

@@ -184,8 +184,8 @@ def test_what_fits_to_the_last_gib():
             {},
             True,
             "vllm_instances.chat: does not fit: the sum make 127 GiB, 1 x h200 have 141.0 GiB, of which "
-            "gpu-memory-utilization 0.9 is 126.9 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
-            "or variant, or another host",
+            "gpu-memory-utilization 0.9 allows 126.9 GiB; take more chips (tensor-parallel-size), a smaller "
+            "max-model-len or variant, or another host",
         ),
         (
             200,
@@ -193,8 +193,8 @@ def test_what_fits_to_the_last_gib():
             {"gpu-memory-utilization": "0.5"},
             True,
             "vllm_instances.chat: does not fit: the sum make 200 GiB, 2 x h200 have 282.0 GiB, of which "
-            "gpu-memory-utilization 0.5 is 141.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
-            "or variant, or another host",
+            "gpu-memory-utilization 0.5 allows 141.0 GiB; take more chips (tensor-parallel-size), a smaller "
+            "max-model-len or variant, or another host",
         ),
         (
             142,
@@ -242,7 +242,7 @@ def test_memory_of_a_cpu_host_is_shared_by_all_its_instances():
 @pytest.mark.parametrize(
     ("demands", "words"),
     [
-        ([Demand("chat", 3)], "vllm_instances: 2 of 8 x h200 remain unused, because a replica takes more (chat 3); "),
+        ([Demand("chat", 3)], "vllm_instances: 2 of 8 x h200 remain unused, because a replica needs more (chat 3); "),
         ([Demand("chat", 3), Demand("one", 4, replicas=1)], "1 of 8 x h200 remain unused"),
         ([Demand("chat", 2)], ""),
         # Chosen so.

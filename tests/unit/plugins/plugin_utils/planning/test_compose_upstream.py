@@ -310,7 +310,7 @@ ONE = "--tensor-parallel-size 1"
         (H100, {"requested": ["speculation"]}, f"{ONE} --max-num-seqs 2"),
         (B200, {"requested": ["speculation"]}, f"{ONE} --max-num-seqs 3"),
         (H100, {"requested": ["speculation"], "modes": {"speculation": "eagle"}}, f"{ONE} --max-num-seqs 1"),
-        # A variant that has a mode of its own switches the feature on.
+        # A variant that has its own mode switches the feature on.
         (MI300X, {"variant": "draft"}, f"{ONE} --reasoning-parser x --max-num-seqs 4"),
         (MI300X, {"variant": "plain"}, f"{ONE} --reasoning-parser x --max-num-seqs 2"),
         (MI300X, {"variant": "draft", "requested": []}, ONE),

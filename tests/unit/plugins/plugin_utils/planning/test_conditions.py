@@ -115,7 +115,7 @@ def test_what_came_out(wanted, found, expected):
 
 
 def test_a_wrong_form_is_told_and_does_not_fall_through():
-    with pytest.raises(ValueError, match="found \\['x'\\], expected a mapping of names to what is wanted of them"):
+    with pytest.raises(ValueError, match="found \\['x'\\], expected a mapping of names to requirements"):
         holds("env", ["x"], {"env": {}})
     with pytest.raises(ValueError, match="many"):
         holds("count", "many", {"count": 8})

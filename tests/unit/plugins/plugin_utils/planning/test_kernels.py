@@ -91,7 +91,7 @@ def test_the_locks_of_the_catalogue_compile(name, python):
     ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable", "no C compiler"),
     ("/bin/sh: 1: c++: not found", "no C++ compiler"),
     ("/bin/sh: 1: cc: not found", "no C compiler"),
-    ('error: #error "CUDA compiler and CUDA toolkit headers are incompatible, please check"', "two releases"),
+    ('error: #error "CUDA compiler and CUDA toolkit headers are incompatible, please check"', "different versions"),
     ("/usr/bin/ld: cannot find -lcudart: No such file or directory", "LIBRARY_PATH"),
     ("/usr/bin/ld: cannot find -lcuda: No such file or directory", "LIBRARY_PATH"),
 ])  # fmt: skip

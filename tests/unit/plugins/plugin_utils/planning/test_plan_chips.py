@@ -154,7 +154,7 @@ def test_the_sum_of_weights_and_cache_by_chips():
     assert refusal({"args": {"tensor-parallel-size": 1}}, a_recipe=big) == (
         "vllm_instances.chat: does not fit: 64.0 GiB of weights and 128.0 GiB of KV cache for one request of 131072 "
         "tokens "
-        "make 192 GiB, 1 x h200 have 141.0 GiB, of which gpu-memory-utilization 0.9 is 126.9 GiB; take more chips "
+        "make 192 GiB, 1 x h200 have 141.0 GiB, of which gpu-memory-utilization 0.9 allows 126.9 GiB; take more chips "
         "(tensor-parallel-size), a smaller max-model-len or variant, or another host"
     )
     assert plan({"args": {"tensor-parallel-size": 1, "max-model-len": 4096}}, a_recipe=big).memory_required_gib == 68.0

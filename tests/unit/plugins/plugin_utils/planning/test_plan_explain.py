@@ -69,7 +69,7 @@ def test_explain_names_the_layer_the_reason_and_what_was_overridden():
         "key": "max-num-seqs",
         "value": 32,
         "layer": "vllm_instances.chat",
-        "because": "the site's own word",
+        "because": "set by the site",
         "overrides": [{"layer": "model", "value": 8}, {"layer": "hardware_overrides.hopper", "value": 16}],
     }
     assert rows["env.FLAG"]["overrides"] == [{"layer": "hardware_overrides.hopper", "value": "1"}]

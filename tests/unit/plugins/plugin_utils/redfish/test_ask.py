@@ -162,7 +162,7 @@ class TestAccounts:
         server, ca_file = serve({"127.12.2.1": Machine(hgx(), auth="session", login_delay=7)})
         (answer,) = ask(server, ca_file, timeout=20, deadline=6)
         machine = server.machines["127.12.2.1"]
-        assert answer.reason == "did not tell everything within 6 s"
+        assert answer.reason == "did not answer all requests within 6 s"
         assert (machine.logins, machine.sessions) == (1, set())
 
     def test_a_wrong_password_of_a_session(self, serve):
@@ -231,7 +231,7 @@ class TestTime:
         server, ca_file = serve({"127.15.1.1": Machine(plain(), delay=0.4)})
         began = time.monotonic()
         (answer,) = ask(server, ca_file, timeout=5, deadline=2)
-        assert answer.reason == "did not tell everything within 2 s"
+        assert answer.reason == "did not answer all requests within 2 s"
         assert time.monotonic() - began < 10
 
     def test_a_name_look_up_that_hangs_does_not_keep_the_process(self):

@@ -32,7 +32,7 @@ def test_exactly_one_thing_is_requested(options, found):
 
 
 def test_a_misspelt_variable_is_an_error_with_the_nearest_one():
-    with pytest.raises(RemovalRequestError, match=r"remove_instances is no variable .*nearest: 'remove_instance'"):
+    with pytest.raises(RemovalRequestError, match=r"remove_instances is not a variable .*nearest: 'remove_instance'"):
         parse_request({}, ["remove_instances", "vllm_instances"])
 
 

@@ -93,7 +93,8 @@ def test_a_driver_that_came_in_no_package_is_not_overwritten():
     assert plan_driver(host, MI300X, DRIVEN, REQUEST).halt is None
     found = plan_driver(host, MI300X, DRIVEN, asked("10.0.0", policy="install"))
     assert (
-        found.halt == "driver 6.16.13 did not come in the package amdgpu-dkms, which cannot replace it; remove it first"
+        found.halt
+        == "driver 6.16.13 was not installed from the package amdgpu-dkms, which cannot replace it; remove it first"
     )
 
 
@@ -137,7 +138,7 @@ def test_the_vendors_own_files_for_apt():
     fresh, path = SYSTEMS["ubuntu2404"][0], "/etc/apt/sources.list.d/amdgpu.list"
     shown = RocmHostState(sources={path: f"deb [signed-by=/etc/apt/keyrings/rocm.gpg] {url} noble main"})
     assert plan_driver(fresh, MI300X, shown, REQUEST).halt == (
-        f"{path} names {url} with a key of its own, and apt refuses a repository that two files name with different "
+        f"{path} names {url} with another key, and apt refuses a repository that two files name with different "
         "keys; delete that file, the role writes another"
     )
     host = replace(fresh, packages={**fresh.packages, "amdgpu-install": "31.50.315000-1"})
@@ -152,7 +153,7 @@ def test_a_password_of_the_mirror_is_not_shown_with_the_file_that_names_it_too()
     requested = replace(REQUEST, source="mirror", mirror="http://reader:hunter2@mirror/repo.radeon.com")
     url = "http://********@mirror/repo.radeon.com/amdgpu/31.50/ubuntu"
     found = plan_driver(fresh, MI300X, RocmHostState(sources={path: f"deb {url} noble main"}), requested)
-    assert str(found.halt).startswith(f"{path} names {url} with a key of its own")
+    assert str(found.halt).startswith(f"{path} names {url} with another key")
 
 
 def test_a_kernel_that_came_up_with_its_own_driver():

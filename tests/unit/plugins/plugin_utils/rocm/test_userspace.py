@@ -148,7 +148,7 @@ def test_an_older_layout_goes_before_the_newer_one_comes():
     requested = replace(REQUEST, userspace="runtime", policy="install")
     found = plan_driver(host, MI300X, replace(DRIVEN, rocm="7.2.3"), requested)
     assert found.remove_first == ("rocm-core",)
-    assert "ROCm 7.2.3.70203-1 goes first: it and 10.0.0 exclude each other" in found.notes
+    assert "ROCm 7.2.3.70203-1 is removed first: it and 10.0.0 exclude each other" in found.notes
 
 
 @pytest.mark.parametrize(

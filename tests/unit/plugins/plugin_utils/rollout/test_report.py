@@ -215,7 +215,7 @@ def test_a_journal_with_odd_events_is_told_as_far_as_it_goes():
 
 @pytest.mark.parametrize("events", [[], [{"at": 1.0, "event": "step", "host": "a", "step": "drain"}]])
 def test_what_is_no_journal_is_refused(events):
-    with pytest.raises(ReportError, match="no event says that a rollout begun"):
+    with pytest.raises(ReportError, match="no event marks the begin of a rollout"):
         report(events)
 
 

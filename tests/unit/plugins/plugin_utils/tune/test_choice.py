@@ -52,7 +52,7 @@ def test_limits():
     assert choose(NAMES, taken(current=slow, b=rough), goal, RULES).winner == "current"
     choice = choose(NAMES, taken(current=rough, b=slow), goal, RULES)
     assert (choice.winner, choice.proposed) == ("b", True)
-    assert choice.reason.endswith("the instance as it is misses a limit (ITL p99 ms 10.5, limit 10)")
+    assert choice.reason.endswith("the unchanged instance misses a limit (ITL p99 ms 10.5, limit 10)")
     nobody = choose(NAMES, taken(current=rough, b=rough), goal, RULES)
     assert (nobody.winner, nobody.proposed) == (None, False)
 
@@ -70,7 +70,7 @@ def test_the_table():
     assert lines[2].split() == ["variant", "runs", "output", "tokens/s", "outcome"]
     assert lines[4].split() == ["current", "3", "1,010", "[1,000-1,020]"]
     assert lines[5].split() == ["b", "0", "does", "not", "start:", "no", "memory"]
-    assert lines[-1].startswith("Result: no variant is better than the instance as it is")
+    assert lines[-1].startswith("Result: no variant is better than the unchanged instance")
     assert max(map(len, lines)) <= 120
 
 

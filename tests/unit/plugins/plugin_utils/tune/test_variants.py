@@ -45,7 +45,11 @@ def test_the_lists_of_a_matrix_are_multiplied_out():
         (None, None, "tune_variants and tune_matrix are empty: name what to compare"),
         ([], [], "tune_variants and tune_matrix are empty"),
         ("marlin", None, "tune_variants: found 'marlin', expected a mapping"),
-        ({"current": {"args": {"a": 1}}}, None, "tune_variants.current: this name is that of the instance as it is"),
+        (
+            {"current": {"args": {"a": 1}}},
+            None,
+            "tune_variants.current: this name is reserved for the unchanged instance",
+        ),
         ({"a b": {"args": {"a": 1}}}, None, "tune_variants.a b: found the name 'a b', expected small letters"),
         ({"a": {}}, None, "tune_variants.a: found nothing to change, expected one of args"),
         ({"a": {"arg": {"a": 1}}}, None, "tune_variants.a: unknown key 'arg'; nearest: 'args'"),
@@ -86,7 +90,7 @@ def test_an_instance_that_cannot_be_tuned(name, message):
 def test_two_variants_with_the_same_plan():
     plan = {"argv": ["vllm"], "env": {"A": "1"}}
     check_plans({"current": plan, "a": {**plan, "env": {}}})
-    with pytest.raises(TuneError, match="a makes the same plan as current; check that it changes anything"):
+    with pytest.raises(TuneError, match="a makes the same plan as current; check that it changes something"):
         check_plans({"current": plan, "a": dict(plan)})
 
 

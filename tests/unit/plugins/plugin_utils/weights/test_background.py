@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.weights.backgr
 def write(path, **options):
     """Run the command as a connection does: it has to end although its loop in the background goes on."""
     subprocess.run(
-        # As Ansible's shell plugin does, it adds a command of its own.
+        # As Ansible's shell plugin does, it adds its own command.
         ["/bin/sh", "-c", f"{access_command(str(path), **options)} && sleep 0"],
         input=b"canary",
         capture_output=True,
