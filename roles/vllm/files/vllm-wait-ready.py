@@ -144,7 +144,7 @@ class WarmUp:
         model = self.instance.ask("GET", "/v1/models", self.deadline)["data"][0]["id"]
         left = self.rounds(model)
         took = time.monotonic() - self.began
-        figures = ", ".join(f"{at_once}: {self.told(at_once)} s" for at_once in self.times)
+        figures = ", ".join(f"{at_once}: {self.describe_times(at_once)} s" for at_once in self.times)
         return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({figures})"
 
     def rounds(self, model: str) -> str:
@@ -172,7 +172,7 @@ class WarmUp:
         times = self.times[at_once]
         return len(times) > 1 and times[-1] > STEADY * times[-2]
 
-    def told(self, at_once: int) -> str:
+    def describe_times(self, at_once: int) -> str:
         """Return the first and the last time of a size in words."""
         first, *others = self.times[at_once]
         return f"{first:.2f} then {others[-1]:.2f}" if others else f"{first:.2f}"
