@@ -169,7 +169,7 @@ def version_of(program: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("aiconfigurator", help="the program, in an environment of its own")
+    parser.add_argument("aiconfigurator", help="the program, in a separate virtual environment")
     parser.add_argument("--directory", type=Path, default=BUNDLED, help="where evidence is written")
     options = parser.parse_args()
     tool, date = version_of(options.aiconfigurator), datetime.now(timezone.utc).strftime("%Y-%m-%d")

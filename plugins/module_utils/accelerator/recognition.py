@@ -171,10 +171,10 @@ def hardware_of(
     cpu: Cpu | None = None,
     drivers: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Detected:
-    """Return the hardware of a host with these chips, whoever has seen them: the host itself, or its BMC.
+    """Return the hardware of a host with these chips, whether the host itself or its BMC lists them.
 
     Each of ``devices`` is a chip of the catalogue with ``model`` and ``memory_mib``, each of ``unknown`` has
-    ``vendor``, None where nobody knows. ``cpu`` and ``drivers`` are None where the host was not asked.
+    ``vendor``, None if unknown. ``cpu`` and ``drivers`` are None where the host was not asked.
     """
     models = dict(Counter(device["model"] for device in devices).most_common())
     host = _host(_leading(models, catalogue), devices, unknown, cpu)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Compare a host's variables with the argument specs of roles.
 
-A misspelt option would silently have no effect, and the text "false" would count as true. Python would refuse a number or a
-text of the wrong kind later, in its own words.
+A misspelt option would silently have no effect, and the text "false" would count as true. Python would refuse a number
+or a text of the wrong kind later, in its own words.
 """
 
 from __future__ import annotations
