@@ -76,7 +76,7 @@ class ActionModule(ControllerAction):
             "instances": instances,
             # The other hosts of an instance that spans several answer nobody.
             "servers": [
-                name for name in instances if "--headless" not in options["plans"].get(name, {}).get("argv", [])
+                name for name in instances if options["plans"].get(name, {}).get("group", {}).get("role") != "worker"
             ],
             # Nothing can be gone back to where nothing was kept.
             "unkept": unkept,

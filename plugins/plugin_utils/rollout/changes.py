@@ -15,7 +15,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     summarize_plan,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
 Plans = Mapping[str, PlanDocument]
 Slots = Mapping[str, Mapping[str, Any]]
@@ -40,7 +39,7 @@ def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -
 
 def spanning(plans: Plans) -> list[str]:
     """Return the instances that span several hosts: stopping one of their hosts stops the whole instance."""
-    return [name for name, plan in plans.items() if plan.get("strategy") in MULTI_NODE]
+    return [name for name, plan in plans.items() if plan.get("group")]
 
 
 def returns_of(slots: Slots, in_turn: bool = False) -> tuple[Changes, list[str]]:

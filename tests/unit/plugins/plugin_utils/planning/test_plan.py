@@ -49,7 +49,8 @@ A3 = Accelerator(
 )
 CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1, 8 * 1024)
 
-SITE = SiteSettings("2.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60)
+PLACES = {f"h{number}": {"address": f"10.0.0.{number}", "interface": f"eth{number}"} for number in (1, 2, 3)}
+SITE = SiteSettings("2.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60, members=PLACES)
 
 SIZES = (
     "tensor-parallel-size",
@@ -59,10 +60,15 @@ SIZES = (
     "pipeline-parallel-size",
     "nnodes",
     "node-rank",
+    "master-port",
+    "data-parallel-rpc-port",
+    "api-server-count",
 )
 FLAGS = {
     **{name: {"kind": "integer"} for name in (*SIZES, "shutdown-timeout", "max-num-seqs", "port")},
     **{name: {"kind": "text"} for name in ("a", "b", "host", "master-addr", "data-parallel-address", "kv-cache-dtype")},
+    "distributed-executor-backend": {"kind": "text", "known": ["mp", "ray", "uni"]},
+    "data-parallel-hybrid-lb": {"kind": "switch", "negatable": True},
     "enable-expert-parallel": {"kind": "switch", "negatable": True},
     "fail-on-environ-validation": {"kind": "switch", "negatable": True},
     "headless": {"kind": "switch"},
@@ -76,7 +82,7 @@ FLAGS = {
     "speculative-config": {"kind": "json", "keys": {"model": "text", "num_speculative_tokens": "integer"}},
     "compilation-config": {"kind": "json", "aliases": ["-cc"], "keys": {"mode": "integer", "sizes": "list"}},
 }
-ENV = ["VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X"]
+ENV = ["VLLM_HOST_IP", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X"]
 TABLE = OptionTable.from_data({"version": "2.0.0", "flags": FLAGS, "env": ENV})
 OTHERS = (
     OptionTable.from_data(
@@ -92,8 +98,19 @@ OTHERS = (
     OptionTable.from_data({"version": "3.0.0", "flags": {"new-flag": {"kind": "text"}}, "env": ["VLLM_NEW"]}),
 )
 FOREIGN = Foreign(
-    frozenset({"DO_NOT_TRACK", "HOME", "TIKTOKEN_ENCODINGS_BASE", "PYTHONPYCACHEPREFIX", "FROM", "FLAG", "USER"}),
-    ("HF_", "TRANSFORMERS_", "CUDA_", "HIP_", "ASCEND_"),
+    frozenset(
+        {
+            "DO_NOT_TRACK",
+            "HOME",
+            "TIKTOKEN_ENCODINGS_BASE",
+            "PYTHONPYCACHEPREFIX",
+            "FROM",
+            "FLAG",
+            "USER",
+            "TP_SOCKET_IFNAME",
+        }
+    ),
+    ("NCCL_", "HCCL_", "GLOO_", "HF_", "TRANSFORMERS_", "CUDA_", "HIP_", "ASCEND_"),
 )
 REPLACED = {
     "old-flag": {"instead": "--new-flag", "since": "2.0.0"},
@@ -614,19 +631,135 @@ def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
 # --- several hosts ---
 
 
-def test_an_instance_that_spans_hosts():
-    a_recipe = recipe(compatible_strategies=["single_node_tp", "multi_node_tp"])
-    requested = {"nodes": ["h1", "h2"], "node_address": "10.0.0.1"}
-    head, follower = (plan(requested, a_recipe=a_recipe, host=host) for host in ("h1", "h2"))
-    assert (head.strategy, head.instance, head.chips) == ("multi_node_tp", "chat", list(range(8)))
-    assert head.args["tensor-parallel-size"] == 16
-    assert (head.args["node-rank"], follower.args["node-rank"]) == (0, 1)
-    assert "headless" not in head.args
-    assert follower.args["headless"] is True
-    assert follower.args["master-addr"] == "10.0.0.1"
-    assert refusal(requested, a_recipe=a_recipe, host="h3") == (
-        "vllm_instances.chat.nodes: h3 is not among the nodes h1, h2"
+EVERY = [
+    "single_node_tp", "multi_node_tp", "multi_node_tep", "multi_node_tp_pp", "multi_node_dep", "multi_node_tp_dp",
+]  # fmt: skip
+SPANS = {"nodes": ["h1", "h2", "h3"], "strategy": "multi_node_tp"}
+
+
+def spanning(host="h1", **requested):
+    return plan({**SPANS, **requested}, a_recipe=recipe(compatible_strategies=EVERY), host=host)
+
+
+def refused(site=None, host="h1", accelerator=H200, **requested):
+    a_recipe = recipe(compatible_strategies=EVERY)
+    return refusal({**SPANS, **requested}, accelerator, a_recipe, host=host, site=site)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "roles", "port"),
+    [
+        ("multi_node_tp", ["head", "worker", "worker"], 29501),
+        ("multi_node_tep", ["head", "worker", "worker"], 29501),
+        ("multi_node_tp_pp", ["head", "worker", "worker"], 29501),
+        ("multi_node_dep", ["peer", "peer", "peer"], 29550),
+        ("multi_node_tp_dp", ["head", "worker", "worker"], 29550),
+    ],
+)
+def test_the_group_of_each_strategy_and_rank(strategy, roles, port):
+    found = [spanning(host, strategy=strategy).as_dict() for host in SPANS["nodes"]]
+    assert [one["group"]["role"] for one in found] == roles
+    assert [one["group"]["rank"] for one in found] == [0, 1, 2]
+    assert [one["group"]["watched"] for one in found] == [["10.0.0.2", "10.0.0.3"], ["10.0.0.1"], ["10.0.0.1"]]
+    assert {one["group"]["port"] for one in found} == {port}
+    assert {one["group"]["head_address"] for one in found} == {"10.0.0.1"}
+    # Who accepts no requests is told no address to listen on.
+    assert ["headless" in one["config"] for one in found] == [role == "worker" for role in roles]
+    assert ["port" in one["config"] for one in found] == [role != "worker" for role in roles]
+    assert [bool(one["listen"]) for one in found] == [role != "worker" for role in roles]
+
+
+def test_the_hosts_of_a_group_differ_in_nothing_but_who_they_are():
+    head, worker = (spanning(host).as_dict() for host in ("h1", "h2"))
+    assert {key for key in head["args"] if head["args"][key] != worker["args"].get(key)} == {"node-rank"}
+    assert {key for key in worker["args"] if key not in head["args"]} == {"headless"}
+    own = {"VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}
+    assert {key for key in head["env"] if head["env"][key] != worker["env"][key]} == own
+    assert (worker["env"]["VLLM_HOST_IP"], worker["env"]["NCCL_SOCKET_IFNAME"]) == ("10.0.0.2", "eth2")
+    assert (worker["args"]["master-addr"], worker["args"]["master-port"]) == ("10.0.0.1", 29501)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "site", "names"),
+    [
+        (CPU, {}, {"VLLM_HOST_IP", "GLOO_SOCKET_IFNAME"}),
+        (MI300X, {}, {"VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}),
+        (
+            H200,
+            {"fabric": {"hca": ["mlx5_0", "mlx5_1"], "gid_index": 3}},
+            {"VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX"},
+        ),
+        (
+            A3,
+            {},
+            {"VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_IF_IP", "HCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME"},
+        ),
+    ],
+    ids=lambda value: getattr(value, "model", None),
+)
+def test_the_variables_of_each_stack(accelerator, site, names):
+    a_recipe = recipe(compatible_strategies=EVERY)
+    small = {"org/model": {**MANIFESTS["org/model"], "files": {"a.safetensors": {"size": GIB}}}}
+    common = {"a_recipe": a_recipe, "site": site, "manifests": small}
+    alone = plan({"strategy": "single_node_tp"}, accelerator, **common)
+    grouped = plan(SPANS, accelerator, **common)
+    assert set(grouped.env) - set(alone.env) == names
+    if site:
+        assert (grouped.env["NCCL_IB_HCA"], grouped.env["NCCL_IB_GID_INDEX"]) == ("mlx5_0,mlx5_1", "3")
+
+
+def test_a_site_can_override_the_variables_of_a_group():
+    assert spanning(env={"NCCL_SOCKET_IFNAME": "bond0"}).env["NCCL_SOCKET_IFNAME"] == "bond0"
+
+
+def test_an_instance_on_one_host_has_no_group():
+    assert "group" not in plan().as_dict()
+
+
+def test_a_build_of_another_name_serves_a_group_with_the_command_that_knows_ranks():
+    module = {**RELEASE, "stacks": {"cpu": {**RELEASE["stacks"]["cpu"], "entrypoint": "module"}}}
+    small = {"org/model": {**MANIFESTS["org/model"], "files": {"a.safetensors": {"size": GIB}}}}
+    common = {"a_recipe": recipe(compatible_strategies=EVERY), "manifests": small, "release": module}
+    alone = plan({"strategy": "single_node_tp"}, CPU, **common)
+    assert alone.launch[1:] == ["-m", "vllm.entrypoints.openai.api_server"]
+    assert "distribution" not in alone.venv
+    grouped = plan(SPANS, CPU, **common)
+    assert grouped.launch[0].endswith("/bin/vllm") and grouped.launch[1:] == ["serve"]
+    assert grouped.venv["distribution"] == "2.0.0+cpu"
+
+
+def test_what_cannot_span_hosts():
+    assert refused(host="h4") == "vllm_instances.chat.nodes: h4 is not among the nodes h1, h2, h3"
+    assert refused(site={"members": {"h1": PLACES["h1"]}}) == (
+        "vllm_instances.chat.nodes: no address of h2, h3 is known; set vllm_cluster_network to the network that the "
+        "hosts of a group share, such as 10.20.0.0/24"
     )
+    assert refused(nodes=["h1", "h1"]) == "vllm_instances.chat.nodes: found ['h1', 'h1'], expected each host once"
+    same = {"h1": PLACES["h1"], "h2": PLACES["h1"], "h3": PLACES["h3"]}
+    assert "two hosts have the same address (h1 10.0.0.1, h2 10.0.0.1" in refused(site={"members": same})
+    assert refused(args={"distributed-executor-backend": "ray"}) == (
+        "vllm_instances.chat.args.distributed-executor-backend: found 'ray', expected 'mp' for an instance with nodes: "
+        "since 0.13 vLLM spans hosts by itself, and Ray would be a second cluster without a password that fails in the "
+        "same way; leave it out"
+    )
+    assert refused(group_port=70000).startswith("vllm_instances.chat.group_port: found 70000, expected")
+
+
+def test_two_groups_of_one_head_meet_at_different_ports():
+    entry = {"recipe": "org/model", **SPANS, "args": {"gpu-memory-utilization": 0.4}}
+    both = {"a": {**entry, "chips": [0, 1, 2, 3]}, "b": {**entry, "chips": [4, 5, 6, 7], "port": 8001}}
+    a_recipe = recipe(compatible_strategies=EVERY)
+    with pytest.raises(PlanError) as caught:
+        plans(both, a_recipe=a_recipe)
+    assert str(caught.value) == (
+        "vllm_instances.b.group_port: 29501, at which its hosts meet, is a port of vllm_instances.a too; set another "
+        "group_port on all hosts of vllm_instances.b"
+    )
+    both["b"]["group_port"] = 29502
+    assert [one.args["master-port"] for one in plans(both, a_recipe=a_recipe)] == [29501, 29502]
+    both["b"]["group_port"] = 8000
+    with pytest.raises(PlanError, match=r"is a port of vllm_instances[.]a too"):
+        plans(both, a_recipe=a_recipe)
 
 
 # --- what cannot be chosen ---
