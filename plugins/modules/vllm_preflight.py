@@ -120,6 +120,11 @@ stale:
   type: list
   elements: str
   returned: success
+grouped:
+  description: Installed instances that span several hosts.
+  type: list
+  elements: str
+  returned: success
 switched:
   description: Instances of O(ports) that are installed with another kind of unit than planned.
   type: list
@@ -252,6 +257,7 @@ def main() -> None:
         missing_libraries=libraries,
         missing_packages=packages,
         units=units,
+        grouped=[name for name in sorted(units) if os.path.exists(f"{module.params['config_dir']}/{name}.group.json")],
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
             name

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, Mapping
+from typing import Any, Iterable, Iterator, Mapping, cast
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
@@ -59,7 +59,7 @@ def _problems_of(host: str, name: str, plan: PlanDocument, plans: Plans) -> Iter
 def _differences(plan: PlanDocument, head: PlanDocument) -> Iterator[tuple[str, Any, Any]]:
     """Yield what differs between a member and the head. The first that is reported usually causes the others."""
     for key in EQUAL:
-        ours, theirs = dict(plan).get(key), dict(head).get(key)
+        ours, theirs = cast("Any", plan).get(key), cast("Any", head).get(key)
         if key == "chips":
             ours, theirs = len(plan["chips"]), len(head["chips"])
         if ours != theirs:
