@@ -11,8 +11,8 @@ lanes=${MOLECULE_LANES:-2}
 # Tests that take minutes, and that CI has no time for: MOLECULE_LONG=1, which `make long` sets.
 [[ -n ${MOLECULE_LONG:-} ]] || export PYTEST_ADDOPTS='-m "not long"'
 # Three hosts with a vLLM each take twenty minutes; the scenario default rolls out over one. In fleet a host of each vendor meets
-# site.yml in one run; each of them meets it alone in a scenario of its role.
-long=(rollout fleet)
+# site.yml in one run; each of them meets it alone in a scenario of its role. group starts a vLLM over two hosts six times.
+long=(rollout fleet group)
 subnet=${LAB_SUBNET_PREFIX:-10.87.201}
 logs=$LAB_HOME/molecule
 
