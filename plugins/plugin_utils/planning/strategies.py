@@ -189,9 +189,11 @@ def _data_parallel(strategy: str, chips: int, nodes: Nodes, because: str | None)
     else:
         words, tensor, total, local = [EXPERT, "--data-parallel-hybrid-lb"], 1, chips * nodes.count, chips
     words += [DATA, str(total), "--data-parallel-size-local", str(local), "--data-parallel-address", nodes.head]
-    words += ["--data-parallel-rpc-port", str(nodes.port), "--data-parallel-start-rank", str(nodes.rank * local)]
-    if strategy == "multi_node_tp_dp":
-        # One API server balances over all hosts. A host that starts at another rank and is not headless would make
-        # vLLM expect an API server on each of them.
-        words += ["--headless"] if nodes.rank else ["--api-server-count", "1"]
+    words += ["--data-parallel-rpc-port", str(nodes.port)]
+    if strategy == "multi_node_tp_dp" and not nodes.rank:
+        # One API server balances over all hosts. From a start rank without --headless, 0 too, vLLM concludes that each
+        # host has an API server of its own, and then refuses the others.
+        return Sizes([*words, "--api-server-count", "1"], chips, tensor, because)
+    words += ["--data-parallel-start-rank", str(nodes.rank * local)]
+    words += ["--headless"] if strategy == "multi_node_tp_dp" else []
     return Sizes(words, chips, tensor, because)

@@ -238,7 +238,7 @@ STRATEGIES = {
             "multi_node_tp_dp",
             2,
             "--tensor-parallel-size 8 --data-parallel-size 2 --data-parallel-size-local 1 --data-parallel-address head "
-            "--data-parallel-rpc-port 9 --data-parallel-start-rank {rank} {served}",
+            "--data-parallel-rpc-port 9 {served}",
         ),
     ],
 )
@@ -249,7 +249,7 @@ def test_the_words_of_each_strategy_on_each_node(strategy, nodes, expected):
             meet=f"--distributed-executor-backend mp --nnodes {nodes} --node-rank {rank} --master-addr head "
             f"--master-port 9{' --headless' if rank else ''}",
             start8=8 * rank,
-            served="--headless" if rank else "--api-server-count 1",
+            served=f"--data-parallel-start-rank {rank} --headless" if rank else "--api-server-count 1",
         )
         assert words(STRATEGIES, H200, strategy=strategy, nodes=Nodes(nodes, rank, "head", 9)) == text
 

@@ -222,7 +222,7 @@ MEET = "--distributed-executor-backend mp --nnodes 2 --node-rank {} --master-add
             "multi_node_tp_dp",
             HEAD,
             "--tensor-parallel-size 8 --data-parallel-size 2 --data-parallel-size-local 1 "
-            "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 9 --data-parallel-start-rank 0 "
+            "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 9 "
             "--api-server-count 1",
             8,
             8,
