@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import absent_members, describe_absent
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import describe_absent
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_pinned_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_declared
@@ -22,9 +22,9 @@ class ActionModule(ControllerAction):
         reader = HostReader(variables["hostvars"], self._loader)
         hosts = variables["ansible_play_hosts_all"]
         fleet = plan_declared(hosts, reader, plan_pinned_host)
-        for group in fleet.groups:
-            for text in describe_absent(absent_members(group.plans.values(), hosts)):
-                fleet.problems.setdefault(text, []).extend(group.hosts)
+        for host, instances in reader.spanning.items():
+            for text in describe_absent(instances, hosts):
+                fleet.problems.setdefault(text, []).append(host)
         fleet.check("no host was contacted")
         planned = [host for group in fleet.groups for host in group.hosts]
         return {"planned": planned, "warnings": fleet.idle_notes()}

@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import absent_members, describe_absent
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import describe_absent
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, check_pinned, plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
@@ -60,9 +60,6 @@ class ActionModule(ControllerAction):
                 host, accelerator(options), {**settings_of(options), **_grouped(options, variables, reader)}
             )
             check_pinned(plans, options["weights_manifest_path"])
-            absent = absent_members(plans.values(), variables.get("ansible_play_hosts_all") or ())
-            for text in describe_absent(absent):
-                raise PlanError(text)
             hosts = list((variables.get("groups") or {}).get("all") or [])
             check_secret_names(options["secret_names"], options["instances"], reader, hosts)
         except (*self.ERRORS, FleetError) as exc:
@@ -91,10 +88,12 @@ class ActionModule(ControllerAction):
 
 
 def _grouped(options: Mapping[str, Any], variables: Mapping[str, Any], reader: HostReader) -> dict[str, Any]:
-    """Return the settings of instances that span hosts; none where all are on one."""
+    """Return the settings of instances that span hosts; none where all are on one. Raises PlanError, FleetError."""
     if not spans(options["instances"]):
         return {}
     instances = expand(options["instances"], variables["groups"])
+    for text in describe_absent(instances, variables["ansible_play_hosts_all"]):
+        raise PlanError(text)
     return {"instances": instances, "members": reader.places_of(members_of(instances))}
 
 

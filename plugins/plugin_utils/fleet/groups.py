@@ -46,7 +46,7 @@ def _problems_of(host: str, name: str, plan: PlanDocument, plans: Plans) -> Iter
         if theirs is None or "group" not in theirs:
             yield f"{where}.nodes: names {member}, which has no instance {name!r} with nodes; give it the same entry"
     reference = plans.get(head, {}).get(name)
-    other = (reference or {}).get("group")
+    other = reference.get("group") if reference else None
     if reference is None or other is None or head == host:
         return
     if other["hosts"] != group["hosts"]:
@@ -77,24 +77,16 @@ def _unequal(
             yield f"{kind}.{key}", ours.get(key), theirs.get(key)
 
 
-def absent_members(plans: Iterable[PlanDocument], present: Iterable[str]) -> dict[str, list[str]]:
-    """Return the hosts of each group that are not in a play, by instance; empty where every group is complete."""
-    found: dict[str, list[str]] = {}
+def describe_absent(instances: Mapping[str, Any], present: Iterable[str]) -> list[str]:
+    """Return a sentence for each group of which some hosts are not in a play; ``instances`` name their hosts."""
     here = set(present)
-    for plan in plans:
-        group = plan.get("group")
-        missing = [host for host in group["hosts"] if host not in here] if group else []
-        if missing:
-            found[plan["instance"]] = missing
-    return found
-
-
-def describe_absent(absent: Mapping[str, list[str]]) -> list[str]:
-    """Return a sentence for each group of which some hosts are not in a play."""
+    nodes = {name: entry.get("nodes") or [] for name, entry in instances.items() if isinstance(entry, Mapping)}
+    absent = {name: [host for host in hosts if host not in here] for name, hosts in nodes.items()}
     return [
         f"vllm_instances.{name} spans hosts that this run leaves out: {_listed(hosts)}; a group is changed as a whole, "
         "so name all of its hosts with -l, or leave -l out"
         for name, hosts in absent.items()
+        if hosts
     ]
 
 

@@ -80,6 +80,8 @@ class HostReader:
         self._known: dict[int, tuple[Any, str | None]] = {}
         self._templated: dict[Any, str] = {}
         self._places: dict[str, dict[str, str]] = {}
+        # The instances of hosts that have some with nodes, and those resolved.
+        self.spanning: dict[str, dict[str, Any]] = {}
         # Variables that look like options of roles, by sentence with their hosts.
         self.warnings: dict[str, list[str]] = {}
 
@@ -97,7 +99,7 @@ class HostReader:
         variables = {**defaults(), **own, **constants()}
         templar = Templar(loader=self._loader, variables={**variables, "hostvars": self._hostvars})
         pairs = [(name, self._json(name, variables[name], templar)) for name in names if name in variables]
-        pairs = self._with_members(pairs, own.get("groups") or {})
+        pairs = self._with_members(host, pairs, own.get("groups") or {})
         pairs.append((SECRETS, json.dumps(self._secret_names(variables.get(SECRETS) or {}, templar))))
         groups = [name for name in own.get("group_names") or [] if name.startswith(GROUP) or name in PURPOSES]
         pairs.append(("group_names", json.dumps(groups)))
@@ -122,7 +124,9 @@ class HostReader:
         except PlanError as exc:
             raise FleetError(str(exc)) from exc
 
-    def _with_members(self, pairs: list[tuple[str, str]], groups: Mapping[str, Any]) -> list[tuple[str, str]]:
+    def _with_members(
+        self, host: str, pairs: list[tuple[str, str]], groups: Mapping[str, Any]
+    ) -> list[tuple[str, str]]:
         """Return pairs with the hosts of instances that span several, and those hosts' places in the network."""
         texts = dict(pairs)
         instances = json.loads(texts["vllm_instances"]) if '"nodes"' in texts["vllm_instances"] else {}
@@ -132,6 +136,7 @@ class HostReader:
             instances = expand(instances, groups)
         except PlanError as exc:
             raise FleetError(str(exc)) from exc
+        self.spanning[host] = instances
         texts["vllm_instances"] = json.dumps(instances)
         return [*texts.items(), (MEMBERS, json.dumps(self.places_of(members_of(instances))))]
 

@@ -162,7 +162,7 @@ def test_instances_that_the_inventory_does_not_name_are_left_out():
 
 
 def test_an_instance_that_spans_hosts_is_known_by_its_strategy():
-    plans = {"chat": {**PLAN, "strategy": "multi_node_tp_pp"}, "small": {**PLAN, "strategy": "single_node_tp"}}
+    plans = {"chat": {**PLAN, "group": {"role": "head"}}, "small": {**PLAN, "strategy": "single_node_tp"}}
     assert spanning(plans) == ["chat"]
 
 
