@@ -107,6 +107,7 @@ class HostVars:
         return {"inventory_hostname": name, "group_names": [], **self.hosts[name]}
 
 
+@pytest.mark.slow
 def test_a_large_fleet_of_groups_is_planned_in_seconds():
     groups = {f"pod{number}": [f"h{number}-{rank}" for rank in range(8)] for number in range(64)}
     everyone = {"all": [host for hosts in groups.values() for host in hosts], **groups}
