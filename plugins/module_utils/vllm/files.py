@@ -95,7 +95,7 @@ def _group_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[st
     name = plan["instance"]
     venv: Mapping[str, Any] = dict(plan).get("venv") or {}  # type: ignore[assignment]
     files = [
-        _file(f"{CONFIG_DIR}/{name}.group.json", "instance.group.json.j2", settings["user"], "0640"),
+        _file(group_path(name), "instance.group.json.j2", settings["user"], "0640"),
         _file(f"{CONFIG_DIR}/{name}.nft", "group.nft.j2", "root", "0644"),
         _file(f"{UNIT_DIR}/vllm-group@.service", "vllm-group@.service.j2", "root", "0644", unit=True, shared=True),
         _file(f"{UNIT_DIR}/vllm@{name}.service.d/group.conf", "group.conf.j2", "root", "0644", unit=True),
@@ -105,6 +105,11 @@ def _group_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[st
         path = f"{STATE_DIR}/{name}/metadata/vllm.dist-info/METADATA"
         files.append(_file(path, "instance.metadata.j2", "root", "0644"))
     return files
+
+
+def group_path(name: str) -> str:
+    """Return the place of the file that only an instance that spans hosts has."""
+    return f"{CONFIG_DIR}/{name}.group.json"
 
 
 def directory(path: str) -> dict[str, Any]:
