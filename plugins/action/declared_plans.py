@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import describe_absent
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_pinned_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_declared
@@ -19,7 +20,11 @@ class ActionModule(ControllerAction):
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         reader = HostReader(variables["hostvars"], self._loader)
-        fleet = plan_declared(variables["ansible_play_hosts_all"], reader, plan_pinned_host)
+        hosts = variables["ansible_play_hosts_all"]
+        fleet = plan_declared(hosts, reader, plan_pinned_host)
+        for host, instances in reader.spanning.items():
+            for text in describe_absent(instances, hosts):
+                fleet.problems.setdefault(text, []).append(host)
         fleet.check("no host was contacted")
         planned = [host for group in fleet.groups for host in group.hosts]
         return {"planned": planned, "warnings": fleet.idle_notes()}

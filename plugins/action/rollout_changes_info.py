@@ -65,7 +65,7 @@ class ActionModule(ControllerAction):
             changes = changes_of(options["plans"], slots, options["files"])
         words = "; ".join(filter(None, [*options["others"], describe_changes(changes)]))
         if words:
-            _refuse_spanning(host, options["plans"])
+            _refuse_spanning(host, options["plans"], slots)
         measured, unkept = measurable(slots, bool(turn))
         instances = list(options["plans"] or slots)
         return {
@@ -76,7 +76,7 @@ class ActionModule(ControllerAction):
             "instances": instances,
             # Of an instance that spans several hosts, only the first host answers requests.
             "servers": [
-                name for name in instances if "--headless" not in options["plans"].get(name, {}).get("argv", [])
+                name for name in instances if options["plans"].get(name, {}).get("group", {}).get("role") != "worker"
             ],
             # Without a kept state, there is nothing to roll back to.
             "unkept": unkept,
@@ -101,8 +101,8 @@ def _returns(host: str, slots: Slots, options: Mapping[str, Any]) -> Changes:
     return changes
 
 
-def _refuse_spanning(host: str, plans: Plans) -> None:
-    names = spanning(plans)
+def _refuse_spanning(host: str, plans: Plans, slots: Slots) -> None:
+    names = spanning(plans, slots)
     if names:
         raise RolloutError(
             f"{host}: {', '.join(names)} spans several hosts, and a rollout takes one host after the other; "

@@ -15,9 +15,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import describe_absent
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS, check_pinned, plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError, HostReader
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand, members_of, spans
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.secret_names import check_secret_names
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import REQUIRED, SETTINGS, PlanError
@@ -37,6 +39,7 @@ ARGUMENT_SPEC = {
     "image": {"type": "str", "default": ""},
     "registry": {"type": "str", "default": ""},
     "secret_names": {"type": "dict", "default": {}},
+    "fabric": {"type": "dict", "default": {}},
     "site": {"type": "dict", "required": True, "options": SITE},
     **dict.fromkeys((*PATHS, "accelerator_catalog_path"), DIRECTORIES),
 }
@@ -53,9 +56,11 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         host = variables.get("inventory_hostname", "")
         try:
-            plans = plan_host(host, accelerator(options), settings_of(options))
-            check_pinned(plans, options["weights_manifest_path"])
             reader = HostReader(variables.get("hostvars"), self._loader)
+            plans = plan_host(
+                host, accelerator(options), {**settings_of(options), **_grouped(options, variables, reader)}
+            )
+            check_pinned(plans, options["weights_manifest_path"])
             hosts = list((variables.get("groups") or {}).get("all") or [])
             check_secret_names(options["secret_names"], options["instances"], reader, hosts)
         except (*self.ERRORS, FleetError) as exc:
@@ -72,13 +77,25 @@ class ActionModule(ControllerAction):
             "models": sorted({model for entry in plans.values() for model in entry["models"]}),
             "venvs": list(venvs.values()),
             "images": images,
-            "ports": {name: entry["listen"]["port"] for name, entry in plans.items()},
+            # A worker of an instance that spans hosts listens on no port of ours.
+            "ports": {name: entry["listen"].get("port", 0) for name, entry in plans.items()},
+            "groups": {name: entry["group"] for name, entry in plans.items() if "group" in entry},
             "libraries": sorted({library for entry in plans.values() for library in entry["libraries"]}),
             "compilers": compilers_of(plans),
             "containers": {name: entry["container"] for name, entry in plans.items() if entry["container"]},
             "encodings": list_uses(plans),
             "warnings": list(warnings),
         }
+
+
+def _grouped(options: Mapping[str, Any], variables: Mapping[str, Any], reader: HostReader) -> dict[str, Any]:
+    """Return the settings of instances that span hosts; none where all are on one. Raises PlanError, FleetError."""
+    if not spans(options["instances"]):
+        return {}
+    instances = expand(options["instances"], variables["groups"])
+    for text in describe_absent(instances, variables["ansible_play_hosts_all"]):
+        raise PlanError(text)
+    return {"instances": instances, "members": reader.places_of(members_of(instances))}
 
 
 def compilers_of(plans: Mapping[str, PlanDocument]) -> dict[str, list[str]]:

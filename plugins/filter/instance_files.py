@@ -33,7 +33,11 @@ def instance_entries(plans: Mapping[str, PlanDocument], settings: Mapping[str, A
     found = [_files.directory(path) for path in (_files.CONFIG_DIR, _files.LIBRARY, *units)]
     for name, plan in plans.items():
         found += [_files.directory(f"{_files.STATE_DIR}/{name}"), _files.weights_link(name, plan["weights"])]
-    return [*found, *_files.PROGRAMS, *files]
+    grouped = any("group" in plan for plan in plans.values())
+    inner = [os.path.dirname(entry["path"]) for entry in files if entry["template"] == "instance.metadata.j2"]
+    found += [_files.directory(path) for top in inner for path in (os.path.dirname(top), top)]
+    programs = [*_files.PROGRAMS, *([_files.GROUP_PROGRAM] if grouped else [])]
+    return [*found, *programs, *files]
 
 
 class FilterModule:

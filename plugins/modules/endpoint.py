@@ -14,6 +14,8 @@ description:
     response and for a completion, and fails when an answer is missing, empty, malformed or late.
   - While it waits it watches the systemd unit of the server. When that dies, it fails at once with the reason and the
     last lines of the journal instead of waiting for the deadline.
+  - A worker of an instance that spans hosts answers nobody. There it waits until the unit is active, which means that
+    the worker has joined its head.
   - It changes nothing. It runs on the host that serves and needs no Python library there.
 author:
   - the baremetal.inference authors (@baremetal-inference)
@@ -152,7 +154,7 @@ msg:
   returned: always
   type: str
 url:
-  description: The address that was asked.
+  description: The address that was asked; on a worker of an instance that spans hosts nothing listens there.
   returned: always, unless an option was refused
   type: str
 model:
@@ -228,6 +230,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed
     InstalledError,
     NotInstalledError,
     endpoint_in,
+    is_worker_in,
     read_text,
     secrets_in,
     worth_masking,
@@ -289,6 +292,9 @@ class Endpoint:
         self._check_options()
         self.secrets = [self.params["api_key"]] if self.params["api_key"] else []
         self.url, self.models = self._address()
+        instance = self.params["instance"]
+        # A worker answers nobody: it has joined its head, or not.
+        self.worker = bool(instance and not self.params["url"] and is_worker_in(self.params["config_dir"], instance))
         name = self.params["unit"] or (f"vllm@{self.params['instance']}.service" if self.params["instance"] else "")
         self.unit = Unit(name, module.run_command) if name else None
         key = self._api_key()
@@ -358,8 +364,9 @@ class Endpoint:
 
 def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]]:
     """Wait, then run every check, even after a failed one; the unit is checked again at the end."""
-    wait = wait_until_ready(endpoint.client, watch, endpoint.params["ready_timeout"])
-    if wait.problem:
+    client = None if endpoint.worker and watch else endpoint.client
+    wait = wait_until_ready(client, watch, endpoint.params["ready_timeout"])
+    if wait.problem or client is None:
         return wait, []
     question, timeout = endpoint.question(), endpoint.params["request_timeout"]
     findings = [
@@ -372,7 +379,8 @@ def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]
 
 def result_of(endpoint: Endpoint, wait: Wait, findings: list[Finding]) -> dict[str, Any]:
     """Return the values of a run; ok is False when the wait or a check failed."""
-    ready = Finding("ready", not wait.problem, wait.seconds, wait.problem or f"{endpoint.url}/health answered 200")
+    fine = "joined its head" if endpoint.worker else f"{endpoint.url}/health answered 200"
+    ready = Finding("ready", not wait.problem, wait.seconds, wait.problem or fine)
     rows = [finding.row() for finding in (ready, *findings)]
     result = {"ok": all(row["ok"] for row in rows), "checks": rows, **endpoint.facts()}
     if findings or not wait.problem:
@@ -401,9 +409,10 @@ def masked(value: Any, secrets: list[str]) -> Any:
 def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) -> dict[str, Any]:
     """Return the additional values of a failed run: the message, and the reasons from the unit's journal."""
     bad = [row for row in result["checks"] if not row["ok"]]
-    head = f"{result['model']} at {result['url']} does not pass {len(bad)} of {len(result['checks'])} checks:"
+    at = "on this worker" if endpoint.worker else f"at {result['url']}"
+    head = f"{result['model']} {at} does not pass {len(bad)} of {len(result['checks'])} checks:"
     if len(result["checks"]) == 1:
-        head = f"{result['model']} at {result['url']} is not ready:"
+        head = f"{result['model']} {at} is not ready:"
     message = [head, *_grouped(bad)]
     if any(row["name"] in TALKS for row in bad):
         message.append(f"The prompt was {mask(endpoint.params['prompt'], endpoint.secrets)!r}.")
@@ -476,6 +485,8 @@ def main() -> None:
     if not result["ok"]:
         module.fail_json(changed=False, **result)
     passed = f"{result['model']} at {result['url']} passes {len(result['checks'])} checks"
+    if endpoint.worker:
+        passed = f"{result['model']}: this worker has joined its head, which answers for it"
     module.exit_json(changed=False, msg=passed, **result)
 
 

@@ -154,6 +154,10 @@ stale:
       one that its name stands for now. A run that ended between writing and restarting leaves this.
   type: bool
   returned: with O(instance)
+spans:
+  description: Whether the installed instance spans several hosts.
+  type: bool
+  returned: with O(instance)
 needs_reload:
   description: Whether systemd has not read the unit of the installed instance as it is on disk now.
   type: bool
@@ -201,6 +205,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     summarize_plan,
     utc,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import group_path
 
 
 class Work:
@@ -231,6 +236,7 @@ class Work:
             "running_since": "" if started is None else utc(started),
             "needs_reload": installed and self.service.needs_reload,
             "stale": installed and stale(self.host, self.slots, state, self.service, self.engine),
+            "spans": os.path.exists(self.host.at(group_path(self.name))),
         }
 
     def _is_kept(self, state: SlotState) -> bool:

@@ -81,6 +81,12 @@ options:
       - The names of each instance's secrets, by instance. Never their values.
     type: dict
     default: {}
+  fabric:
+    description:
+      - RDMA devices between the hosts of an instance that spans several, C(hca) and C(gid_index).
+    type: dict
+    default: {}
+    version_added: 0.8.0
   accelerator_catalog_path:
     description:
       - Directories of the site's own accelerators, as in the role P(baremetal.inference.accelerator#role).
@@ -179,7 +185,12 @@ images:
   elements: str
   returned: success
 ports:
-  description: The port of each instance, by its name.
+  description:
+    - The port of each instance, by its name; 0 on a worker of an instance that spans hosts, which accepts no requests.
+  type: dict
+  returned: success
+groups:
+  description: The group of each instance that spans hosts, by its name - its hosts, rank, role, addresses and port.
   type: dict
   returned: success
 libraries:

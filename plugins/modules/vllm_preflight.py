@@ -152,6 +152,11 @@ stale:
   type: list
   elements: str
   returned: success
+grouped:
+  description: Installed instances that span several hosts.
+  type: list
+  elements: str
+  returned: success
 switched:
   description: Instances of O(ports) that are installed with another kind of unit than planned.
   type: list
@@ -291,6 +296,7 @@ def main() -> None:
         has_user=has_user(module.params["user"], module.params["home"], module.params["shell"]),
         encodings_accepted=has_accepted(module, container.get("command", "")),
         units=units,
+        grouped=[name for name in sorted(units) if os.path.exists(f"{module.params['config_dir']}/{name}.group.json")],
         stale=stale_ones(module.run_command, [name for name in module.params["ports"] if name in units]),
         switched=[
             name

@@ -49,7 +49,8 @@ A3 = Accelerator(
 )
 CPU = Accelerator("cpu", "cpu", "cpu", "cpu", 1, 8 * 1024)
 
-SITE = SiteSettings("2.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60)
+PLACES = {f"h{number}": {"address": f"10.0.0.{number}", "interface": f"eth{number}"} for number in (1, 2, 3)}
+SITE = SiteSettings("2.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60, members=PLACES)
 
 SIZES = (
     "tensor-parallel-size",
@@ -59,10 +60,15 @@ SIZES = (
     "pipeline-parallel-size",
     "nnodes",
     "node-rank",
+    "master-port",
+    "data-parallel-rpc-port",
+    "api-server-count",
 )
 FLAGS = {
     **{name: {"kind": "integer"} for name in (*SIZES, "shutdown-timeout", "max-num-seqs", "port")},
     **{name: {"kind": "text"} for name in ("a", "b", "host", "master-addr", "data-parallel-address", "kv-cache-dtype")},
+    "distributed-executor-backend": {"kind": "text", "known": ["mp", "ray", "uni"]},
+    "data-parallel-hybrid-lb": {"kind": "switch", "negatable": True},
     "enable-expert-parallel": {"kind": "switch", "negatable": True},
     "fail-on-environ-validation": {"kind": "switch", "negatable": True},
     "headless": {"kind": "switch"},
@@ -76,7 +82,7 @@ FLAGS = {
     "speculative-config": {"kind": "json", "keys": {"model": "text", "num_speculative_tokens": "integer"}},
     "compilation-config": {"kind": "json", "aliases": ["-cc"], "keys": {"mode": "integer", "sizes": "list"}},
 }
-ENV = ["VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X"]
+ENV = ["VLLM_HOST_IP", "VLLM_CACHE_ROOT", "VLLM_NO_USAGE_STATS", "VLLM_USE_X"]
 TABLE = OptionTable.from_data({"version": "2.0.0", "flags": FLAGS, "env": ENV})
 OTHERS = (
     OptionTable.from_data(
@@ -92,8 +98,19 @@ OTHERS = (
     OptionTable.from_data({"version": "3.0.0", "flags": {"new-flag": {"kind": "text"}}, "env": ["VLLM_NEW"]}),
 )
 FOREIGN = Foreign(
-    frozenset({"DO_NOT_TRACK", "HOME", "TIKTOKEN_ENCODINGS_BASE", "PYTHONPYCACHEPREFIX", "FROM", "FLAG", "USER"}),
-    ("HF_", "TRANSFORMERS_", "CUDA_", "HIP_", "ASCEND_"),
+    frozenset(
+        {
+            "DO_NOT_TRACK",
+            "HOME",
+            "TIKTOKEN_ENCODINGS_BASE",
+            "PYTHONPYCACHEPREFIX",
+            "FROM",
+            "FLAG",
+            "USER",
+            "TP_SOCKET_IFNAME",
+        }
+    ),
+    ("NCCL_", "HCCL_", "GLOO_", "HF_", "TRANSFORMERS_", "CUDA_", "HIP_", "ASCEND_"),
 )
 REPLACED = {
     "old-flag": {"instead": "--new-flag", "since": "2.0.0"},

@@ -17,7 +17,7 @@ REASONS = {
     "software": r"served by vLLM-Omni|needs more than|needs sources beside|upstream has no \w+ for|its own build of",
     "image": r"names no image for",
     "memory": r"does not fit: |too little memory",
-    "several hosts": r"--nnodes: vLLM \S+ has no such flag",
+    "several hosts": r"needs --nnodes, which vLLM \S+ \(release \S+\) does not have",
     "chips": r"more chips requested than the host has",
 }
 

@@ -34,6 +34,11 @@ SITE = {
     "cache_root": "/var/cache/vllm",
     "venv_root": "/opt/vllm",
     "drain_timeout": 0,
+    # For instances that span hosts.
+    "members": {
+        "host": {"address": "10.0.0.1", "interface": "eth1"},
+        "other": {"address": "10.0.0.2", "interface": "eth1"},
+    },
 }
 PLAIN_ARGS = {"fail-on-environ-validation": None}
 # vLLM's own variables that the collection sets for every instance: where its caches lie, and that it reports nothing.

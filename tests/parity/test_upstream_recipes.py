@@ -106,7 +106,7 @@ def test_all_hardware_that_a_file_names_is_known_here(recipes, upstream_recipes)
 
 def planned(name, hw, instance, directory, **more):
     """Return the plan of one instance. Raises PlanError."""
-    multi = {"nodes": ["host", "other"], "node_address": "10.0.0.1"} if "multi" in instance.get("strategy", "") else {}
+    multi = {"nodes": ["host", "other"]} if "multi" in instance.get("strategy", "") else {}
     requested = {"recipe": name, **instance, **multi}
     return plan_host("host", hardware(hw), seeds.settings(RELEASE, requested, recipe_path=[str(directory)], **more))[
         "chat"

@@ -47,22 +47,27 @@ class Watch:
         return f"unit {self.unit.name} {problem}" if problem else ""
 
 
-def wait_until_ready(client: TimedClient, watch: Watch | None, timeout: float) -> Wait:
-    """Poll /health until it answers 200 and the unit (if any) is active, until the unit dies, or until the timeout."""
+def wait_until_ready(client: TimedClient | None, watch: Watch | None, timeout: float) -> Wait:
+    """Poll /health until it answers 200 and the unit (if any) is active, until the unit dies, or until the timeout.
+
+    Without a client only the unit counts: a worker of an instance that spans hosts answers nobody.
+    """
     began = time.monotonic()
     pause = _FIRST_PAUSE
     while True:
-        reply = client.request("GET", "/health", None, min(_PROBE_TIMEOUT, timeout))
+        reply = client.request("GET", "/health", None, min(_PROBE_TIMEOUT, timeout)) if client else None
         # Checked after the probe, so that the answer is not from a unit that has died since.
         problem = watch.check() if watch else ""
         seconds = time.monotonic() - began
         if problem:
-            other = f"; something else answers at {client.url}" if reply.status else ""
+            other = f"; something else answers at {client.url}" if client and reply and reply.status else ""
             return Wait(f"{problem}{other}", seconds)
         # A unit in the state activating has not reported that it is ready.
-        if reply.status == 200 and (watch is None or watch.now.active == "active"):
+        if (reply is None or reply.status == 200) and (watch is None or watch.now.active == "active"):
             return Wait("", seconds)
         if seconds + pause > timeout:
+            if client is None or reply is None:
+                return Wait(f"has not joined its head after {timeout:g} s", seconds)
             found = reply.failure or f"answered {reply.status}"
             return Wait(f"not ready after {timeout:g} s: GET {client.url}/health: {found}", seconds)
         time.sleep(pause)

@@ -42,6 +42,11 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", tuple(names)
 
 
+def is_worker(text: str) -> bool:
+    """Return whether a ``--config`` file is that of a worker: a host of an instance that accepts no requests itself."""
+    return re.search(r"^headless: *true *$", text, re.MULTILINE) is not None
+
+
 # The keys that are read from the file.
 _READ = ("host", "port", "model", "served-model-name", "ssl-certfile")
 

@@ -38,6 +38,12 @@ PROGRAMS = tuple(
 TEMPLATE, UNIT, QUADLET = "template", "unit", "quadlet"
 
 
+# Beside the programs of every instance; only where one spans hosts.
+GROUP_PROGRAM = {
+    "path": "/usr/local/lib/vllm-group.py", "src": "vllm-group.py", "mode": "0644", "unit": False, "restarts": ()
+}  # fmt: skip
+
+
 def unit_kind(plan: PlanOutline, settings: Mapping[str, Any]) -> str:
     """Return the kind of the instance's unit: ``template``, ``unit`` or ``quadlet``."""
     if plan["runtime"] != "container":
@@ -55,6 +61,11 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
     ``template`` (of roles/vllm/templates), ``owner``, ``group``, ``mode``, ``secret`` (it holds secrets), ``unit``
     (systemd or podman reads it) and ``shared`` (several instances use the same file).
     """
+    return [*_group_files(plan, settings), *_own_files(plan, settings)]
+
+
+def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the files of an instance that its kind of unit needs."""
     name, user, kind = plan["instance"], settings["user"], unit_kind(plan, settings)
     files = [
         _file(f"{CONFIG_DIR}/{name}.env", "instance.env.j2", user, "0640"),
@@ -75,6 +86,30 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
         _file(serve, "serve.j2", "root", "0755"),
         _file(f"{UNIT_DIR}/vllm@.service", "vllm@.service.j2", "root", "0644", unit=True, shared=True),
     ]
+
+
+def _group_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what an instance that spans hosts has besides: its group, the firewall, the watchdog."""
+    if "group" not in plan:
+        return []
+    name = plan["instance"]
+    venv: Mapping[str, Any] = dict(plan).get("venv") or {}  # type: ignore[assignment]
+    files = [
+        _file(group_path(name), "instance.group.json.j2", settings["user"], "0640"),
+        _file(f"{CONFIG_DIR}/{name}.nft", "group.nft.j2", "root", "0644"),
+        _file(f"{UNIT_DIR}/vllm-group@.service", "vllm-group@.service.j2", "root", "0644", unit=True, shared=True),
+        _file(f"{UNIT_DIR}/vllm@{name}.service.d/group.conf", "group.conf.j2", "root", "0644", unit=True),
+    ]
+    if "distribution" in venv:
+        # vLLM's command asks for the version of a distribution called vllm.
+        path = f"{STATE_DIR}/{name}/metadata/vllm.dist-info/METADATA"
+        files.append(_file(path, "instance.metadata.j2", "root", "0644"))
+    return files
+
+
+def group_path(name: str) -> str:
+    """Return the place of the file that only an instance that spans hosts has."""
+    return f"{CONFIG_DIR}/{name}.group.json"
 
 
 def directory(path: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_fi
     API_KEY,
     InstanceError,
     endpoint_of,
+    is_worker,
     read_secrets,
 )
 
@@ -33,6 +34,11 @@ def endpoint_in(config_dir: str, instance: str) -> tuple[str, tuple[str, ...]]:
         return endpoint_of(text)
     except InstanceError as exc:
         raise InstalledError(f"{path}: {exc}") from exc
+
+
+def is_worker_in(config_dir: str, instance: str) -> bool:
+    """Return whether this host is a worker of an instance that spans several. Raises InstalledError."""
+    return is_worker(read_text(os.path.join(config_dir, f"{instance}.yaml")) or "")
 
 
 def secrets_in(config_dir: str, instance: str) -> dict[str, str]:

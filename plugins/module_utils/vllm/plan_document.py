@@ -8,7 +8,33 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class PlanOutline(TypedDict):
+class GroupDocument(TypedDict):
+    """The hosts of an instance that spans several, as one of them sees it.
+
+    ``role`` is ``head``, ``worker`` (accepts no requests) or ``peer`` (each host has an API server). ``peers`` are the
+    addresses of the others by host; with the ``watched`` ones this host has connections as long as the instance lives.
+    ``port`` is the TCP port of the first host at which all meet.
+    """
+
+    name: str
+    hosts: list[str]
+    rank: int
+    role: str
+    address: str
+    interface: str
+    head_address: str
+    peers: dict[str, str]
+    watched: list[str]
+    port: int
+
+
+class Grouped(TypedDict, total=False):
+    """What the plan of an instance has only where it spans hosts."""
+
+    group: GroupDocument
+
+
+class PlanOutline(Grouped):
     """The part of a plan that decides which files an instance has."""
 
     instance: str

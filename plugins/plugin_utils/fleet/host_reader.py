@@ -25,13 +25,27 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_op
     check_names_and_values,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import PATHS
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SETTINGS
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import (
+    PLACE_VARIABLES,
+    UnknownPlaceError,
+    expand,
+    members_of,
+    place_of,
+    spans,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SETTINGS, PlanError
 
 TEMPLATES = ROLES / "vllm" / "templates"
 
 SECRETS = "vllm_secrets"
+MEMBERS = "__vllm_members"
 # The role's variables that are not called vllm_<setting>.
-_OTHER_NAMES = {"config_dir": "__vllm_config_dir", "cache_root": "__vllm_cache_dir", "secrets": SECRETS}
+_OTHER_NAMES = {
+    "config_dir": "__vllm_config_dir",
+    "cache_root": "__vllm_cache_dir",
+    "secrets": SECRETS,
+    "members": MEMBERS,
+}
 # A setting of plan_host -> the variable of the role vllm that holds it.
 SETTING_VARIABLES = {name: _OTHER_NAMES.get(name, f"vllm_{name}") for name in ("instances", *SETTINGS, *PATHS)}
 # Variables that declare a host's accelerator; accelerator_catalog_path is an option of the role accelerator.
@@ -66,6 +80,9 @@ class HostReader:
         self._loader = loader
         self._known: dict[int, tuple[Any, str | None]] = {}
         self._templated: dict[Any, str] = {}
+        self._places: dict[str, dict[str, str]] = {}
+        # The instances of hosts that have some with nodes, and those resolved.
+        self.spanning: dict[str, dict[str, Any]] = {}
         # Variables that resemble options of roles: sentence -> hosts.
         self.warnings: dict[str, list[str]] = {}
 
@@ -83,10 +100,46 @@ class HostReader:
         variables = {**defaults(), **own, **constants()}
         templar = Templar(loader=self._loader, variables={**variables, "hostvars": self._hostvars})
         pairs = [(name, self._json(name, variables[name], templar)) for name in names if name in variables]
+        pairs = self._with_members(host, pairs, own.get("groups") or {})
         pairs.append((SECRETS, json.dumps(self._secret_names(variables.get(SECRETS) or {}, templar))))
         groups = [name for name in own.get("group_names") or [] if name.startswith(GROUP) or name in PURPOSES]
         pairs.append(("group_names", json.dumps(groups)))
         return tuple(pairs)
+
+    def places_of(self, hosts: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return address and interface of each host in the network of the groups. Raises FleetError."""
+        for host in hosts:
+            if host not in self._places:
+                self._places[host] = self._place_of(host)
+        return {host: self._places[host] for host in hosts}
+
+    def _place_of(self, host: str) -> dict[str, str]:
+        own = dict(self._hostvars.raw_get(host))
+        templar = Templar(loader=self._loader, variables={**own, "hostvars": self._hostvars})
+        texts = {name: self._json(name, own[name], templar) for name in PLACE_VARIABLES if own.get(name) is not None}
+        variables = {name: json.loads(text) for name, text in texts.items()}
+        try:
+            return place_of(host, variables, own.get("ansible_facts") or {})
+        except UnknownPlaceError as exc:
+            raise UnrenderedError(str(exc)) from exc
+        except PlanError as exc:
+            raise FleetError(str(exc)) from exc
+
+    def _with_members(
+        self, host: str, pairs: list[tuple[str, str]], groups: Mapping[str, Any]
+    ) -> list[tuple[str, str]]:
+        """Return pairs with the hosts of instances that span several, and those hosts' places in the network."""
+        texts = dict(pairs)
+        instances = json.loads(texts["vllm_instances"]) if '"nodes"' in texts["vllm_instances"] else {}
+        if not spans(instances):
+            return pairs
+        try:
+            instances = expand(instances, groups)
+        except PlanError as exc:
+            raise FleetError(str(exc)) from exc
+        self.spanning[host] = instances
+        texts["vllm_instances"] = json.dumps(instances)
+        return [*texts.items(), (MEMBERS, json.dumps(self.places_of(members_of(instances))))]
 
     def all_hosts(self, host: str) -> list[str]:
         """Return all hosts of the inventory, from the variables of one of them."""

@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_docu
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import by_name, hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import group_problems
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import (
     accelerator_of,
     check_groups,
@@ -145,6 +146,11 @@ def plan_fleet(hosts: Sequence[str], reader: HostReader, planner: Planner) -> Fl
             fleet.idle += [host] if found.idle else []
         else:
             fleet.problems.setdefault(found, []).append(host)
+    spanning = [group for group in fleet.groups if any("group" in plan for plan in group.plans.values())]
+    if spanning:
+        plans = {host: group.plans for group in fleet.groups for host in group.hosts}
+        for text, about in group_problems(plans).items():
+            fleet.problems.setdefault(text, []).extend(about)
     return fleet
 
 

@@ -96,7 +96,7 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
     for backend in backends:
         for name, plan in backend.plans.items():
             # Of an instance that spans several hosts, only the first one accepts requests.
-            if "--headless" in plan["argv"]:
+            if plan.get("group", {}).get("role") == "worker":
                 continue
             problem, server = _server(gateway, backend, name, plan)
             service = services.setdefault(plan["replica_of"], GatewayService(plan["replica_of"]))

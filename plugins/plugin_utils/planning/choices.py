@@ -19,6 +19,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.chips
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.class_presets import with_class_presets
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compose import Choice, features_on
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.families import with_family_features
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
+    Group,
+    check_spanning,
+    group_of,
+    port_of,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator, exact_blocks
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
     Library,
@@ -64,6 +70,7 @@ class Chosen:
     choice: Choice
     demand: Demand
     software: Software
+    group: Group | None = None
 
     @property
     def where(self) -> str:
@@ -95,8 +102,14 @@ def choose(
     if software.command:
         stack = {**stack, "entrypoint": list(software.command)}
     preset = _preset(recipe, requested.get("preset"), where)
-    nodes = _nodes(host, requested, where)
-    strategy = choose_strategy(recipe, accelerator, requested.get("strategy"), nodes.count, where)
+    table = library.table(version, site.strict)
+    count = len(requested.get("nodes") or [host])
+    _check_member(host, requested, where)
+    strategy = choose_strategy(recipe, accelerator, requested.get("strategy"), count, where)
+    if count > 1:
+        check_spanning(strategy, table, library.others(version), release_name, where)
+    group = group_of(host, name, requested, strategy, site.members)
+    nodes = _nodes(requested, strategy, group)
     found = _sizes(strategy, recipe, entry, preset, accelerator, requested, nodes, where)
     features = features_on(
         recipe,
@@ -117,10 +130,11 @@ def choose(
         stack=stack,
         runtime=runtime,
         variant=entry,
-        table=library.table(version, site.strict),
+        table=table,
         choice=Choice(variant, strategy, requested.get("preset"), features, found),
         demand=Demand(name, found.chips, 1 if nodes.count > 1 else requested.get("replicas"), chips),
         software=software,
+        group=group,
     )
 
 
@@ -163,13 +177,17 @@ def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[
     return preset
 
 
-def _nodes(host: str, requested: Mapping[str, Any], where: str) -> Nodes:
-    names = list(requested.get("nodes") or [])
-    if not names:
-        return Nodes()
+def _check_member(host: str, requested: Mapping[str, Any], where: str) -> None:
+    names = list(requested.get("nodes") or [host])
     if host not in names:
         raise PlanError(f"{where}.nodes: {host} is not among the nodes {', '.join(names)}")
-    return Nodes(len(names), names.index(host), str(requested.get("node_address") or names[0]))
+
+
+def _nodes(requested: Mapping[str, Any], strategy: str, group: Group | None) -> Nodes:
+    if group is None:
+        return Nodes()
+    head = str(requested.get("node_address") or next(iter(group.members.values())))
+    return Nodes(len(group.members), group.rank, head, port_of(strategy, requested))
 
 
 def _sizes(

@@ -37,7 +37,8 @@ class SiteSettings:
     ``release`` is empty where the stack decides, ``runtime``, ``image`` and ``registry`` where the release does.
     ``secrets`` holds the names, never the values, of each instance's secrets. ``strict`` False permits names that the
     release's table does not have, and what a recipe does not list. ``python`` is the requested Python of virtual
-    environments, empty for the host's.
+    environments, empty for the host's. ``members`` holds address and interface of each host that is named in ``nodes``
+    of an instance, ``fabric`` the RDMA devices between them.
     """
 
     release: str
@@ -53,6 +54,8 @@ class SiteSettings:
     python: str = ""
     strict: bool = True
     secrets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    members: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    fabric: Mapping[str, Any] = field(default_factory=dict)
 
 
 # The names of all settings, and of those that a site always sets beside the release.

@@ -15,8 +15,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCE_KEYS = (
-    "args", "chips", "env", "feature_modes", "features", "host", "node_address", "nodes", "port", "preset", "recipe",
-    "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
+    "args", "chips", "env", "feature_modes", "features", "group_port", "host", "node_address", "nodes", "port",
+    "preset", "recipe", "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -96,9 +96,10 @@ def _is_count(value: Any) -> bool:
 
 
 def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
-    port = requested.get("port", 8000)
-    if not _is_count(port) or port > 65535:
-        raise PlanError(f"{where}.port: {not_a_number(port, 'a whole number from 1 to 65535')}")
+    for key in ("port", "group_port"):
+        port = requested.get(key, 8000)
+        if not _is_count(port) or port > 65535:
+            raise PlanError(f"{where}.{key}: {not_a_number(port, 'a whole number from 1 to 65535')}")
     replicas = requested.get("replicas")
     if replicas is not None and not _is_count(replicas):
         problem = not_a_number(replicas, "a whole number from 1")
@@ -142,6 +143,9 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
     if "runtime" in requested and requested["runtime"] not in RUNTIMES:
         found = requested["runtime"]
         raise PlanError(f"{where}.runtime: found {found!r}; {nearest(str(found), RUNTIMES)}")
+    nodes = requested.get("nodes")
+    if isinstance(nodes, list) and len(set(map(str, nodes))) < len(nodes):
+        raise PlanError(f"{where}.nodes: found {nodes!r}, expected each host once")
     for key in ("features", "nodes", "served_model_names"):
         value = requested.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):

@@ -12,7 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Mapping, Sequence, cast
 
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import (
+    GroupDocument,
+    PlanDocument,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
     to_argv,
     to_config,
@@ -54,6 +57,11 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit i
     draft_models,
     length_layer,
     required_memory,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
+    check_executor,
+    check_group_ports,
+    environment,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
@@ -132,10 +140,15 @@ class ServePlan:
     known_issues: list[dict[str, str]]
     explain: list[dict[str, Any]]
     warnings: list[str]
+    group: GroupDocument | None = None
 
     def as_dict(self) -> PlanDocument:
-        """Return the plan as plain data, JSON-serialisable, that shares no mapping or list with another plan."""
-        return cast(PlanDocument, _copied(vars(self)))
+        """Return the plan as plain data, JSON-serialisable, that shares no mapping or list with another plan.
+
+        The plan of an instance on one host has no key ``group``.
+        """
+        fields = {name: value for name, value in vars(self).items() if name != "group" or value is not None}
+        return cast(PlanDocument, _copied(fields))
 
 
 def _copied(value: Any) -> Any:
@@ -186,6 +199,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     layers = [
         *layers_of(entry.recipe, accelerator, entry.choice, facts),
         *_release_layers(entry.release, site),
+        *_group_layers(entry, accelerator, site),
         Layer(entry.where, entry.requested.get("args") or {}, entry.requested.get("env") or {}, "set by the site"),
     ]
     where = f"recipe {entry.recipe['model']['model_id']}"
@@ -203,7 +217,17 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
     composed = _with_draft(replace(composed, args=args), site, library)
     _check_options(entry, composed, accelerator, site, library)
+    if entry.group is not None:
+        check_executor(composed.args, entry.where)
     return composed
+
+
+def _group_layers(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> list[Layer]:
+    """Return the variables of an instance that spans hosts."""
+    if entry.group is None:
+        return []
+    env = environment(entry.group, accelerator.stack, site.fabric)
+    return [Layer("group", {}, env, "hosts of a group talk in their own network")]
 
 
 def _kernels(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> Kernels:
@@ -275,10 +299,17 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     check_format(entry.recipe, model, manifest, accelerator, entry.where)
     weights = _weights_path(manifest, site) if manifest else None
     served = list(entry.requested.get("served_model_names") or [model])
-    listen = {
-        "host": entry.requested.get("host", "127.0.0.1"),
-        "port": entry.requested.get("port", 8000) + number - 1,
-    }
+    group = entry.group.as_dict() if entry.group else None
+    # A worker accepts no requests.
+    worker = group is not None and group["role"] == "worker"
+    listen = (
+        {}
+        if worker
+        else {
+            "host": entry.requested.get("host", "127.0.0.1"),
+            "port": entry.requested.get("port", 8000) + number - 1,
+        }
+    )
     env = environment_of(name, entry, composed, accelerator, chips, site)
     memory = required_memory(entry, composed, accelerator, library, manifest, len(chips))
     args = to_mapping(composed.args, entry.table)
@@ -288,8 +319,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
     models = [model, *draft_models(composed)]
-    # The other hosts of an instance that spans hosts listen to the first one only.
-    exposed = [] if args.get("headless") else exposure(entry.where, entry.name, listen["host"], secrets)
+    exposed = [] if worker else exposure(entry.where, entry.name, listen["host"], secrets)
     warnings = [*exposed, *_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)]
     return ServePlan(
         host=shared.host,
@@ -324,6 +354,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         compilers=compilers,
         explain=explain(composed, args, env),
         warnings=warnings,
+        group=group,
         **start,
     )
 
@@ -337,11 +368,16 @@ def _start(
     image = image_of(entry.stack, accelerator, site.image, site.registry, own) if entry.runtime == "container" else None
     container = container_of(entry.stack, accelerator, image, devices, mounts) if image else None
     venv = venv_of(entry.release, entry.stack, accelerator, site.venv_root) if container is None else None
+    stack = entry.stack
+    if venv and entry.group and stack.get("entrypoint") == "module":
+        # Only `vllm serve` knows ranks, and it looks for a distribution called vllm, which this build is not called.
+        stack = {**stack, "entrypoint": "serve"}
+        venv["distribution"] = f"{entry.release['vllm']}+{accelerator.stack}"
     return {
         "image": image,
         "container": container,
         "venv": venv,
-        "launch": launch_of(entry.stack, venv, container),
+        "launch": launch_of(stack, venv, container),
         "libraries": list(entry.stack.get("libraries") or []) if venv else [],
         "devices": devices,
         "mounts": mounts if container else [],
@@ -379,7 +415,10 @@ def _check_together(plans: Sequence[ServePlan], accelerator: Accelerator) -> Non
             raise PlanError(
                 f"vllm_instances.{plan.instance}: a replica of another instance has the same name; rename one of them"
             )
-    check_ports({plan.instance: (plan.replica_of, plan.listen["port"]) for plan in plans})
+    ports = {plan.instance: (plan.replica_of, plan.listen["port"]) for plan in plans if plan.listen}
+    check_ports(ports)
+    groups = {plan.instance: plan.group for plan in plans if plan.group}
+    check_group_ports(groups, {port: name for name, (_origin, port) in ports.items()})
     shares = {plan.instance: (plan.chips, utilization(plan.args)) for plan in plans if plan.chips}
     check_shares(shares)
     check_host_memory({plan.instance: plan.memory_required_gib for plan in plans}, accelerator)

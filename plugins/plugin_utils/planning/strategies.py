@@ -35,11 +35,15 @@ STRATEGIES = (*SINGLE_NODE, *MULTI_NODE, *NOT_COMPOSED)
 
 @dataclass(frozen=True)
 class Nodes:
-    """The hosts that serve one instance together; ``rank`` is this host's number, ``head`` the first one's address."""
+    """The hosts that serve one instance together; ``rank`` is this host's number, ``head`` the first one's address.
+
+    ``port`` is the TCP port of the first one at which the others meet it.
+    """
 
     count: int = 1
     rank: int = 0
     head: str = ""
+    port: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,8 @@ def sizes(strategy: str, tensor: int, chips: int, nodes: Nodes, because: str | N
         before, flag = SINGLE_NODE[strategy]
         size = tensor if strategy == "single_node_tp" else chips
         return Sizes([*before, flag, str(size)], size, size if flag == TENSOR else 1, because)
-    rendezvous = ["--nnodes", str(nodes.count), "--node-rank", str(nodes.rank), "--master-addr", nodes.head]
+    rendezvous = ["--distributed-executor-backend", "mp", "--nnodes", str(nodes.count), "--node-rank", str(nodes.rank)]
+    rendezvous += ["--master-addr", nodes.head, "--master-port", str(nodes.port)]
     if nodes.rank:
         rendezvous.append("--headless")
     total = chips * nodes.count
@@ -184,6 +189,11 @@ def _data_parallel(strategy: str, chips: int, nodes: Nodes, because: str | None)
     else:
         words, tensor, total, local = [EXPERT, "--data-parallel-hybrid-lb"], 1, chips * nodes.count, chips
     words += [DATA, str(total), "--data-parallel-size-local", str(local), "--data-parallel-address", nodes.head]
-    if nodes.rank:
-        words += ["--data-parallel-start-rank", str(nodes.rank * local)]
+    words += ["--data-parallel-rpc-port", str(nodes.port)]
+    if strategy == "multi_node_tp_dp" and not nodes.rank:
+        # One API server balances over all hosts. From a start rank without --headless, 0 too, vLLM concludes that each
+        # host has its own API server, and then refuses the others.
+        return Sizes([*words, "--api-server-count", "1"], chips, tensor, because)
+    words += ["--data-parallel-start-rank", str(nodes.rank * local)]
+    words += ["--headless"] if strategy == "multi_node_tp_dp" else []
     return Sizes(words, chips, tensor, because)

@@ -15,7 +15,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     summarize_plan,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.strategies import MULTI_NODE
 
 Plans = Mapping[str, PlanDocument]
 Slots = Mapping[str, Mapping[str, Any]]
@@ -38,9 +37,13 @@ def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -
     return found
 
 
-def spanning(plans: Plans) -> list[str]:
-    """Return the instances that span several hosts: stopping one of their hosts stops the whole instance."""
-    return [name for name, plan in plans.items() if plan.get("strategy") in MULTI_NODE]
+def spanning(plans: Plans, slots: Slots) -> list[str]:
+    """Return the instances that span several hosts: stopping one of their hosts stops the whole instance.
+
+    A rollback has no plans; there counts what is installed.
+    """
+    planned = [name for name, plan in plans.items() if plan.get("group")]
+    return [*planned, *(name for name, slot in slots.items() if slot.get("spans") and name not in planned)]
 
 
 def returns_of(slots: Slots, in_turn: bool = False) -> tuple[Changes, list[str]]:

@@ -8,7 +8,8 @@
 Started by vllm@NAME.service after vLLM, so that the unit is active only when it serves; systemd's TimeoutStartSec is
 the deadline. When vLLM answers /health, this program sends requests for about SECONDS, by default none: vLLM compiles
 kernels at the first use of a batch size, and until then serves at about half its speed. Then the program writes the
-file /run/vllm/NAME/ready, which shows gateways that the instance is healthy.
+file /run/vllm/NAME/ready, which shows gateways that the instance is healthy. Of an instance on several
+hosts, only the workers accept no requests.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator
 
-CONFIG, STATE, RUN = Path("/etc/vllm"), Path("/var/lib/vllm"), Path("/run/vllm")
+CONFIG, STATE, RUN, GROUP = Path("/etc/vllm"), Path("/var/lib/vllm"), Path("/run/vllm"), Path("/run/vllm-group")
 # With this header, availability.py passes on vLLM's own answer.
 PROBE = {"Availability-Probe": "1"}
 # MOST: requests at a time, unless max-num-seqs is less. STEP_TOKENS: tokens of all prompts in a step. LONGEST: tokens
@@ -101,6 +102,24 @@ def read_instance(name: str) -> Instance:
     bounds = (found.get(key, "") for key in ("max-num-seqs", "max-model-len"))
     numbers = [int(text) if text.isdecimal() else 0 for text in bounds]
     return Instance(host, int(found["port"]), "ssl-certfile" in found, *numbers)
+
+
+def group_of(name: str) -> dict[str, Any]:
+    """Return the group of an instance that spans hosts, empty for one on this host alone."""
+    try:
+        found: dict[str, Any] = json.loads((CONFIG / f"{name}.group.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def connected(name: str) -> bool:
+    """Return whether vllm-group.py has seen all hosts of the group connected in this run of the unit."""
+    try:
+        found = json.loads((GROUP / name / "state").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(found["complete"]) and found["invocation"] == os.environ.get("INVOCATION_ID")
 
 
 def vocabulary_of(name: str) -> int:
@@ -194,11 +213,17 @@ def main() -> None:
     """Run the command of the command line."""
     name, main_pid = sys.argv[1], os.environ["MAINPID"]
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
-    instance = read_instance(name)
-    while not instance.healthy():
+    group = group_of(name)
+    worker = group.get("role") == "worker"
+    instance = None if worker else read_instance(name)
+    # A worker is ready when it has joined; a head when it answers and all hosts are connected.
+    while not ((instance is None or instance.healthy()) and (not group or connected(name))):
         if not Path(f"/proc/{main_pid}").exists():
             sys.exit("vLLM ended before it answered")
         time.sleep(0.5)
+    if instance is None:
+        print("Joined the head", flush=True)
+        return
     if seconds:
         try:
             print(WarmUp(instance, vocabulary_of(name), seconds).run(), flush=True)

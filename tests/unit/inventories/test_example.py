@@ -123,6 +123,9 @@ def test_two_hosts_serve_one_instance(plans):
     ranks = [plans[f"{host}/chat"]["args"]["node-rank"] for host in ("gpu-b-01", "gpu-b-02")]
     assert ranks == [0, 1]
     assert plans["gpu-b-01/chat"]["args"]["master-addr"] == "10.1.2.1"
+    assert [plans[f"{host}/chat"]["group"]["role"] for host in ("gpu-b-01", "gpu-b-02")] == ["head", "worker"]
+    own = ("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX")
+    assert [plans["gpu-b-02/chat"]["env"][name] for name in own] == ["10.1.2.2", "bond1", "mlx5_0,mlx5_1", "3"]
 
 
 def test_features_presets_tools_and_the_sites_own_words_arrive(plans):

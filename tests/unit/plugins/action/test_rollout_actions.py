@@ -142,7 +142,7 @@ def test_what_would_leave_no_server_is_refused_before_anything(site):
 
 def test_an_instance_that_spans_hosts_is_refused(site):
     spread = [{**WORLD[0], "tasks": [json.loads(json.dumps(WORLD[0]["tasks"][0]))]}, WORLD[1]]
-    spread[0]["tasks"][0]["baremetal.inference.rollout_changes_info"]["plans"]["chat"]["strategy"] = "multi_node_tp_pp"
+    spread[0]["tasks"][0]["baremetal.inference.rollout_changes_info"]["plans"]["chat"]["group"] = {"role": "head"}
     before, WORLD[:] = list(WORLD), spread
     try:
         _plan, output = site(fails=True)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.baremetal.inference.plugins.action.serve_plan import (
     ARGUMENT_SPEC,
     ActionModule,
@@ -37,6 +38,7 @@ OPTIONS = {
     "image": "",
     "registry": "",
     "secret_names": {},
+    "fabric": {},
     "site": SITE,
     "recipe_path": [],
     "release_path": [],
@@ -59,6 +61,46 @@ class Task:
 
     def get_path(self):
         return "/home/alice/play.yml:1"
+
+
+class HostVars(dict):
+    """Stands for Ansible's hostvars: variables by host."""
+
+    raw_get = dict.__getitem__
+
+
+def spanning(*play):
+    """Return the result on h1 of two hosts that serve together, with these hosts in the play."""
+    network = {"vllm_cluster_network": "10.0.0.0/24", "vllm_cluster_interface": "eth1"}
+    hosts = HostVars({f"h{rank}": {**network, "ansible_host": f"10.0.0.{rank}"} for rank in (1, 2)})
+    big = {"recipe": "baremetal/gpt-oss-smoke", "nodes": "pod", "strategy": "multi_node_tp"}
+    nowhere = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    action = ActionModule(Task({**OPTIONS, "instances": {"big": big}}), nowhere, None, DataLoader(), None, None)
+    groups = {"all": ["h1", "h2"], "pod": ["h2", "h1"]}
+    return action.run(
+        task_vars={
+            "inventory_hostname": "h1",
+            "hostvars": hosts,
+            "groups": groups,
+            "ansible_play_hosts_all": list(play),
+        }
+    )
+
+
+def test_the_hosts_of_a_group_are_those_of_the_inventory():
+    result = spanning("h1", "h2")
+    assert result["groups"]["big"]["hosts"] == ["h2", "h1"]
+    assert (result["groups"]["big"]["role"], result["groups"]["big"]["head_address"]) == ("worker", "10.0.0.2")
+    # A worker listens on no port.
+    assert result["ports"] == {"big": 0}
+    assert result["asked"]["big"]["nodes"] == "pod"
+
+
+def test_a_part_of_a_group_is_refused():
+    with pytest.raises(
+        AnsibleActionFail, match=r"vllm_instances[.]big spans hosts that this run leaves out: h2; a group"
+    ):
+        spanning("h1")
 
 
 def run(**options):
@@ -166,7 +208,7 @@ def test_settings_are_the_module_s_options_under_the_names_of_a_site():
     assert settings["weights_root"] == "/srv/models"
     assert set(settings) == {
         "instances", "release", "runtime", "python", "strict", "image", "registry", "recipe_path", "release_path",
-        "weights_manifest_path", "secrets", *SITE,
+        "weights_manifest_path", "secrets", "fabric", *SITE,
     }  # fmt: skip
 
 

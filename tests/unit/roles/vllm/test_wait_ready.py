@@ -201,3 +201,41 @@ def test_steps_stay_within_what_the_instance_takes(bounds, first, last):
 def test_the_vocabulary_is_the_models(host, text, expected):
     (host / "lib/chat/model/config.json").write_text(text)
     assert wait_ready.vocabulary_of("chat") == expected
+
+
+def join(host, role, complete, invocation="one"):
+    (host / "etc/chat.group.json").write_text(json.dumps({"role": role}))
+    (host / "group/chat").mkdir(parents=True, exist_ok=True)
+    state = {"invocation": invocation, "complete": complete}
+    (host / "group/chat/state").write_text(json.dumps(state))
+
+
+def test_a_worker_is_ready_when_it_has_joined(host, monkeypatch, capsys):
+    monkeypatch.setattr(wait_ready, "GROUP", host / "group")
+    monkeypatch.setenv("INVOCATION_ID", "one")
+    join(host, "worker", True)
+    run(monkeypatch)
+    assert capsys.readouterr().out == "Joined the head\n"
+    assert not (host / "run/chat/ready").exists()
+
+
+@pytest.mark.parametrize("state", [("worker", False), ("worker", True, "another run"), ("head", False)], ids=str)
+def test_a_host_of_a_group_is_not_ready_before_all_are_connected(host, monkeypatch, state):
+    monkeypatch.setattr(wait_ready, "GROUP", host / "group")
+    monkeypatch.setenv("INVOCATION_ID", "one")
+    monkeypatch.setenv("MAINPID", "0")
+    monkeypatch.setattr(wait_ready.Instance, "healthy", lambda _self: True)
+    (host / "etc/chat.yaml").write_text("host: 127.0.0.1\nport: 9\n")
+    join(host, *state)
+    with pytest.raises(SystemExit, match="vLLM has ended before it answered"):
+        run(monkeypatch)
+
+
+def test_a_head_is_ready_when_it_answers_and_all_are_connected(host, monkeypatch):
+    monkeypatch.setattr(wait_ready, "GROUP", host / "group")
+    monkeypatch.setenv("INVOCATION_ID", "one")
+    monkeypatch.setattr(wait_ready.Instance, "healthy", lambda _self: True)
+    (host / "etc/chat.yaml").write_text("host: 127.0.0.1\nport: 9\n")
+    join(host, "head", True)
+    run(monkeypatch)
+    assert (host / "run/chat/ready").exists()

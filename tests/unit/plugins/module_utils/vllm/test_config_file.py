@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import (
     InstanceError,
     endpoint_of,
+    is_worker,
     read_flat_yaml,
     read_secrets,
 )
@@ -93,3 +94,11 @@ def test_secrets_of_an_instance():
 @pytest.mark.parametrize("key", ["sk-plain", "c2VjcmV0a2V5MTIz", "YWJjZA==", "a=b"])
 def test_a_file_that_is_the_key(key):
     assert read_secrets(f"{key}\n") == {"VLLM_API_KEY": key}
+
+
+@pytest.mark.parametrize(
+    ("text", "worker"),
+    [("headless: true\nnode-rank: 1\n", True), ("port: 8000\n", False), ("x: 'headless: true'\n", False)],
+)
+def test_the_config_of_a_worker(text, worker):
+    assert is_worker(text) is worker

@@ -56,3 +56,31 @@ def test_what_instances_share_is_written_once_and_concerns_them_all():
     assert files[-1]["restarts"] == ["a", "b"]
     own = next(entry for entry in files if entry["path"] == "/etc/systemd/system/vllm@c.service")
     assert own["restarts"] == ["c"] and own["value"] is plans["c"]
+
+
+GROUPED = {**VENV, "group": {"role": "worker"}}
+GROUP = [
+    "/etc/vllm/chat.group.json",
+    "/etc/vllm/chat.nft",
+    "/etc/systemd/system/vllm-group@.service",
+    "/etc/systemd/system/vllm@chat.service.d/group.conf",
+]
+
+
+@pytest.mark.parametrize(("plan", "settings", "rest"), ALL)
+def test_an_instance_that_spans_hosts_has_more_files(plan, settings, rest):
+    files = instance_files({**plan, "group": {"role": "head"}}, {"user": "vllm", **settings})
+    assert [entry["path"] for entry in files] == [*GROUP, *COMMON, *rest]
+    assert all((TEMPLATES / entry["template"]).is_file() for entry in files)
+
+
+def test_a_build_of_another_name_gets_a_distribution_that_vllm_finds():
+    plan = {**GROUPED, "venv": {"distribution": "0.32.0+cpu"}, "weights": None}
+    entries = FilterModule().filters()["instance_entries"]({"chat": plan}, {"user": "vllm"}, secret=False)
+    paths = [entry["path"] for entry in entries]
+    metadata = "/var/lib/vllm/chat/metadata/vllm.dist-info"
+    # Directories come before what is in them, the program before the unit that starts it.
+    assert paths.index("/var/lib/vllm/chat/metadata") < paths.index(metadata) < paths.index(f"{metadata}/METADATA")
+    assert paths.index("/usr/local/lib/vllm-group.py") < paths.index("/etc/systemd/system/vllm-group@.service")
+    alone = FilterModule().filters()["instance_entries"]({"chat": {**VENV, "weights": None}}, {"user": "vllm"}, False)
+    assert not [entry for entry in alone if "group" in entry["path"]]

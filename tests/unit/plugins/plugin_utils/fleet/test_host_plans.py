@@ -291,7 +291,8 @@ def test_a_host_that_differs_is_planned_for_itself(counted, other):
 
 def test_an_instance_that_spans_hosts_is_planned_for_each(counted):
     instances = {"chat": {"recipe": "openai/gpt-oss-120b", "nodes": ["h1", "h2"]}}
-    found = [plans("h200", instances, host=host)["chat"] for host in ("h1", "h2", "h1")]
+    members = {f"h{rank}": {"address": f"10.0.0.{rank}", "interface": "eth1"} for rank in (1, 2)}
+    found = [plans("h200", instances, host=host, members=members)["chat"] for host in ("h1", "h2", "h1")]
     assert counted == ["h1", "h2"]
     assert [one["args"]["node-rank"] for one in found] == [0, 1, 0]
 

@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 INSTANCES = {"chat": {"recipe": "openai/gpt-oss-20b", "port": 8000}}
 HOST = {"accelerator": "h200", "accelerator_count": 8, "vllm_release": "0.33.0", "vllm_instances": INSTANCES}
 
+PLACE = {"vllm_cluster_network": "10.0.0.0/24", "vllm_cluster_interface": "eth1"}
 DETECTED = {"model": "h100", "count": 8, "memory_mib": 81559, "driver_version": "580.1"}
 
 
@@ -80,9 +81,45 @@ def test_a_variable_that_no_plan_is_made_from_makes_no_difference():
 
 
 def test_an_instance_that_spans_hosts_is_planned_for_each():
-    spans = {**HOST, "vllm_instances": {"chat": {"recipe": "x", "nodes": ["a", "b"]}}}
-    _found, planner = fleet_of({"a": spans, "b": spans})
+    spans = {**HOST, **PLACE, "vllm_instances": {"chat": {"recipe": "x", "nodes": ["a", "b"]}}}
+    _found, planner = fleet_of({"a": {**spans, "ansible_host": "10.0.0.1"}, "b": {**spans, "ansible_host": "10.0.0.2"}})
     assert [host for host, _accelerator, _settings in planner.asked] == ["a", "b"]
+    places = {"a": {"address": "10.0.0.1", "interface": "eth1"}, "b": {"address": "10.0.0.2", "interface": "eth1"}}
+    assert [settings["members"] for _host, _accelerator, settings in planner.asked] == [places, places]
+
+
+def test_the_name_of_a_group_stands_for_its_hosts():
+    spans = {**HOST, **PLACE, "vllm_instances": {"chat": {"recipe": "x", "nodes": "pod"}}}
+    hosts = {name: {**spans, "ansible_host": f"10.0.0.{number}"} for number, name in enumerate("abc", 1)}
+    for host in hosts.values():
+        host["groups"] = {"all": list(hosts), "pod": ["b", "a"]}
+    del hosts["c"]["vllm_instances"]
+    found, planner = fleet_of(hosts)
+    assert found.problems == {}
+    assert [settings["instances"]["chat"]["nodes"] for _host, _accelerator, settings in planner.asked] == [
+        ["b", "a"]
+    ] * 2
+    for host in hosts.values():
+        host["groups"] = {"all": list(hosts), "pods": ["b", "a"]}
+    assert list(fleet_of(hosts)[0].problems) == [
+        "vllm_instances.chat.nodes: the inventory has no group 'pod'; nearest: 'pods'"
+    ]
+
+
+def test_a_host_that_is_not_in_the_inventory_is_no_member():
+    text = problem_of(**PLACE, vllm_instances={"chat": {"recipe": "x", "nodes": ["a", "bb"]}})
+    assert "vllm_instances.chat.nodes: the inventory has no host 'bb'; known: a" in text
+
+
+def test_a_host_whose_place_in_the_network_needs_facts_is_planned_once_it_was_contacted():
+    spans = {**HOST, "vllm_cluster_network": "10.0.0.0/24", "vllm_instances": {"chat": {"recipe": "x", "nodes": ["a"]}}}
+    found, _planner = fleet_of({"a": spans})
+    assert list(found.problems) == [
+        "a: its address in vllm_cluster_network 10.0.0.0/24 is unknown until Ansible has gathered facts; set "
+        "vllm_cluster_address and vllm_cluster_interface for the host"
+    ]
+    declared = plan_declared(["a"], HostReader(HostVars({"a": spans}), DataLoader()), Planner())
+    assert (declared.problems, declared.groups) == ({}, [])
 
 
 def test_the_defaults_of_the_role_lie_below_a_hosts_variables():

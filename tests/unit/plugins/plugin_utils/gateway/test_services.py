@@ -86,7 +86,7 @@ class TestServices:
         assert "a, b: chat listens on 127.0.0.1, where the gateway gw cannot reach it" in said
 
     def test_the_followers_of_an_instance_over_hosts_are_no_servers(self):
-        found = decided(backend("a"), backend("b", chat=plan(8000, argv=["vllm", "serve", "--headless"])))
+        found = decided(backend("a"), backend("b", chat=plan(8000, group={"role": "worker"}, listen={})))
         assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat"]
 
     def test_a_key_of_vllms_own_is_refused(self):

@@ -217,30 +217,28 @@ STRATEGIES = {
         # These two take all chips, whatever the recipe says of tensor parallelism alone.
         ("single_node_tep", 1, "--enable-expert-parallel --tensor-parallel-size 8"),
         ("single_node_dep", 1, "--enable-expert-parallel --data-parallel-size 8"),
-        ("multi_node_tp", 2, "--tensor-parallel-size 16 --nnodes 2 --node-rank {rank} --master-addr head{headless}"),
+        ("multi_node_tp", 2, "--tensor-parallel-size 16 {meet}"),
         (
             "multi_node_tep",
             3,
-            "--enable-expert-parallel --tensor-parallel-size 24 --nnodes 3 --node-rank {rank} --master-addr head"
-            "{headless}",
+            "--enable-expert-parallel --tensor-parallel-size 24 {meet}",
         ),
         (
             "multi_node_tp_pp",
             2,
-            "--tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2 --node-rank {rank} --master-addr head"
-            "{headless}",
+            "--tensor-parallel-size 8 --pipeline-parallel-size 2 {meet}",
         ),
         (
             "multi_node_dep",
             2,
             "--enable-expert-parallel --data-parallel-hybrid-lb --data-parallel-size 16 --data-parallel-size-local 8 "
-            "--data-parallel-address head{start8}",
+            "--data-parallel-address head --data-parallel-rpc-port 9 --data-parallel-start-rank {start8}",
         ),
         (
             "multi_node_tp_dp",
             2,
-            "--tensor-parallel-size 8 --data-parallel-size 2 --data-parallel-size-local 1 --data-parallel-address head"
-            "{start1}",
+            "--tensor-parallel-size 8 --data-parallel-size 2 --data-parallel-size-local 1 --data-parallel-address head "
+            "--data-parallel-rpc-port 9 {served}",
         ),
     ],
 )
@@ -248,11 +246,12 @@ def test_the_words_of_each_strategy_on_each_node(strategy, nodes, expected):
     for rank in range(nodes):
         text = expected.format(
             rank=rank,
-            headless=" --headless" if rank else "",
-            start8=f" --data-parallel-start-rank {8 * rank}" if rank else "",
-            start1=f" --data-parallel-start-rank {rank}" if rank else "",
+            meet=f"--distributed-executor-backend mp --nnodes {nodes} --node-rank {rank} --master-addr head "
+            f"--master-port 9{' --headless' if rank else ''}",
+            start8=8 * rank,
+            served=f"--data-parallel-start-rank {rank} --headless" if rank else "--api-server-count 1",
         )
-        assert words(STRATEGIES, H200, strategy=strategy, nodes=Nodes(nodes, rank, "head")) == text
+        assert words(STRATEGIES, H200, strategy=strategy, nodes=Nodes(nodes, rank, "head", 9)) == text
 
 
 FEATURES = {

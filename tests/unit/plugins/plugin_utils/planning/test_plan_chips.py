@@ -216,18 +216,3 @@ def test_a_cpu_needs_what_the_recipe_says_even_where_the_weights_are_small():
         "a 6 GiB, b 6 GiB (weights and KV cache, or vram_minimum_gb of the recipe) need 12 GiB, "
         "1 x cpu has 8.0 GiB; choose a smaller variant or another host"
     )
-
-
-def test_an_instance_that_spans_hosts():
-    a_recipe = recipe(compatible_strategies=["single_node_tp", "multi_node_tp"])
-    requested = {"nodes": ["h1", "h2"], "node_address": "10.0.0.1"}
-    head, follower = (plan(requested, a_recipe=a_recipe, host=host) for host in ("h1", "h2"))
-    assert (head.strategy, head.instance, head.chips) == ("multi_node_tp", "chat", list(range(8)))
-    assert head.args["tensor-parallel-size"] == 16
-    assert (head.args["node-rank"], follower.args["node-rank"]) == (0, 1)
-    assert "headless" not in head.args
-    assert follower.args["headless"] is True
-    assert follower.args["master-addr"] == "10.0.0.1"
-    assert refusal(requested, a_recipe=a_recipe, host="h3") == (
-        "vllm_instances.chat.nodes: h3 is not among the nodes h1, h2"
-    )

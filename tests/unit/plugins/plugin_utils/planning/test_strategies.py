@@ -155,7 +155,8 @@ def test_how_many_chips_share_the_tensors(accelerator, variant, preset, override
     assert tensor_size(a_recipe, variant, preset, accelerator, chips) == size
 
 
-HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1"), Nodes(2, 1, "10.0.0.1")
+HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1", 9), Nodes(2, 1, "10.0.0.1", 9)
+MEET = "--distributed-executor-backend mp --nnodes 2 --node-rank {} --master-addr 10.0.0.1 --master-port 9"
 
 
 @pytest.mark.parametrize(
@@ -168,29 +169,28 @@ HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1"), Nodes(2, 1, "10.0.0.1")
         (
             "multi_node_tp",
             HEAD,
-            "--tensor-parallel-size 16 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1",
+            f"--tensor-parallel-size 16 {MEET.format(0)}",
             8,
             16,
         ),
         (
             "multi_node_tp",
             FOLLOWER,
-            "--tensor-parallel-size 16 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --headless",
+            f"--tensor-parallel-size 16 {MEET.format(1)} --headless",
             8,
             16,
         ),
         (
             "multi_node_tep",
             FOLLOWER,
-            "--enable-expert-parallel --tensor-parallel-size 16 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 "
-            "--headless",
+            f"--enable-expert-parallel --tensor-parallel-size 16 {MEET.format(1)} --headless",
             8,
             16,
         ),
         (
             "multi_node_tp_pp",
             HEAD,
-            "--tensor-parallel-size 8 --pipeline-parallel-size 2 --nnodes 2 --node-rank 0 --master-addr 10.0.0.1",
+            f"--tensor-parallel-size 8 --pipeline-parallel-size 2 {MEET.format(0)}",
             8,
             8,
         ),
@@ -198,7 +198,7 @@ HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1"), Nodes(2, 1, "10.0.0.1")
             "multi_node_dep",
             HEAD,
             "--enable-expert-parallel --data-parallel-hybrid-lb --data-parallel-size 16 --data-parallel-size-local 8 "
-            "--data-parallel-address 10.0.0.1",
+            "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 9 --data-parallel-start-rank 0",
             8,
             1,
         ),
@@ -206,7 +206,7 @@ HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1"), Nodes(2, 1, "10.0.0.1")
             "multi_node_dep",
             FOLLOWER,
             "--enable-expert-parallel --data-parallel-hybrid-lb --data-parallel-size 16 --data-parallel-size-local 8 "
-            "--data-parallel-address 10.0.0.1 --data-parallel-start-rank 8",
+            "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 9 --data-parallel-start-rank 8",
             8,
             1,
         ),
@@ -214,7 +214,16 @@ HEAD, FOLLOWER = Nodes(2, 0, "10.0.0.1"), Nodes(2, 1, "10.0.0.1")
             "multi_node_tp_dp",
             FOLLOWER,
             "--tensor-parallel-size 8 --data-parallel-size 2 --data-parallel-size-local 1 "
-            "--data-parallel-address 10.0.0.1 --data-parallel-start-rank 1",
+            "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 9 --data-parallel-start-rank 1 --headless",
+            8,
+            8,
+        ),
+        (
+            "multi_node_tp_dp",
+            HEAD,
+            "--tensor-parallel-size 8 --data-parallel-size 2 --data-parallel-size-local 1 "
+            "--data-parallel-address 10.0.0.1 --data-parallel-rpc-port 9 "
+            "--api-server-count 1",
             8,
             8,
         ),

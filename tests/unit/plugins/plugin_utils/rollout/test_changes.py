@@ -161,9 +161,12 @@ def test_instances_that_the_inventory_does_not_name_are_left_out():
     assert in_inventory(slots, {}) == slots
 
 
-def test_an_instance_that_spans_hosts_is_known_by_its_strategy():
-    plans = {"chat": {**PLAN, "strategy": "multi_node_tp_pp"}, "small": {**PLAN, "strategy": "single_node_tp"}}
-    assert spanning(plans) == ["chat"]
+def test_an_instance_that_spans_hosts_is_known_by_its_group():
+    plans = {"chat": {**PLAN, "group": {"role": "head"}}, "small": {**PLAN, "strategy": "single_node_tp"}}
+    assert spanning(plans, {}) == ["chat"]
+    # A rollback has no plans.
+    assert spanning({}, {"chat": {"spans": True}, "small": {"spans": False}, "old": {}}) == ["chat"]
+    assert spanning(plans, {"chat": {"spans": True}}) == ["chat"]
 
 
 def test_what_has_figures_is_measured_only_when_the_baseline_is_now():

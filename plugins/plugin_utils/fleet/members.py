@@ -1,0 +1,126 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hosts of instances that span several: names of groups resolved, and each host's place in their network."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any, Iterator, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+NETWORK, ADDRESS, INTERFACE = "vllm_cluster_network", "vllm_cluster_address", "vllm_cluster_interface"
+# What decides on a host's place, besides its facts.
+PLACE_VARIABLES = (NETWORK, ADDRESS, INTERFACE, "ansible_host")
+
+Groups = Mapping[str, Sequence[str]]
+
+
+class UnknownPlaceError(PlanError):
+    """A host's place in the network follows from facts that are not there yet."""
+
+
+def spans(instances: Any) -> bool:
+    """Return whether any instance has nodes; ``instances`` may be malformed."""
+    entries = instances.values() if isinstance(instances, Mapping) else ()
+    return any(isinstance(entry, Mapping) and entry.get("nodes") for entry in entries)
+
+
+def expand(instances: Mapping[str, Any], groups: Groups) -> dict[str, Any]:
+    """Return the instances with lists of hosts in ``nodes``: the name of an Ansible group stands for its hosts.
+
+    Raises PlanError for a name that is neither a group nor a host of the inventory.
+    """
+    return {name: _expanded(name, requested, groups) for name, requested in instances.items()}
+
+
+def _expanded(name: str, requested: Any, groups: Groups) -> Any:
+    nodes = requested.get("nodes") if isinstance(requested, Mapping) else None
+    if not nodes:
+        return requested
+    where = f"vllm_instances.{name}.nodes"
+    if isinstance(nodes, str):
+        if nodes not in groups:
+            known = [group for group in groups if group not in ("all", "ungrouped")]
+            raise PlanError(f"{where}: the inventory has no group {nodes!r}; {nearest(nodes, known)}")
+        nodes = list(groups[nodes])
+    hosts = groups.get("all") or ()
+    for node in nodes if isinstance(nodes, list) else ():
+        if isinstance(node, str) and node not in hosts:
+            raise PlanError(f"{where}: the inventory has no host {node!r}; {nearest(node, hosts)}")
+    return {**requested, "nodes": nodes}
+
+
+def members_of(instances: Mapping[str, Any]) -> list[str]:
+    """Return every host that the nodes of an instance name, each once."""
+    found = [node for entry in instances.values() if isinstance(entry, Mapping) for node in entry.get("nodes") or []]
+    return list(dict.fromkeys(found))
+
+
+def place_of(host: str, variables: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return a host's ``address`` and ``interface`` in the network of the groups.
+
+    ``variables`` are PLACE_VARIABLES, ``facts`` Ansible's of the network. Raises PlanError where the host has no
+    address there or several, UnknownPlaceError where only facts could tell.
+    """
+    interfaces = dict(_interfaces(facts))
+    address = str(variables.get(ADDRESS) or "") or _address_in(host, variables, interfaces)
+    interface = str(variables.get(INTERFACE) or "") or interfaces.get(address, "")
+    if not interface and interfaces:
+        raise PlanError(
+            f"{host}: {ADDRESS} is {address}, and no interface has it; its addresses are {', '.join(interfaces)}"
+        )
+    if not interface:
+        raise UnknownPlaceError(
+            f"{host}: the interface with the address {address} is unknown until Ansible has gathered facts; set "
+            f"{INTERFACE} for the host"
+        )
+    return {"address": address, "interface": interface}
+
+
+def _address_in(host: str, variables: Mapping[str, Any], interfaces: Mapping[str, str]) -> str:
+    """Return the one address of a host in vllm_cluster_network."""
+    text = str(variables.get(NETWORK) or "")
+    if not text:
+        raise PlanError(
+            f"{host}: {NETWORK} is missing; set it to the private network that the hosts of a group share, such as "
+            f"10.20.0.0/24, or set {ADDRESS} for each host"
+        )
+    try:
+        network = ipaddress.ip_network(text)
+    except ValueError as exc:
+        raise PlanError(f"{host}: {NETWORK}: found {text!r}, expected a network such as 10.20.0.0/24 ({exc})") from exc
+    candidates = list(interfaces) or [str(variables.get("ansible_host") or "")]
+    found = [address for address in candidates if _is_in(address, network)]
+    if len(found) == 1:
+        return found[0]
+    if not interfaces:
+        raise UnknownPlaceError(
+            f"{host}: its address in {NETWORK} {text} is unknown until Ansible has gathered facts; set {ADDRESS} and "
+            f"{INTERFACE} for the host"
+        )
+    seen = ", ".join(f"{address} ({device})" for address, device in interfaces.items() if not found or address in found)
+    raise PlanError(
+        f"{host}: found {'several addresses' if found else 'no address'} in {NETWORK} {text} ({seen}), expected one; "
+        f"set {ADDRESS} for the host"
+    )
+
+
+def _is_in(address: str, network: Any) -> bool:
+    try:
+        return ipaddress.ip_address(address) in network
+    except ValueError:
+        return False
+
+
+def _interfaces(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield address and interface of each address of a host. Facts write ``_`` for ``-`` in names of interfaces."""
+    for name in facts.get("interfaces") or []:
+        entry = facts.get(str(name).replace("-", "_")) or {}
+        first = [entry["ipv4"]] if entry.get("ipv4") else []
+        sixes = [each for each in entry.get("ipv6") or [] if each.get("scope") != "link"]
+        for each in (*first, *(entry.get("ipv4_secondaries") or []), *sixes):
+            if not ipaddress.ip_address(each["address"]).is_loopback:
+                yield each["address"], str(entry.get("device") or name)
