@@ -86,7 +86,7 @@ options:
       - RDMA devices between the hosts of an instance that spans several, C(hca) and C(gid_index).
     type: dict
     default: {}
-    version_added: 0.8.0
+    version_added: 0.7.0
   accelerator_catalog_path:
     description:
       - Directories of the site's own accelerators, as in the role P(baremetal.inference.accelerator#role).
