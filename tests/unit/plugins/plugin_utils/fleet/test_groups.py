@@ -124,4 +124,5 @@ def test_a_large_fleet_of_groups_is_planned_in_seconds():
     fleet = plan_fleet(list(hosts), HostReader(HostVars(hosts), DataLoader()), plan_host)
     assert fleet.problems == {}
     assert sum(len(group.hosts) for group in fleet.groups) == 512
-    assert time.process_time() - began < 30
+    # Less than a second in fact.
+    assert time.process_time() - began < 10
