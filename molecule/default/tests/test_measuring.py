@@ -16,14 +16,21 @@ SHORT = {"short": {"title": "Short chats", "dataset": "random", "input_tokens": 
 CHANGED = "find /etc /var/lib /opt /usr/local -newer /run/before -type f ! -path '/var/lib/systemd/*'"
 
 
+def configuration(host):
+    """Return mode, owner, name and content of the files of the instances, without secrets: their sha256."""
+    return host.check_output("cd /etc/vllm && stat -c '%a %U %G %n' * && sha256sum *")
+
+
 @pytest.fixture
 def settled(serving):
-    """The host; afterwards it still serves, with the same files."""
+    """The host; afterwards it still serves, with the same files. A tune rewrites those of the instance."""
+    before = configuration(serving)
     serving.check_output("touch /run/before")
     yield serving
     assert chat() == "The fleet is ready."
-    left = [path for path in serving.check_output(CHANGED).split() if not path.startswith("/var/lib/vllm/chat/")]
-    assert left == []
+    assert configuration(serving) == before
+    own = ("/var/lib/vllm/chat/", "/etc/vllm/")
+    assert [path for path in serving.check_output(CHANGED).split() if not path.startswith(own)] == []
 
 
 def run(name, directory, **variables):
