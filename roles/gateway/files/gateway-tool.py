@@ -98,7 +98,9 @@ def arrived(path: str) -> None:
     """Add one to the number in a file; a missing or damaged file counts as 0."""
     before = 0
     with contextlib.suppress(FileNotFoundError, ValueError):
-        before = int(_read(path))
+        text = _read(path).strip()
+        # A larger number is damage, as for those who read it.
+        before = int(text) if len(text) <= 18 else 0
     _write(path, f"{before + 1}\n")
 
 

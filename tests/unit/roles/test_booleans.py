@@ -33,6 +33,7 @@ PLAYBOOKS = {
     "bundle_verify": "false",
     "drain_force": "false",
     "drift_fail": "false",
+    "import_pin": "true",
     "remove_container_engine": "false",
     "remove_driver": "false",
     "remove_everything": "false",

@@ -273,7 +273,7 @@ def test_a_build_that_failed_shows_the_end_of_its_log(host):
     lines = "\n".join(f"line {n}" for n in range(20))
     write(host / f"var/lib/dkms/nvidia/{VERSION}/build/make.log", f"{lines}\nerror: implicit declaration\n")
     (finding,) = state(host)["findings"]
-    assert finding["action"].endswith("line 18\nline 19\nerror: implicit declaration")
+    assert finding["action"].endswith("line 18; line 19; error: implicit declaration")
     assert "line 12" not in finding["action"]
 
 

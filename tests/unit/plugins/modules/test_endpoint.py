@@ -208,9 +208,9 @@ def test_one_document_whatever_happens_to_a_host(verify):
     status, document = verify({"here": instances, "away": away, "bare": {}})
     assert status == 1 and not document["ok"]
     rows = {(row["host"], row["instance"], row["name"]): row for row in document["checks"]}
-    assert set(rows) == {("here", "not-there", "endpoint"), ("away", "not-there", "reach")}
+    assert set(rows) == {("here", "not-there", "endpoint"), ("away", None, "reach")}
     assert "/etc/vllm/not-there.yaml is not there" in rows["here", "not-there", "endpoint"]["detail"]
-    assert "Connection refused" in rows["away", "not-there", "reach"]["detail"]
+    assert "Connection refused" in rows["away", None, "reach"]["detail"]
 
 
 @pytest.mark.parametrize(

@@ -181,8 +181,8 @@ def test_other_settings_are_not_compared(gate):
     assert before["accelerator"] == "h200"
     fast = {**before, "tokens_per_second": 1e9}
     for options, said in (
-        ({"measure": {"prompts": 3}, "accelerator": "h200"}, "measured with prompts 2, now with 3"),
-        ({"measure": {"prompts": 2}, "accelerator": "l40s"}, "measured with accelerator h200, now with l40s"),
+        ({"measure": {"prompts": 3}, "accelerator": "h200"}, "measured with prompts 2, now it is 3"),
+        ({"measure": {"prompts": 2}, "accelerator": "l40s"}, "measured with accelerator h200, now it is l40s"),
     ):
         result = gate(baseline=fast, **options)
         assert result["passed"] and result["verdicts"][-1]["name"] == "baseline", result
@@ -195,7 +195,7 @@ def test_answers_may_be_asked_to_go_on(gate, fake):
     fake.asked.clear()
     result = gate(prompts=[FLEET], measure={"prompts": 2, "ignore_eos": True}, baseline=plain)
     assert [payload.get("ignore_eos") for payload in payloads(fake)] == [True, True, None, True, True]
-    assert result["figures"]["ignore_eos"] == 1 and "with ignore_eos unknown, now with 1" in str(result["verdicts"])
+    assert result["figures"]["ignore_eos"] == 1 and "with ignore_eos unknown, now it is 1" in str(result["verdicts"])
 
 
 def test_the_key_is_sent_and_in_nothing_that_is_printed(gate, fake, tmp_path):

@@ -227,7 +227,7 @@ def test_a_host_of_a_group_is_not_ready_before_all_are_connected(host, monkeypat
     monkeypatch.setattr(wait_ready.Instance, "healthy", lambda _self: True)
     (host / "etc/chat.yaml").write_text("host: 127.0.0.1\nport: 9\n")
     join(host, *state)
-    with pytest.raises(SystemExit, match="vLLM has ended before it answered"):
+    with pytest.raises(SystemExit, match="vLLM ended before it answered"):
         run(monkeypatch)
 
 

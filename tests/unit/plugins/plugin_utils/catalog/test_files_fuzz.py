@@ -173,6 +173,8 @@ def write(directory, **texts):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = texts.get(name.split("/", maxsplit=1)[0]) or yaml.safe_dump(data, sort_keys=False)
         path.write_text(text, encoding="utf-8")
+    # The release names locks beside it.
+    (directory / "releases" / "requirements").symlink_to(CATALOG / "releases" / "requirements")
 
 
 def test_the_files_are_right_before_they_are_damaged(tmp_path):
@@ -203,7 +205,16 @@ def test_a_damaged_file_of_a_plan_is_one_sentence_with_file_or_key(kind, tmp_pat
 
 def names_a_place(message, path):
     """Return whether a message is one line that begins with a file, an instance, a recipe or the release."""
-    known = (str(path), "vllm_instances.chat", "recipe ", "vllm_release", "vllm_strict", "no option table for vLLM")
+    # A lock that the release names lies beside it.
+    known = (
+        str(path),
+        f"{path.parent}/requirements/",
+        "vllm_instances.chat",
+        "recipe ",
+        "vllm_release",
+        "vllm_strict",
+        "no option table for vLLM",
+    )
     # A text of two lines in a file is shown as it is.
     return "\n" not in message.replace("line\nline", "") and message.startswith(known)
 

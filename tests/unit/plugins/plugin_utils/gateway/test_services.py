@@ -380,7 +380,7 @@ class TestTool:
             counts.append(HaproxyHost(paths).address_arrivals())
             self.tool.arrived(str(path))
             counts.append(int(path.read_text()))
-        assert counts == [0, 1, 2, 3, 0, 1, int("9" * 20), 10**20]
+        assert counts == [0, 1, 2, 3, 0, 1, 0, 1]
 
     def test_a_worker_that_does_not_answer_is_none(self, tmp_path):
         assert self.tool._worker(str(tmp_path / "none")) == ""
