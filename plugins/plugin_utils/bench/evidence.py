@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import Any, Mapping, Sequence
 
-import yaml
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import (
     Record,
@@ -17,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary 
     slowed_notes,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import collection_version
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import dump_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.citation import chip_count
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import (
     MEASURED,
@@ -76,8 +76,7 @@ def evidence_path(document: Mapping[str, Any]) -> str:
 
 def evidence_text(document: Mapping[str, Any]) -> str:
     """Return the document as YAML, in the order of its keys."""
-    text: str = yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, width=120, allow_unicode=True)
-    return text
+    return dump_yaml(json.loads(json.dumps(document)))
 
 
 def _whole(value: Any) -> Any:

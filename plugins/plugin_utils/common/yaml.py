@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read YAML written by users: plain values only, and no duplicate keys."""
+"""Read YAML written by users: plain values only, and no duplicate keys. Write it as linters expect it."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ class _Loader(_Base):  # type: ignore[misc]
         return mapping
 
 
+class _Dumper(yaml.SafeDumper):
+    """Indents lists inside mappings, as yamllint and ansible-lint expect it."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002  PyYAML's signature
+        super().increase_indent(flow, False)
+
+
 class UnreadableError(ValueError):
     """A file cannot be read as YAML; the message names the file and is the whole sentence for the user."""
 
@@ -58,6 +65,12 @@ def read_yaml(path: Path) -> Any:
 def load_yaml(text: str) -> Any:
     """Return the plain values of a document. Raises yaml.YAMLError, also for a duplicate key."""
     return yaml.load(text, Loader=_Loader)  # noqa: S506 (a safe loader)
+
+
+def dump_yaml(value: Any) -> str:
+    """Return plain values as a YAML document in block style; keys keep their order."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return text
 
 
 def yaml_problem(exc: yaml.YAMLError, text: str) -> str:

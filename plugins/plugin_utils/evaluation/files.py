@@ -15,14 +15,17 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Sequence
 
-import yaml
 from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import VERSION
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import (
+    UnreadableError,
+    dump_yaml,
+    read_yaml,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.results import add_scores, check_result
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
     DIGEST,
@@ -186,7 +189,7 @@ def update_evidence(path: str, results: Iterable[Mapping[str, Any]]) -> bool:
     scored = add_scores(evidence, results)
     if scored == dict(evidence):
         return False
-    write(path, yaml.safe_dump(scored, sort_keys=False, width=120, allow_unicode=True))
+    write(path, dump_yaml(scored))
     return True
 
 

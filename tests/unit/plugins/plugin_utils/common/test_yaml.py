@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import load_yaml, yaml_problem
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import dump_yaml, load_yaml, yaml_problem
 
 
 def problem(text):
@@ -57,3 +57,8 @@ def test_a_character_that_yaml_does_not_take_has_no_line():
     found = problem("a: \x07b\n")
     assert "control characters are not allowed" in found
     assert "\n" not in found
+
+
+def test_lists_are_indented_as_linters_expect():
+    text = dump_yaml({"argv": ["vllm", "serve"], "results": [{"b": 1, "a": {"x": [1, 2]}}]})
+    assert text == "argv:\n  - vllm\n  - serve\nresults:\n  - b: 1\n    a:\n      x:\n        - 1\n        - 2\n"

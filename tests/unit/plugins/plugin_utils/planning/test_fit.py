@@ -65,9 +65,9 @@ def test_a_refusal_names_the_calculation_and_all_ways_out():
     assert refusal("h100", 4, recipe="openai/gpt-oss-120b", args=args) == (
         "vllm_instances.chat: does not fit: 60.8 GiB of weights, 4.5 GiB of KV cache for one request of 131072 tokens "
         "and 11.6 GiB for activations and graphs on each chip make 76.9 GiB, 1 x h100 have 80.0 GiB, of which "
-        "gpu-memory-utilization 0.95 allows 76.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len or "
-        "variant, or another host; tensor-parallel-size 2 would fit; max-model-len 104448 would fit; as many chips of "
-        "h200, b200, mi300x, mi325x would do"
+        "gpu-memory-utilization 0.95 allows 76.0 GiB; take more chips (tensor-parallel-size), a smaller max-model-len "
+        "or variant, or another host; tensor-parallel-size 2 would fit; max-model-len 104448 would fit; as many chips "
+        "of h200, b200, mi300x, mi325x would do"
     )
 
 
