@@ -122,8 +122,9 @@ def check_network(lab: Lab, network: Mapping[str, Any]) -> None:
         )
     if bool(network.get("internal")) != lab.internal:
         raise LabError(
-            f"Lab {lab.name} already runs {'with' if lab.internal else 'without'} access to other networks, but "
-            f"LAB_INTERNAL requests the opposite. Remove the lab first: LAB_NAME={lab.name} bin/lab down"
+            f"Lab {lab.name} already runs {'with' if lab.internal else 'without'} access to other networks. "
+            f"{'Unset LAB_INTERNAL' if lab.internal else 'Set LAB_INTERNAL=1'} to use it as it is, or delete it with "
+            f"all its hosts: LAB_NAME={lab.name} bin/lab down"
         )
 
 

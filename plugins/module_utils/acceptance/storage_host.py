@@ -72,7 +72,7 @@ def _made_file(directory: str, size: int) -> Iterator[str]:
     if free < size + RESERVE:
         raise StorageError(
             f"{directory} has {free / 1e9:.1f} GB free, but the test needs a file of {size / 1e9:.1f} GB; "
-            "free some space, or set accept_storage_bytes"
+            "free some space, or set a smaller accept_storage_bytes"
         )
     try:
         handle, path = tempfile.mkstemp(prefix=".baremetal-accept-", dir=directory)

@@ -109,7 +109,7 @@ def choose_file(files: Iterable[RunFile], component: str, chip: str, version: st
         names = " and ".join(file.name for file in fit)
         raise StackError(f"cann_run_files has several files for {component}: {names}; keep one, or set its version")
     why = "; ".join(f"{file.name} is for {_against(file, chip, version, arch)}" for file in offered)
-    raise StackError(f"cann_run_files has no {component} for this host, which needs {wanted}: {why}")
+    raise StackError(f"cann_run_files has no {component} for this host; add {wanted} ({why})")
 
 
 def _against(file: RunFile, chip: str, version: str, arch: str) -> str:

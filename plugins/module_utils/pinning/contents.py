@@ -94,7 +94,7 @@ def check_chosen(
     found = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
     kinds = quote_foreign(", ".join(found) or "no files")
     raise WeightsError(
-        f"{model}: found no *.safetensors after include and exclude (it has {kinds}); pin a "
+        f"{model}: found no *.safetensors after include and exclude (the model has {kinds}); pin a "
         "revision or a model that has them, or list the files to take in include"
     )
 

@@ -82,7 +82,9 @@ def check_exit(tool: str, answer: CommandResult, log: str) -> Iterator[Finding]:
         yield Finding(f"{tool} does not finish", tool, action)
     elif answer.rc != 0:
         last_line = (answer.err.strip() or answer.out.strip() or "nothing").splitlines()[-1]
-        yield Finding(f"{tool} ends with exit status {answer.rc}: {last_line}", tool, "correct what it reports")
+        yield Finding(
+            f"{tool} ends with exit status {answer.rc}; it prints: {last_line}", tool, "correct what it reports"
+        )
 
 
 def check_builds(kind: DriverKind, host: Host, disk: Mapping[str, str], build_log: str = "") -> Iterator[Finding]:

@@ -29,5 +29,5 @@ def reboot_refusal(
         return f"a reboot is needed ({why}), and {stack}_reboot_allowed is false: {advice}"
     before, _newline, then = mark.partition("\n")
     if then and before != boot and then == boot_mark("", reasons)[1:]:
-        return f"the host was already rebooted for this, and still: {why}; read 'journalctl --boot' on the host"
+        return f"the host was already rebooted for this, without success: {why}; read 'journalctl --boot' on the host"
     return None

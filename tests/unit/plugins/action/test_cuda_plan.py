@@ -289,7 +289,7 @@ def test_what_cannot_be_had_is_an_error_of_the_host(fleet, name, sentence):
     ("name", "why"),
     [
         ("nouveau", f"a reboot is needed ({NOUVEAU_REASON}), and cuda_reboot_allowed is false"),
-        ("nouveau_again", f"the host was already rebooted for this, and still: {NOUVEAU_REASON}"),
+        ("nouveau_again", f"the host was already rebooted for this, without success: {NOUVEAU_REASON}"),
         (
             "nouveau_here",
             f"a reboot is needed ({NOUVEAU_REASON}), and this host is the controller or runs on its kernel",

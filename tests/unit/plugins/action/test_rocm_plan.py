@@ -274,7 +274,9 @@ def test_kernel_parameters_wait_for_their_reboot(fleet):
 
 
 def test_no_host_is_rebooted_twice_for_the_same_reason(fleet):
-    assert planned(fleet, "rebooted")["no_reboot"].startswith("the host was already rebooted for this, and still: ")
+    assert planned(fleet, "rebooted")["no_reboot"].startswith(
+        "the host was already rebooted for this, without success: "
+    )
 
 
 @pytest.mark.parametrize("option", ["mirror", "epel_mirror"])

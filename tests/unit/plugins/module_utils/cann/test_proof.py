@@ -237,7 +237,7 @@ ONES = {
     "unknown words": (
         {"table": CommandResult(7, "", "a word\nanother word\n"), **SILENT},
         "npu-smi",
-        "npu-smi ends with exit status 7: another word",
+        "npu-smi ends with exit status 7; it prints: another word",
         "correct what it reports",
     ),
 }

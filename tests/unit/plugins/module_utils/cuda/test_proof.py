@@ -208,7 +208,7 @@ def test_packages_that_an_upgrade_may_replace():
         (CommandResult(9, NO_DRIVER), "nvidia-smi cannot reach the driver"),
         (CommandResult(18, MISMATCH), "the tools and the loaded driver have different versions"),
         (CommandResult(6, "No devices were found\n"), "the driver is loaded, but bound to no chip"),
-        (CommandResult(15, "", "something new\n"), "nvidia-smi ends with exit status 15: something new"),
+        (CommandResult(15, "", "something new\n"), "nvidia-smi ends with exit status 15; it prints: something new"),
         (CommandResult(127), "nvidia-smi is not installed"),
         (CommandResult(124), "nvidia-smi does not finish"),
     ],

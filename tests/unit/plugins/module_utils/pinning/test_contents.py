@@ -121,7 +121,7 @@ def test_include_is_the_users_choice_and_exclude_is_left_out_of_any():
 
 def test_a_model_without_safetensors():
     there = listed("pytorch_model.bin", "x.gguf", "config.json")
-    with pytest.raises(WeightsError, match=r"o/n: found no \*\.safetensors .* \(it has \.bin, \.gguf, \.json\)"):
+    with pytest.raises(WeightsError, match=r"o/n: found no \*\.safetensors .* \(the model has \.bin, \.gguf, \.json\)"):
         check_chosen("o/n", there, choose_files(there, [], []), [])
     check_chosen("o/n", there, choose_files(there, ["*.gguf"], []), ["*.gguf"])
     with pytest.raises(WeightsError, match="none of its 3 files matches include"):

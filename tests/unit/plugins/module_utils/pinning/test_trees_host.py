@@ -157,7 +157,7 @@ def test_directories_that_hold_no_model(tmp_path):
     fill(tmp_path, {"x.bin": b"x"})
     with pytest.raises(WeightsError, match="Not a directory; expected a directory"):
         look(tmp_path / "x.bin")
-    with pytest.raises(WeightsError, match=r"org/name: found no \*\.safetensors .* \(it has \.bin\)"):
+    with pytest.raises(WeightsError, match=r"org/name: found no \*\.safetensors .* \(the model has \.bin\)"):
         look(tmp_path)
 
 

@@ -287,7 +287,10 @@ NO_LIBRARY = "ModuleNotFoundError: No module named 'amdsmi'"
             "amd-smi fails: it has no permission to open the chips",
         ),
         (CommandResult(255, "", NO_CHIP), "amd-smi fails: the driver is loaded, but bound to no chip"),
-        (CommandResult(1, "", f"Traceback\n{NO_LIBRARY}\n"), f"amd-smi ends with exit status 1: {NO_LIBRARY}"),
+        (
+            CommandResult(1, "", f"Traceback\n{NO_LIBRARY}\n"),
+            f"amd-smi ends with exit status 1; it prints: {NO_LIBRARY}",
+        ),
         (CommandResult(124), "amd-smi does not finish"),
     ],
 )

@@ -207,7 +207,7 @@ UNFIT = {
     "architecture": (["Ascend-hdk-910b-npu-driver_26.0.rc1_linux-aarch64.run"], "is for aarch64, the host is x86_64"),
     "version": (
         ["Ascend-hdk-910b-npu-driver_25.5.1_linux-x86_64.run"],
-        "which needs Ascend-hdk-910b-npu-driver_26.0.RC1_linux-x86-64.run: Ascend-hdk-910b-npu-driver_25.5.1_linux-"
+        "add Ascend-hdk-910b-npu-driver_26.0.RC1_linux-x86-64.run (Ascend-hdk-910b-npu-driver_25.5.1_linux-"
         "x86_64.run is for version 25.5.1, needed is 26.0.RC1",
     ),
     "several": (
