@@ -419,8 +419,8 @@ def test_every_instance_of_the_host_is_told_of(there, kept, systemd):
 def test_nothing_is_left_to_keep_until_plan_files_slots_or_copies_change(there, kept, slot):
     plan = {"model": "example/tiny", "release": "0.32.0"}
 
-    def is_kept(plan=plan, **options):
-        return run(root=str(there.root), plans={"chat": plan}, **options)["instances"]["chat"]["kept"]
+    def is_kept(changed=None, **options):
+        return run(root=str(there.root), plans={"chat": changed or plan}, **options)["instances"]["chat"]["kept"]
 
     there.template()
     assert not is_kept()

@@ -24,7 +24,7 @@ REVISION = "a" * 40
 FILES = {"config.json": b"{}", "original/deep/model.safetensors": b"weights"}
 
 
-def made(store, revision=FILES):
+def made(store, revision):
     """Return a model whose new files are complete in the partial directory, with the old ones published or none."""
     files = tuple(ManifestFile(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in FILES.items())
     manifest = Manifest(repository="example/tiny", revision=REVISION, files=files)
@@ -89,7 +89,7 @@ def test_a_kill_at_any_step_leaves_the_old_directory_or_the_new_one_or_the_whole
 
 
 def test_the_partial_directory_shares_the_files_that_are_right(tmp_path):
-    state = made(tmp_path)
+    state = made(tmp_path, FILES)
     right = state.manifest.files
     link_verified_files(ModelState(state.manifest, state.directory, right, (), False))
     for name in FILES:

@@ -61,7 +61,7 @@ def test_hosts_that_belong_together(plans):
 )
 def test_hosts_that_differ(plans, key, value, text):
     plans["b"]["big"][key] = value
-    ((problem, hosts),) = group_problems(plans).items()
+    [(problem, hosts)] = list(group_problems(plans).items())
     assert problem.startswith(f"vllm_instances.big: {text}") and hosts == ["b"]
     assert problem.endswith("on its head a; all hosts of a group need the same")
 
