@@ -116,7 +116,7 @@ def test_check_mode_announces_nothing_on_finished_hosts(serving, playbook):
         ({"vllm_engine": "dokcer"}, ("vllm_engine", "dokcer")),
         (
             {"vllm_engine": "podman", "container_runtime_engine": "docker"},
-            ("vllm_engine is podman, and container_runtime_engine is docker; leave vllm_engine out",),
+            ("vllm_engine is podman, and container_runtime_engine is docker; omit vllm_engine",),
         ),
         ({"vllm_runtime": "contaner"}, ("contaner", "container")),
     ],
