@@ -192,19 +192,24 @@ def _stack(path: Path, stack: Any, entry: Any) -> dict[str, Any]:
         return entry
     directory, named = path.parent / "requirements", entry["requirements"]
     if not isinstance(named, dict):
-        return {**entry, **_lock(directory / named)}
+        return {**entry, **_lock(directory, named)}
     for python in named:
         if not re.fullmatch(r"3\.\d+", str(python)) or not isinstance(python, str):
             raise PlanError(
                 f"{path}: stacks.{stack}.requirements: found the key {python!r}, expected a version of Python in "
                 "quotes, such as '3.12'"
             )
-    return {**entry, "requirements": {python: _lock(directory / str(name)) for python, name in named.items()}}
+    return {**entry, "requirements": {python: _lock(directory, str(name)) for python, name in named.items()}}
 
 
-def _lock(path: Path) -> dict[str, str]:
-    """Return path, hash and text of a lock, under the keys of a stack."""
-    name, text = lock_text(path)
+def _lock(directory: Path, file: str) -> dict[str, str]:
+    """Return path, hash and text of a lock, under the keys of a stack.
+
+    A site's copy of a bundled release names bundled locks, so a lock that is not in ``directory`` is read from there.
+    """
+    bundled = CATALOG / "releases" / "requirements" / file
+    own = directory / file
+    name, text = lock_text(bundled if bundled.is_file() and not own.exists() else own)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"requirements": name, "requirements_sha256": digest, "requirements_text": text}
 

@@ -128,6 +128,22 @@ def test_release_whose_lock_is_missing(tmp_path):
         load_release("x", [str(tmp_path)])
 
 
+def test_a_copy_of_a_bundled_release_finds_its_locks(tmp_path):
+    bundled = CATALOG / "releases"
+    (tmp_path / "x.yml").write_text((bundled / "0.33.0.yml").read_text(encoding="utf-8"))
+    locks = locks_of(load_release("x", [str(tmp_path)])["stacks"]["cuda"])
+    assert locks and all(lock.startswith(f"{bundled}/requirements/") for lock in locks)
+
+
+def test_a_lock_beside_a_copied_release_comes_first(tmp_path):
+    text = (CATALOG / "releases" / "0.33.0.yml").read_text(encoding="utf-8")
+    (tmp_path / "x.yml").write_text(text)
+    (tmp_path / "requirements").mkdir()
+    name = sorted((CATALOG / "releases" / "requirements").glob("0.33.0-cuda-*.txt"))[0].name
+    (tmp_path / "requirements" / name).write_text("vllm==1\n")
+    assert f"{tmp_path}/requirements/{name}" in locks_of(load_release("x", [str(tmp_path)])["stacks"]["cuda"])
+
+
 def test_release_with_its_lock(tmp_path):
     (tmp_path / "requirements").mkdir()
     (tmp_path / "requirements/lock.txt").write_text("vllm==1\n")

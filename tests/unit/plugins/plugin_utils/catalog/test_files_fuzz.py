@@ -173,8 +173,6 @@ def write(directory, **texts):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = texts.get(name.split("/", maxsplit=1)[0]) or yaml.safe_dump(data, sort_keys=False)
         path.write_text(text, encoding="utf-8")
-    # The release names locks beside it.
-    (directory / "releases" / "requirements").symlink_to(CATALOG / "releases" / "requirements")
 
 
 def test_the_files_are_right_before_they_are_damaged(tmp_path):
