@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 GIB = 1024**3
 
-# vLLM's own default in releases up to 0.32; 0.33 uses 0.92.
+# vLLM's own default in older releases. 0.25.1 (log of a run on an H200) and 0.33.0 use 0.92; the lower share is safe.
 MEMORY_UTILIZATION = 0.9
 
 # A number of tokens with vLLM's suffixes: 1k is 1000, 1K is 1024.
