@@ -76,11 +76,11 @@ def test_an_instance_that_spans_hosts_has_more_files(plan, settings, rest):
 
 def test_a_build_of_another_name_gets_a_distribution_that_vllm_finds():
     plan = {**GROUPED, "venv": {"distribution": "0.32.0+cpu"}, "weights": None}
-    entries = FilterModule().filters()["instance_entries"]({"chat": plan}, {"user": "vllm"}, secret=False)
+    entries = FilterModule().filters()["instance_entries"]({"chat": plan}, {"user": "vllm"})
     paths = [entry["path"] for entry in entries]
     metadata = "/var/lib/vllm/chat/metadata/vllm.dist-info"
     # Directories come before what is in them, the program before the unit that starts it.
     assert paths.index("/var/lib/vllm/chat/metadata") < paths.index(metadata) < paths.index(f"{metadata}/METADATA")
     assert paths.index("/usr/local/lib/vllm-group.py") < paths.index("/etc/systemd/system/vllm-group@.service")
-    alone = FilterModule().filters()["instance_entries"]({"chat": {**VENV, "weights": None}}, {"user": "vllm"}, False)
+    alone = FilterModule().filters()["instance_entries"]({"chat": {**VENV, "weights": None}}, {"user": "vllm"})
     assert not [entry for entry in alone if "group" in entry["path"]]
