@@ -95,6 +95,7 @@ def answer(choose, head):
     yield True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hub:", "modelscope:", ""])
 def test_whatever_a_server_lists_it_is_pinned_or_refused_in_one_sentence(monkeypatch, kind):
     monkeypatch.setenv("no_proxy", "127.0.0.1")

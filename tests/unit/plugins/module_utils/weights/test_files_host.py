@@ -64,6 +64,7 @@ def test_every_directory_is_synced_before_it_gets_its_name_and_the_one_above_it_
 DAMAGED = {**FILES, "config.json": b"{"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [None, DAMAGED], ids=["first", "repaired"])
 def test_a_kill_at_any_step_leaves_the_old_directory_or_the_new_one_or_the_whole_partial_one(tmp_path, before):
     ways = set()

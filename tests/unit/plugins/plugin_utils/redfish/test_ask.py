@@ -156,6 +156,7 @@ class TestAccounts:
         machine = server.machines["127.12.1.1"]
         assert (answer.reason, machine.logins, machine.sessions) == (None, 1, set())
 
+    @pytest.mark.slow
     def test_a_session_that_was_being_made_when_the_time_was_over_is_given_back(self, serve, monkeypatch):
         # For a machine that does much else: the login begins late, or what gives it back does.
         monkeypatch.setattr(_redfish_http, "LOGOUT", 30.0)
@@ -177,6 +178,7 @@ class TestAccounts:
         assert free.chips is not None
         assert closed.reason == "refused a question without an account (401)"
 
+    @pytest.mark.slow
     def test_no_secret_in_reasons_representations_and_logs(self, serve, caplog):
         caplog.set_level(logging.DEBUG)
         machines = {f"127.13.0.{number}": Machine(plain(), fault) for number, fault in enumerate(FAULTS, 1)}
