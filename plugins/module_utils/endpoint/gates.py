@@ -284,8 +284,8 @@ def message(
     """Return one line where all gates passed, else every failure with the figures before and now."""
     bad = [verdict for verdict in verdicts if not verdict.ok]
     if not bad:
-        told = f"{what} passes {len(verdicts)} gates" if verdicts else f"{what}: no gate was requested"
-        return f"{told}: {describe_figures(figures)}" if figures else told
+        summary = f"{what} passes {len(verdicts)} gates" if verdicts else f"{what}: no gate was requested"
+        return f"{summary}: {describe_figures(figures)}" if figures else summary
     lines = [f"{what} does not pass {len(bad)} of {len(verdicts)} gates:"]
     lines += [f"- {verdict.name}: {verdict.detail}" for verdict in bad]
     if figures:
