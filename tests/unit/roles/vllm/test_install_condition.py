@@ -1,0 +1,39 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When the role vllm installs: a host that lacks nothing is passed over, the first group of a host is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+import pytest
+import yaml
+
+VARS = Path(__file__).resolve().parents[4] / "roles/vllm/vars/main.yml"
+COMPLETE = {
+    "vllm_host_state": {"has_user": True, "missing_libraries": [], "missing_packages": []},
+    "vllm_plan": {"images": []},
+    "vllm_image_pull": "missing",
+    "vllm_group_firewall": "nftables",
+    "__vllm_venvs": {"changed": False},
+    "__vllm_images": {"changed": False},
+    "__vllm_groups": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"__vllm_venvs": {"changed": True}}, True),
+        ({"__vllm_groups": {"big": {}}}, True),
+        ({"__vllm_groups": {"big": {}}, "vllm_group_firewall": "none"}, False),
+    ],
+)
+def test_a_host_installs_what_it_lacks(changes, expected):
+    environment = jinja2.Environment(autoescape=False)
+    environment.tests["changed"] = lambda result: result["changed"]
+    text = yaml.safe_load(VARS.read_text(encoding="utf-8"))["__vllm_lacks_something"]
+    assert environment.from_string(text).render({**COMPLETE, **changes}) == str(expected)
