@@ -35,11 +35,15 @@ FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 # Labels of Ansible's own documentation, which the generated pages refer to.
+ANSIBLE = "https://docs.ansible.com/ansible/latest"
 ANSIBLE_LABELS = {
-    "action_plugins": "https://docs.ansible.com/ansible/latest/plugins/action.html",
-    "common_return_values": "https://docs.ansible.com/ansible/latest/reference_appendices/common_return_values.html",
+    "action_plugins": f"{ANSIBLE}/plugins/action.html",
+    "callback_plugins": f"{ANSIBLE}/plugins/callback.html",
+    "common_return_values": f"{ANSIBLE}/reference_appendices/common_return_values.html",
 }
-REFERENCE = re.compile(rf":ref:`([^`<]+?) *<({'|'.join(ANSIBLE_LABELS)})>`")
+REFERENCE = re.compile(rf":ref:`(?:([^`<]+?) *<)?({'|'.join(ANSIBLE_LABELS)})>?`")
+BUILTIN = re.compile(r":ref:`([^`<]+?) *<ansible_collections\.ansible\.builtin\.(\w+)>`")
+CONTENTS = re.compile(r"^\.\. contents::\n(?:   .*\n)*", re.MULTILINE)  # the theme shows one beside each page
 SECTION = re.compile(r"^## +([^:\n]+)", re.MULTILINE)
 
 
@@ -87,7 +91,8 @@ def write_collection(folder: Path) -> None:
     options = ["--use-current", "--no-breadcrumbs", "--squash-hierarchy", "--fail-on-error"]
     run(program, "collection", *options, "--dest-dir", str(folder), NAME)
     for page in folder.glob("*.rst"):
-        page.write_text(with_ansible_links(page.read_text(encoding="utf-8")), encoding="utf-8")
+        text = CONTENTS.sub("", page.read_text(encoding="utf-8"))
+        page.write_text(with_ansible_links(text), encoding="utf-8")
     index = folder / "index.rst"
     text = index.read_text(encoding="utf-8").replace(":orphan:\n", "", 1)
     text = re.sub(
@@ -101,7 +106,8 @@ def write_collection(folder: Path) -> None:
 
 def with_ansible_links(text: str) -> str:
     """Return the text of a generated page whose references to Ansible's documentation are links to its site."""
-    return REFERENCE.sub(lambda match: f"`{match[1]} <{ANSIBLE_LABELS[match[2]]}>`__", text)
+    text = BUILTIN.sub(rf"`\1 <{ANSIBLE}/collections/ansible/builtin/\2.html>`__", text)
+    return REFERENCE.sub(lambda match: f"`{match[1] or match[2]} <{ANSIBLE_LABELS[match[2]]}>`__", text)
 
 
 def stage(top: Path, source: Path, further: list[str]) -> None:

@@ -69,9 +69,16 @@ def test_the_sidebar_has_the_sections_of_the_index_in_their_order(checkout):
 
 
 def test_references_of_generated_pages_to_ansible_are_links():
-    text = "documented :ref:`here <common_return_values>`, :ref:`other <label>`"
-    address = build.ANSIBLE_LABELS["common_return_values"]
-    assert build.with_ansible_links(text) == f"documented `here <{address}>`__, :ref:`other <label>`"
+    text = (
+        "documented :ref:`here <common_return_values>`, :ref:`callback_plugins`, :ref:`other <label>`, "
+        ":ref:`ansible.builtin.copy <ansible_collections.ansible.builtin.copy_module>`"
+    )
+    labels = build.ANSIBLE_LABELS
+    assert build.with_ansible_links(text) == (
+        f"documented `here <{labels['common_return_values']}>`__, "
+        f"`callback_plugins <{labels['callback_plugins']}>`__, :ref:`other <label>`, "
+        f"`ansible.builtin.copy <{build.ANSIBLE}/collections/ansible/builtin/copy_module.html>`__"
+    )
 
 
 def test_every_page_of_docs_and_every_readme_of_a_role_is_on_the_site():
