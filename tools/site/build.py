@@ -38,6 +38,7 @@ LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 ANSIBLE = "https://docs.ansible.com/ansible/latest"
 ANSIBLE_LABELS = {
     "action_plugins": f"{ANSIBLE}/plugins/action.html",
+    "ansible_configuration_settings": f"{ANSIBLE}/reference_appendices/config.html",
     "callback_plugins": f"{ANSIBLE}/plugins/callback.html",
     "common_return_values": f"{ANSIBLE}/reference_appendices/common_return_values.html",
 }
