@@ -24,7 +24,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values
     near_value,
 )
 
-SHORT_LEVEL = re.compile(r"-O=?\w+$")
+SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
 

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -88,7 +88,7 @@ def check_instance(name: str, requested: Any) -> None:
 def _kind(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
-    return f"the text {value!r}" if isinstance(value, str) else repr(value)
+    return f"the text {value!r}" if isinstance(value, str) else show_value(value)
 
 
 def _is_count(value: Any) -> bool:

@@ -122,7 +122,7 @@ def in_inventory(slots: Slots, instances: Mapping[str, Any]) -> Slots:
     return {
         name: slot
         for name, slot in slots.items()
-        if not instances or name in instances or re.sub(r"-[0-9]+$", "", name) in instances
+        if not instances or name in instances or re.sub(r"-[0-9]+\Z", "", name) in instances
     }
 
 

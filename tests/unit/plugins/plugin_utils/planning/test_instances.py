@@ -62,7 +62,7 @@ def test_an_instance_with_every_key():
         ),
         (
             None,
-            "vllm_instances: found None, expected a mapping of names to instances, as in {chat: {recipe: "
+            "vllm_instances: found nothing, expected a mapping of names to instances, as in {chat: {recipe: "
             "openai/gpt-oss-20b}}",
         ),
         ({"a b": {}}, "vllm_instances.a b: found the name 'a b', expected a text of letters, digits, '-', '_' and '.'"),
