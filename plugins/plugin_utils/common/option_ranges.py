@@ -15,7 +15,7 @@ class Range(NamedTuple):
     least: float
     most: float = math.inf
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Return the range for a message, such as ``from 1 to 65535``."""
         return f"from {self.least:g}" + ("" if math.isinf(self.most) else f" to {self.most:g}")
 

@@ -139,10 +139,10 @@ def check_number(name: str, value: Any, limits: Range | None, whole: bool) -> No
         number = read_finite(str(value))
     if number is None or (whole and not number.is_integer()):
         expected = "a whole number" if whole else "a number"
-        raise RoleOptionError(f"{name}: found {_shown(value)}, expected {expected}")
+        raise RoleOptionError(f"{name}: found {_show(value)}, expected {expected}")
     if limits and not limits.least <= number <= limits.most:
         raise RoleOptionError(
-            f"{name}: found {_shown(value)}, expected {'a whole number' if whole else 'a number'} {limits.words()}"
+            f"{name}: found {_show(value)}, expected {'a whole number' if whole else 'a number'} {limits.describe()}"
         )
 
 
@@ -168,7 +168,7 @@ def _check_mapping(name: str, spec: Spec, value: Any, template: Callable[[Any], 
         _check_value(f"{name}.{key}", keys[key], entry, template)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     return name_kind(value) if isinstance(value, (Mapping, list, tuple)) else repr(value)[:80]
 
 
