@@ -18,9 +18,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playboo
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import load_jinja_plugins, preload
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RoleOptionError,
+    check_names_and_values,
     check_role_options,
-    options_of,
-    types_of,
 )
 
 
@@ -37,7 +36,7 @@ class ControllerAction(ActionBase):
     _requires_connection = False
 
     def __init_subclass__(cls) -> None:
-        preload_roles(cls.ROLES)
+        preload(partial(check_names_and_values, {}, cls.ROLES))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -61,7 +60,7 @@ class CheckedModule(ActionBase):
     ROLES: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        preload_roles(cls.ROLES)
+        preload(partial(check_names_and_values, {}, cls.ROLES))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -81,11 +80,6 @@ def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, t
         raise AnsibleActionFail(str(exc)) from exc
     for text in warnings:
         Display().warning(text)
-
-
-def preload_roles(roles: tuple[str, ...]) -> None:
-    """Read the options of roles."""
-    preload(*(partial(read, role) for role in roles for read in (options_of, types_of)))
 
 
 preload(load_jinja_plugins)

@@ -23,7 +23,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog import
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common import role_options
 print(json.dumps({
     "filters": [name.rpartition(".")[2] for name in sys.modules if ".inference.plugins.filter." in name],
-    "roles": role_options.types_of.cache_info().currsize,
+    "roles": role_options.options_of.cache_info().currsize,
     "catalogues": accelerators._load.cache_info().currsize,
     "tests": any(name.startswith("ansible.plugins.test.core") for name in sys.modules),
 }))
