@@ -39,12 +39,12 @@ OUTPUT = 8
 STEADY = 0.8
 # A step runs at most this many times.
 REPEATS = 4
-# A prompt alone is a batch of its own length. Triton's experts (vLLM's choice for MXFP4 on Hopper) compile kernels for
+# A prompt alone makes a batch of its length. Triton's experts (vLLM's choice for MXFP4 on Hopper) compile kernels for
 # each number of tokens in a batch, in steps of GRAIN, and others where that is no multiple of 16, 4 or 2 (ODD has one
 # of each). Graphs cover only small batches. BATCH: vLLM's own limit of the tokens in a batch.
 GRAIN, ODD, BATCH = 32, (0, 21, 12, 30), 8192
 # A prompt is slow if it takes more than SLOW times what its length explains. PATIENCE prompts in a row that are not
-# slow show that nothing is compiled any more.
+# slow show that nothing is compiled any longer.
 SLOW, PATIENCE = 2.0, 24
 # Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
@@ -170,7 +170,7 @@ class WarmUp:
     """Runs requests until each batch size takes the same time twice, or the time is up.
 
     Every size runs once before any runs again: what is compiled for a size is compiled the first time. In between,
-    single prompts of many lengths run, until that compiles nothing any more.
+    single prompts of many lengths run, until that compiles nothing any longer.
     """
 
     def __init__(self, instance: Instance, vocabulary: int, seconds: float) -> None:
