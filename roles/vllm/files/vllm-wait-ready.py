@@ -46,6 +46,9 @@ GRAIN, ODD, BATCH = 32, (0, 21, 12, 30), 8192
 # A prompt is slow if it takes more than SLOW times what its length explains. PATIENCE prompts in a row that are not
 # slow show that nothing is compiled any longer.
 SLOW, PATIENCE = 2.0, 24
+# A compiler takes at least so many seconds; a kernel from the disk less. While most of the last RECENT prompts compile
+# something, as at the first start, the warm-up may take LONGER times as long.
+COMPILED, RECENT, LONGER = 0.15, 8, 3
 # Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
 
@@ -177,12 +180,13 @@ class WarmUp:
         self.instance, self.vocabulary = instance, vocabulary
         self.began = time.monotonic()
         self.deadline = self.began + seconds
+        self.latest = self.began + LONGER * seconds
         self.requests = 0
         # Seconds of each run, by the number of requests at a time.
         self.times: dict[int, list[float]] = {}
-        # Seconds of the single prompts by their length, and the lengths that took longer than their length explains.
+        # Seconds of the single prompts by their length, and the lengths at which something was compiled.
         self.alone: dict[int, float] = {}
-        self.slow: list[int] = []
+        self.compiled: list[int] = []
 
     def run(self) -> str:
         """Run all sizes; return a line for the journal. Raises WarmUpError."""
@@ -192,7 +196,7 @@ class WarmUp:
         left = self.rounds(model["id"])
         took = time.monotonic() - self.began
         figures = ", ".join(f"{at_once}: {self.describe_times(at_once)} s" for at_once in self.times)
-        alone = f"{len(self.alone)} lengths alone, of which {len(self.slow)} compiled something or were late"
+        alone = f"{len(self.alone)} lengths alone, of which {len(self.compiled)} compiled something"
         return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({figures}; {alone})"
 
     def rounds(self, model: str) -> str:
@@ -215,18 +219,22 @@ class WarmUp:
         for tokens in lengths(self.instance):
             if tokens in self.alone:
                 continue
-            if time.monotonic() >= self.deadline or in_a_row >= PATIENCE:
+            if in_a_row >= PATIENCE or (time.monotonic() >= self.deadline and not self.compiling()):
                 return
             began = time.monotonic()
             self.request(model, tokens, 0, output=1)
             took = self.alone[tokens] = time.monotonic() - began
             self.requests += 1
             rate = min(rate, took / tokens)
-            if took > SLOW * (min(self.alone.values()) + rate * tokens):
-                self.slow.append(tokens)
-                in_a_row = 0
-            else:
-                in_a_row += 1
+            expected = min(self.alone.values()) + rate * tokens
+            in_a_row = 0 if took > SLOW * expected else in_a_row + 1
+            if took > expected + COMPILED:
+                self.compiled.append(tokens)
+
+    def compiling(self) -> bool:
+        """Return whether most of the last lengths compiled something, and the longest time is not up."""
+        last = list(self.alone)[-RECENT:]
+        return time.monotonic() < self.latest and 2 * sum(tokens in self.compiled for tokens in last) > len(last)
 
     def step(self, model: str, at_once: int, tokens: int) -> None:
         """Run one size once."""

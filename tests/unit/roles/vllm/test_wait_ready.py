@@ -234,21 +234,23 @@ def lengths_of(monkeypatch, seconds_of):
 
 def test_single_prompts_end_when_they_compile_nothing(monkeypatch):
     found = lengths_of(monkeypatch, lambda tokens: 0.01 + tokens / 80000)
-    assert len(found.alone) == wait_ready.PATIENCE and not found.slow
+    assert len(found.alone) == wait_ready.PATIENCE and not found.compiled
 
 
-def test_single_prompts_go_on_while_they_compile(monkeypatch):
+@pytest.mark.parametrize(("more", "ends", "compiled"), [(0.4, 60, True), (0.1, 20, False)], ids=["compiled", "read"])
+def test_single_prompts_go_on_while_kernels_come(monkeypatch, more, ends, compiled):
+    """While they are compiled, for three times as long as when they only come from the disk."""
     seen = set()
 
     def seconds_of(tokens):
         grain = -(-tokens // wait_ready.GRAIN)
-        compiles = grain > 32 and grain not in seen
+        new = grain > 32 and grain not in seen
         seen.add(grain)
-        return 0.01 + tokens / 80000 + (0.25 if compiles else 0)
+        return 0.01 + tokens / 80000 + (more if new else 0)
 
     found = lengths_of(monkeypatch, seconds_of)
-    # The time ends them.
-    assert len(found.slow) > 40 and time.monotonic() == pytest.approx(20, abs=1)
+    assert time.monotonic() == pytest.approx(ends, abs=1)
+    assert (len(found.compiled) > 40) == compiled and len(found.alone) < len(wait_ready.lengths(found.instance))
 
 
 @pytest.mark.parametrize(("text", "expected"), [
