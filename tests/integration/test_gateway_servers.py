@@ -276,8 +276,8 @@ def test_another_run_that_does_not_end_is_told_of(tmp_path, monkeypatch):
         records_host,
     )
     from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
-        ServersError,
         Selection,
+        ServersError,
         ServersRequest,
     )
 

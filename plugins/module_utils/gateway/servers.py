@@ -63,7 +63,7 @@ class ServersChange:
 class Selection:
     """The servers that are asked for: by name, by host, and those of instances that span several hosts.
 
-    Each entry of ``groups`` has the names that the servers of one instance may have: a gateway has at least one of them.
+    Each entry of ``groups`` has the names that the servers of one instance may have; a gateway has one at least.
     """
 
     names: Sequence[str] = ()

@@ -7,7 +7,7 @@
 
 CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds,
 ``error_limit``, ``stats`` (HAProxy's socket with its counters), ``unusable`` (a file for keepalived, or nothing), and
-``servers``: ``ADDRESS:PORT`` -> ``name``, ``service``, ``model`` and, where several servers are one instance, ``group``.
+``servers``: ``ADDRESS:PORT`` -> ``name``, ``service``, ``model`` and, where several are one instance, ``group``.
 HAProxy connects, sends ADDRESS:PORT and a newline, and reads ``up``, ``down #reason``, or an empty line while the state
 is unknown, which changes nothing.
 

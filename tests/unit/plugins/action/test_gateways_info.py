@@ -72,9 +72,8 @@ POD = {"big": {"nodes": "pod"}, "chat": {}}
 def test_an_instance_over_several_hosts_is_one(tmp_path):
     hosts = {name: {"cluster": "a", "vllm_instances": POD} for name in ("h1", "h2")}
     hosts["h3"] = {"cluster": "a", "vllm_instances": {"chat": {"model": "{{ nowhere }}"}}}
-    children = {
-        "inference": {"hosts": hosts}, "pod": {"hosts": {"h1": {}, "h2": {}}}, "gateways": {"hosts": {"ga": {"cluster": "a"}}},
-    }  # fmt: skip
+    gateway = {"hosts": {"ga": {"cluster": "a"}}}
+    children = {"inference": {"hosts": hosts}, "pod": {"hosts": {"h1": {}, "h2": {}}}, "gateways": gateway}
     rc, found = run(tmp_path, children, ["h2"])
     assert rc == 0, found
     assert found["instances"] == [{"instance": "big", "hosts": ["h1", "h2"]}]
