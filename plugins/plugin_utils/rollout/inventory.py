@@ -37,6 +37,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves 
 
 # Options that must be equal on all hosts of a rollout; the other options must be equal within a cluster.
 WHOLE = ("state_dir", "order")
+# Groups of hosts that a plan lists by name.
+SHOWN_GROUPS = 4
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def turns_of(waves: Sequence[Wave], seen: Seen, units: Units, groups: Any, varia
             "before": _earlier(host, seen),
             "to": _targets(host, seen),
             "changes": sorted(seen[host]["changes"]),
-            "words": _words(host, seen, units),
+            "words": _describe_turn(host, seen, units),
         }
         for number, wave in enumerate(waves)
         for cluster, hosts in wave.hosts.items()
@@ -153,7 +155,7 @@ def turns_of(waves: Sequence[Wave], seen: Seen, units: Units, groups: Any, varia
     }
 
 
-def _words(host: str, seen: Seen, units: Units) -> str:
+def _describe_turn(host: str, seen: Seen, units: Units) -> str:
     own = seen[host]
     if own["words"] or own["interrupted"]:
         return str(own["words"] or f"go on after {own['interrupted']}")
@@ -204,8 +206,10 @@ def describe_plan(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]],
         lines.append(
             f"behind no gateway, so the rollout can only wait for requests that already run: {hosts_in_words(without)}"
         )
-    together = {tuple(turn["members"]) for turn in turns.values() if len(turn["members"]) > 1}
-    lines += [f"changed together, as one: {hosts_in_words(members)}" for members in sorted(together)]
+    together = list(dict.fromkeys(tuple(turn["members"]) for turn in turns.values() if len(turn["members"]) > 1))
+    lines += [f"changed together, as one: {hosts_in_words(members)}" for members in together[:SHOWN_GROUPS]]
+    if together[SHOWN_GROUPS:]:
+        lines.append(f"and {len(together) - SHOWN_GROUPS} more groups of hosts, each of them as one")
     for number, wave in enumerate(waves):
         name = f"wave {number + 1} of {len(waves)}{' (canary)' if wave.canary else ''}"
         lines.append(f"{name}: {hosts_in_words(wave.all_hosts())}")

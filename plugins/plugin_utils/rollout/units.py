@@ -9,7 +9,7 @@ from typing import Any, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError
 
-# By host: all hosts of its unit. A host that is not in it is a unit of its own.
+# By host: all hosts of its unit. A host that is not in it is a separate unit.
 Units = Mapping[str, Sequence[str]]
 Seen = Mapping[str, Mapping[str, Any]]
 

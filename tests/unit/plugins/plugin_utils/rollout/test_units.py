@@ -8,7 +8,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import concerned_of, turns_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
+    concerned_of,
+    describe_plan,
+    turns_of,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.units import (
     check_units,
     groups_seen,
@@ -150,4 +154,7 @@ def test_sixty_four_groups_of_eight_are_decided_on_at_once():
     waves = waves_of(concerned_of(list(seen), seen, units), serving, {"fra": Pace(1, ["25%"])}, units=units)
     turns = turns_of(waves, seen, units, {}, {})
     assert len(turns) == 512 and [len(wave.all_hosts()) for wave in waves] == [8, 128, 128, 128, 120]
+    said = describe_plan(waves, turns, "change")
+    assert "changed together, as one: g0-0, g0-1, g0-2, g0-3, g0-4, g0-5, g0-6, g0-7" in said
+    assert "and 60 more groups of hosts, each of them as one" in said
     assert time.process_time() - began < 5
