@@ -25,7 +25,7 @@ attributes:
 options:
   recipes:
     description:
-      - Names of recipes.
+      - Names of recipes. V(all) alone stands for every recipe of O(recipe_path) and of the collection.
     type: list
     elements: str
     default: []
