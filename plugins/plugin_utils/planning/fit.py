@@ -93,6 +93,8 @@ def required_memory(
         if request is not None and not request.fits():
             suited = _suited(entry.recipe, library.chips(), str((manifest or {}).get("precision") or ""))
             ways += ways_out(request, suited)
+        if manifest is None and needs is not None:
+            ways += estimated_ways(entry.recipe, needs, room, accelerator, library)
         check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None, ways)
     return needs
 
@@ -109,6 +111,32 @@ def ways_out(request: Request, suited: Sequence[Accelerator]) -> list[str]:
     chips = [chip.model for chip in _larger(request, suited)]
     if chips:
         ways.append(f"as many chips of {', '.join(chips[:_NAMED_CHIPS])} would do")
+    return ways
+
+
+def estimated_ways(
+    recipe: Mapping[str, Any], needs: float, chips: int, accelerator: Accelerator, library: Library
+) -> list[str]:
+    """Return what would hold ``needs`` GiB by the recipe's own estimate instead of ``chips`` chips, a clause each."""
+    each = (accelerator.memory_mib or 0) / 1024
+    ways = []
+    # Tensor parallel sizes are powers of two.
+    sizes = [2**power for power in range(8) if chips < 2**power <= accelerator.count and each * 2**power >= needs]
+    if sizes:
+        ways.append(f"{sizes[0]} chips of this host would do")
+    larger = [
+        chip
+        for chip in sorted(_suited(recipe, library.chips(), ""), key=lambda chip: chip.memory_mib or 0)
+        if chip.stack != "cpu" and (chip.memory_mib or 0) / 1024 > max(each, needs / chips)
+    ]
+    if larger:
+        ways.append(f"as many chips of {', '.join(chip.model for chip in larger[:_NAMED_CHIPS])} would do")
+    # With multi_node_tp_dp each host holds all of the weights.
+    spread = {"multi_node_tp", "multi_node_tep", "multi_node_dep", "multi_node_tp_pp"} & {
+        *(recipe.get("compatible_strategies") or ())
+    }
+    if spread and chips >= accelerator.count and each:
+        ways.append(f"{-int(-needs // (each * accelerator.count))} such hosts together would do (nodes)")
     return ways
 
 
