@@ -29,7 +29,7 @@ EXPECTED = {
     "llama": (CHAT, {"chat": "'The fleet is ready.' (stop", "responses": "'The fleet is ready.' (completed"}),
     "qwen3-moe": ([*CHAT, "tool_call"], {"tool_call": 'called get_weather({"city": "Paris"})'}),
     "deepseek-v2": (CHAT, {"chat": "'The fleet is ready.' (stop"}),
-    "llava": ([*CHAT, "image"], {"image": "'The picture is red.' (stop)"}),
+    "idefics3": ([*CHAT, "image"], {"image": "'The picture is red.' (stop)"}),
     "bert": (["embedding"], {"embedding": "3 vectors of 64 numbers, similarity 0.92 of related and 0.79 of other"}),
 }
 UNIT_IS_UP = """#!/bin/sh

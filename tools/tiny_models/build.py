@@ -6,7 +6,7 @@
 
     tools/tiny_models/build.py OUT [NAME ...]
 
-OUT/NAME/ gets the files of a model: llama, qwen3-moe, deepseek-v2 (latent attention), llava (pictures), bert
+OUT/NAME/ gets the files of a model: llama, qwen3-moe, deepseek-v2 (latent attention), idefics3 (pictures), bert
 (embeddings). The bytes are the same on every machine.
 """
 

@@ -24,7 +24,7 @@ INNER = 64
 EXPERTS = 4
 # The sizes for which the kernel of latent attention on CPUs is made.
 LATENT, ROPE, NOPE, VALUE = 512, 64, 128, 128
-PATCH, PIXELS = 32, 224
+PATCH, PIXELS, SCALE = 28, 224, 2
 
 # No word is a single byte: those have tokens already.
 READY = ("The", " fleet", " is", " ready.")
@@ -47,7 +47,7 @@ class TinyModel:
     arguments: Sequence[str] = ()
 
 
-def _writer(config: Mapping[str, Any], layers: Tensors, answer: Sequence[str], prefix: str = "") -> TinyModel:
+def _writer(config: Mapping[str, Any], layers: Tensors, answer: Sequence[str]) -> TinyModel:
     """Return a model that writes the answer; ``layers`` are the tensors besides embedding, norm and lm_head."""
     ids = writer_tokens(answer)
     dimensions = {token: number for number, token in enumerate(answer, 1)}
@@ -70,10 +70,10 @@ def _writer(config: Mapping[str, Any], layers: Tensors, answer: Sequence[str], p
         **config,
     }
     tensors = {
-        f"{prefix}model.embed_tokens.weight": Tensor((VOCABULARY, HIDDEN), bytes(table)),
-        f"{prefix}model.norm.weight": filled((HIDDEN,), 1.0),
-        f"{prefix}lm_head.weight": filled((VOCABULARY, HIDDEN), cells=cells),
-        **{f"{prefix}{name}": tensor for name, tensor in layers.items()},
+        "model.embed_tokens.weight": Tensor((VOCABULARY, HIDDEN), bytes(table)),
+        "model.norm.weight": filled((HIDDEN,), 1.0),
+        "lm_head.weight": filled((VOCABULARY, HIDDEN), cells=cells),
+        **layers,
     }
     documents = {
         "config.json": whole,
@@ -198,86 +198,75 @@ def deepseek_v2() -> TinyModel:
     return _writer(config, layers, READY)
 
 
-def llava() -> TinyModel:
-    """Return a model that takes pictures."""
+def idefics3() -> TinyModel:
+    """Return a model that takes pictures: a vision tower whose features four by four become a token each."""
     vision = {
-        "model_type": "clip_vision_model",
+        "model_type": "idefics3_vision",
         "hidden_size": HIDDEN,
         "intermediate_size": INNER,
         "num_hidden_layers": 1,
         "num_attention_heads": 1,
         "image_size": PIXELS,
         "patch_size": PATCH,
-        "projection_dim": HIDDEN,
-        "hidden_act": "quick_gelu",
-        "layer_norm_eps": 1e-05,
-        "vocab_size": VOCABULARY,
+        "hidden_act": "gelu_pytorch_tanh",
+        "layer_norm_eps": 1e-06,
     }
-    text = _writer(_llama_config(), _layers(_attention(), _feed_forward("mlp")), RED, prefix="language_model.")
-    inner = text.documents["config.json"]
+    text = _writer(_llama_config(), _layers(_attention(), _feed_forward("mlp")), RED)
     config = {
-        "architectures": ["LlavaForConditionalGeneration"],
-        "model_type": "llava",
-        "image_token_index": writer_tokens(RED)[IMAGE],
-        "projector_hidden_act": "gelu",
-        "vision_feature_layer": -1,
-        "vision_feature_select_strategy": "default",
+        "architectures": ["Idefics3ForConditionalGeneration"],
+        "model_type": "idefics3",
+        "image_token_id": writer_tokens(RED)[IMAGE],
+        "pad_token_id": writer_tokens(RED)[END],
+        "scale_factor": SCALE,
         "tie_word_embeddings": False,
         "torch_dtype": "bfloat16",
-        "text_config": inner,
+        "text_config": text.documents["config.json"],
         "vision_config": vision,
     }
     preprocessor = {
-        "image_processor_type": "CLIPImageProcessor",
-        "crop_size": {"height": PIXELS, "width": PIXELS},
-        "size": {"shortest_edge": PIXELS},
-        "do_center_crop": True,
+        "image_processor_type": "Idefics3ImageProcessor",
+        "processor_class": "Idefics3Processor",
         "do_convert_rgb": True,
+        "do_image_splitting": False,
         "do_normalize": True,
+        "do_pad": True,
         "do_rescale": True,
         "do_resize": True,
         "image_mean": [0.5, 0.5, 0.5],
         "image_std": [0.5, 0.5, 0.5],
-        "resample": 3,
+        "max_image_size": {"longest_edge": PIXELS},
+        "size": {"longest_edge": PIXELS},
+        "resample": 1,
         "rescale_factor": 1 / 255,
-    }
-    processor = {
-        "processor_class": "LlavaProcessor",
-        "image_token": IMAGE,
-        "num_additional_image_tokens": 1,
-        "patch_size": PATCH,
-        "vision_feature_select_strategy": "default",
     }
     documents = {
         **text.documents,
         "config.json": config,
         "preprocessor_config.json": preprocessor,
-        "processor_config.json": processor,
+        "processor_config.json": {
+            "processor_class": "Idefics3Processor",
+            "image_seq_len": (PIXELS // PATCH // SCALE) ** 2,
+        },
     }
-    return TinyModel(documents, {**text.tensors, **_clip(), **_projector()})
+    inner = {name.replace("model.", "model.text_model.", 1): tensor for name, tensor in text.tensors.items()}
+    return TinyModel(documents, {**inner, **_vision_tower()})
 
 
-def _clip() -> Tensors:
-    top = "vision_tower.vision_model."
-    patches = (PIXELS // PATCH) ** 2 + 1
+def _vision_tower() -> Tensors:
+    top, layer = "model.vision_model.", "model.vision_model.encoder.layers.0."
     found = {
-        f"{top}embeddings.class_embedding": filled((HIDDEN,)),
         f"{top}embeddings.patch_embedding.weight": filled((HIDDEN, 3, PATCH, PATCH)),
-        f"{top}embeddings.position_embedding.weight": filled((patches, HIDDEN)),
-        **_with_bias(f"{top}encoder.layers.0.mlp.fc1", (INNER, HIDDEN)),
-        **_with_bias(f"{top}encoder.layers.0.mlp.fc2", (HIDDEN, INNER)),
+        f"{top}embeddings.patch_embedding.bias": filled((HIDDEN,)),
+        f"{top}embeddings.position_embedding.weight": filled(((PIXELS // PATCH) ** 2, HIDDEN)),
+        **_with_bias(f"{layer}mlp.fc1", (INNER, HIDDEN)),
+        **_with_bias(f"{layer}mlp.fc2", (HIDDEN, INNER)),
+        "model.connector.modality_projection.proj.weight": filled((HIDDEN, HIDDEN * SCALE**2)),
     }
     for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        found.update(_with_bias(f"{top}encoder.layers.0.self_attn.{name}", (HIDDEN, HIDDEN)))
-    # The first name is spelt so in every checkpoint.
-    for name in ("pre_layrnorm", "encoder.layers.0.layer_norm1", "encoder.layers.0.layer_norm2", "post_layernorm"):
-        found.update(_norm(f"{top}{name}"))
+        found.update(_with_bias(f"{layer}self_attn.{name}", (HIDDEN, HIDDEN)))
+    for name in (f"{layer}layer_norm1", f"{layer}layer_norm2", f"{top}post_layernorm"):
+        found.update(_norm(name))
     return found
-
-
-def _projector() -> Tensors:
-    names = ("multi_modal_projector.linear_1", "multi_modal_projector.linear_2")
-    return {key: value for name in names for key, value in _with_bias(name, (HIDDEN, HIDDEN)).items()}
 
 
 def _with_bias(name: str, shape: tuple[int, int]) -> Tensors:
@@ -338,4 +327,4 @@ def bert() -> TinyModel:
     return TinyModel(documents, tensors)
 
 
-FAMILIES = {"llama": llama, "qwen3-moe": qwen3_moe, "deepseek-v2": deepseek_v2, "llava": llava, "bert": bert}
+FAMILIES = {"llama": llama, "qwen3-moe": qwen3_moe, "deepseek-v2": deepseek_v2, "idefics3": idefics3, "bert": bert}

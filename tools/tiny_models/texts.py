@@ -10,6 +10,9 @@ from typing import Any, Mapping, Sequence
 from tools.smoke_model.tokens import BYTE_LETTERS, byte_level, flags
 
 START, END, IMAGE = "<|im_start|>", "<|im_end|>", "<image>"
+# What the processor of the model that takes pictures writes around one.
+AROUND = ("<fake_token_around_image>", "<global-img>", "<end_of_utterance>")
+SPECIAL = (START, END, IMAGE, *AROUND)
 TEMPLATE = """\
 {%- for message in messages -%}
 <|im_start|>{{ message.role }}
@@ -24,7 +27,7 @@ TEMPLATE = """\
 def writer_tokens(answer: Sequence[str]) -> dict[str, int]:
     """Return the id of each byte's letter, then of the special tokens, then of the words of the answer."""
     letters = [chr(BYTE_LETTERS[byte]) for byte in range(256)]
-    return {token: number for number, token in enumerate((*letters, START, END, IMAGE, *answer))}
+    return {token: number for number, token in enumerate((*letters, *SPECIAL, *answer))}
 
 
 def writer_files(ids: Mapping[str, int]) -> dict[str, Any]:
@@ -34,9 +37,7 @@ def writer_files(ids: Mapping[str, int]) -> dict[str, Any]:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {"id": number, "content": token, **flags(token in (START, END, IMAGE))} for token, number in added
-        ],
+        "added_tokens": [{"id": number, "content": token, **flags(token in SPECIAL)} for token, number in added],
         "normalizer": None,
         "pre_tokenizer": byte_level(prefix_space=False, trim_offsets=True, regex=False),
         "post_processor": None,

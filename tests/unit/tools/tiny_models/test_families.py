@@ -19,7 +19,7 @@ from tools.tiny_models.build import write
 from tools.tiny_models.families import FAMILIES, HIDDEN, READY
 from tools.tiny_models.texts import END, writer_tokens
 
-KINDS = {"llama": "full", "qwen3-moe": "full", "deepseek-v2": "latent", "llava": "full"}
+KINDS = {"llama": "full", "qwen3-moe": "full", "deepseek-v2": "latent", "idefics3": "full"}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -38,8 +38,8 @@ def test_the_files_are_whole_and_the_same_each_time(tmp_path, name):
 
 def test_the_answer_has_tokens_of_its_own():
     ids = writer_tokens(READY)
-    assert len(set(ids.values())) == len(ids) == 256 + 3 + len(READY)
-    assert [ids[word] for word in (END, *READY)] == [257, 259, 260, 261, 262]
+    assert len(set(ids.values())) == len(ids) == 256 + 6 + len(READY)
+    assert [ids[word] for word in (END, *READY)] == [257, 262, 263, 264, 265]
 
 
 def test_the_tool_builds_what_it_is_asked_for(tmp_path):
