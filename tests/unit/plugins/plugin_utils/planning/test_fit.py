@@ -116,3 +116,10 @@ def test_only_safetensors_are_weights():
     assert weights_size({"files": files}) == 12
     assert weights_size({"files": {"tokenizer.json": {"size": 100}}}) is None
     assert weights_size(None) is None
+
+
+def test_of_two_formats_only_the_one_that_is_read_counts():
+    files = {"model-1.safetensors": {"size": 5}, "consolidated.safetensors": {"size": 6}, "x.safetensors": {"size": 1}}
+    assert weights_size({"files": files}) == 6
+    assert weights_size({"files": files}, "mistral") == 7
+    assert weights_size({"files": {"consolidated.safetensors": {"size": 6}}}) == 6
