@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Mapping
 
-# A text that the repository replaces; the other flags below have a form of their own.
+# A text that the repository replaces; the other flags below have separate forms.
 _PLAIN = ("tokenizer", "hf-config-path")
 _DRAFT, _ADAPTERS = "speculative-config", "lora-modules"
 # Those whose weights the chips hold.
