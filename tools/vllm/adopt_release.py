@@ -117,7 +117,7 @@ def fetch(version: str, scratch: Path) -> Path:
 
 
 def options_table(version: str, source: Path) -> str:
-    """Return the option table of a source tree, in a process of its own: the argument code of vLLM runs in it."""
+    """Return the option table of a source tree, in a separate process: the argument code of vLLM runs in it."""
     command = [
         sys.executable,
         str(ROOT / "tools" / "vllm" / "read_options.py"),
