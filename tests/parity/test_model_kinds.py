@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each architecture of vLLM 0.33.0's registry is asked what vLLM serves it for."""
+"""What this collection knows of vLLM 0.33.0's models: what each is for, and the words of a start that fails."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import ast
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import model_kind
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
 
 from tests.parity.conftest import fetched
 from tests.parity.real import NEWEST
@@ -63,3 +64,11 @@ def test_models_that_only_transcribe_are_those_of_vllm(models):
         if file.exists() and "supports_transcription_only = True" in file.read_text(encoding="utf-8"):
             only.add(name)
     assert only and {name for name in only if model_kind.kind_of(name) != "transcription"} == set()
+
+
+def test_vllm_has_the_words_of_each_start_that_fails(models):
+    package = models[0].parents[1]
+    # A sentence may be written over several lines, in quotes.
+    texts = [" ".join(path.read_text(encoding="utf-8").replace('"', " ").split()) for path in package.rglob("*.py")]
+    wanted = {issue["symptom"] for issue in START_FAILURES}
+    assert {symptom for symptom in wanted if not any(symptom in text for text in texts)} == set()

@@ -92,6 +92,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
     venv_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import with_paths
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
 
 __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
 
@@ -352,7 +353,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         groups=list(accelerator.groups),
         secrets=secrets,
         memory_required_gib=memory,
-        known_issues=[*known_issues(entry.recipe, facts), *(ISSUES if compilers else ())],
+        known_issues=[*known_issues(entry.recipe, facts), *(ISSUES if compilers else ()), *START_FAILURES],
         compilers=compilers,
         explain=explain(composed, args, env),
         warnings=warnings,
