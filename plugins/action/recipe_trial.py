@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial im
     Trial,
     TrialError,
     models_of,
+    tokenizers_of,
     trial_table,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -61,7 +62,12 @@ class ActionModule(ControllerAction):
         if plan and options["show_plan"]:
             Display().display("\n" + plan_table([plan]))
         placed = _place(new, options["dest"], self._task.check_mode) if new else {}
-        found = {"recipes": names, "models": models_of(trials), "trials": [trial.as_dict() for trial in trials]}
+        found = {
+            "recipes": names,
+            "models": models_of(trials),
+            "tokenizers": tokenizers_of(trials),
+            "trials": [trial.as_dict() for trial in trials],
+        }
         return {**found, **placed}
 
 

@@ -103,6 +103,11 @@ models:
   type: list
   elements: str
   returned: success
+tokenizers:
+  description: Other repositories, of which the plans read tokenizer or configuration only.
+  type: list
+  elements: str
+  returned: success
 path:
   description: The file of the new recipe.
   type: str
