@@ -460,6 +460,8 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
     message = [head, *_grouped(bad)]
     if any(row["name"] in TALKS for row in bad):
         message.append(f"The prompt was {mask(endpoint.params['prompt'], endpoint.secrets)!r}.")
+    if endpoint.params["instance"] and endpoint.params["checks"] is None and result["checks"][0]["ok"]:
+        message.append("The files of the model decided what to ask; vllm_instances.NAME.checks replaces it.")
     if watch is None:
         return {"msg": "\n".join(message)}
     lines = watch.unit.journal(watch.invocation)

@@ -77,8 +77,15 @@ _BY_OPTION = {
 }
 # Keys of a config.json that only a model with eyes has; the last one is Mistral's.
 _EYES = ("vision_config", "vision_tower", "mm_vision_tower", "visual", "img_processor", "vision_encoder")
-# Tokenizers of vLLM's own that bring the form of a chat along.
+# Other tokenizers bring the form of a chat along; vLLM chooses one by itself for these architectures.
 _PLAIN_TOKENIZERS = ("auto", "hf", "slow")
+_WITH_TOKENIZER = frozenset(
+    (
+        *("DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "DeepseekV4ForConditionalGeneration"),
+        *("DeepseekV41ForCausalLM", "InklingForCausalLM", "InklingForConditionalGeneration"),
+        *("KimiK3ForConditionalGeneration", "MoonshotKimiaForCausalLM"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -178,7 +185,8 @@ def _chats(options: Mapping[str, Any], files: ModelFiles) -> bool:
     if options.get("tokenizer-mode", "auto") not in _PLAIN_TOKENIZERS or files.mistral:
         return True
     # vLLM has the form itself: for gpt-oss, and for some models that see.
-    return files.config.get("model_type") == "gpt_oss" or _sees(options, files)
+    own = files.config.get("model_type") == "gpt_oss" or _architecture(files.config) in _WITH_TOKENIZER
+    return own or _sees(options, files)
 
 
 def _sees(options: Mapping[str, Any], files: ModelFiles) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import (
@@ -103,7 +104,8 @@ def _judge_tool_call(data: Mapping[str, Any], _trained: bool) -> Judged:
     finish = data["choices"][0].get("finish_reason")
     text = str(message.get("content") or "")
     if not message.get("tool_calls"):
-        if _TOOL in text:
+        # A model that thinks aloud may name the tool too.
+        if finish != "length" and re.search(rf"{_TOOL}[\"']?\s*[,:({{>}}\]]", text):
             raise BadAnswerError(
                 f"answered {shorten(text)!r}, which holds the call as text: the tool-call-parser does not fit the model"
             )

@@ -127,6 +127,9 @@ def test_an_instance_is_asked_what_fits_its_model(installed, fake, monkeypatch, 
     assert any("answered 'Blue.' about a red picture" in str(warning) for warning in result["warnings"])
     result = installed(sees, checks=["models"])
     assert [row["name"] for row in result["checks"]] == ["ready", "models"]
+    fake.behaviour["/rerank"] = lambda handler: handler.send_json({}, 500)
+    result = installed({"architectures": ["BertForSequenceClassification"], "num_labels": 1})
+    assert not result["ok"] and "vllm_instances.NAME.checks replaces it." in result["msg"]
 
 
 def test_a_bad_answer_fails_with_one_message(fake):

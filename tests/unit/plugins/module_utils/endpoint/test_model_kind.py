@@ -36,6 +36,7 @@ def chat(config, **more):
         (ModelFiles(config=LLAMA), {"tokenizer-mode": "mistral"}, CHAT),
         (ModelFiles(config=LLAMA, template=True), {}, CHAT),
         (ModelFiles(config={"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss"}), {}, CHAT),
+        (ModelFiles(config={"architectures": ["DeepseekV32ForCausalLM"]}), {}, CHAT),
         (chat(QWEN_VL), {}, (*CHAT, "image")),
         (chat(QWEN_VL), {"language-model-only": "true"}, CHAT),
         (chat(QWEN_VL), {"limit-mm-per-prompt": '{"image": 0}'}, CHAT),

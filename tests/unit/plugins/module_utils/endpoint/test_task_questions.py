@@ -62,9 +62,27 @@ def test_a_bad_answer_is_named(name, body, said):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}',
+        '[get_weather(city="Paris")]',
+        "<function=get_weather><parameter=city>Paris",
+        'functions.get_weather:0 {"city": "Paris"}',
+        '[TOOL_CALLS]get_weather{"city": "Paris"}',
+        "{'name': 'get_weather', 'parameters': {}}",
+    ],
+)
+def test_a_call_as_text_is_known_in_every_form(text):
+    assert "the tool-call-parser does not fit" in found("tool_call", chat_body(text)).detail
+    # The end may be missing because the model thinks aloud.
+    assert found("tool_call", chat_body(text, finish="length")).ok
+
+
+@pytest.mark.parametrize(
     ("name", "body", "doubt"),
     [
         ("tool_call", chat_body("It rains."), "called no tool, and answered 'It rains.'"),
+        ("tool_call", chat_body("I have get_weather."), "called no tool, and answered 'I have get_weather.'"),
         ("tool_call", call_body(arguments='{"city": "Rome"}'), "called get_weather for 'Rome', expected Paris"),
         ("image", chat_body("blue"), "answered 'blue' about a red picture"),
     ],
