@@ -141,6 +141,15 @@ def test_bad_input_is_one_sentence(options, message):
         run_action("recipe_trial", options, {})
 
 
+def test_all_recipes_of_site_and_collection_are_tried(recipe, tmp_path):
+    run_action("recipe_trial", {"file": str(recipe), "dest": str(tmp_path / "site"), "accelerators": ["h200"]}, {})
+    found = run_action("recipe_trial", {"recipes": ["all"], "recipe_path": [str(tmp_path / "site")]}, {})
+    assert {"org/tiny", "openai/gpt-oss-20b", "openai/gpt-oss-120b"} <= set(found["recipes"])
+    # Each on the chips that it lists itself.
+    assert {trial["accelerator"] for trial in found["trials"] if trial["recipe"] == "org/tiny"} == {"h200"}
+    assert {"b200", "mi300x"} <= {trial["accelerator"] for trial in found["trials"]}
+
+
 def test_a_new_recipe_needs_a_place(recipe):
     with pytest.raises(AnsibleActionFail, match="dest is missing"):
         run_action("recipe_trial", {"file": str(recipe)}, {})
