@@ -112,7 +112,7 @@ def _from_upstream(name: str) -> str:
     if version is None:
         return ""
     return (
-        f"; vLLM {version} carries it: ansible-playbook playbooks/fetch_recipes.yml -e recipes_dest=DIR, and set "
+        f"; vLLM {version} carries it: ansible-playbook playbooks/fetch_recipes.yml -e fetch_dest=DIR, and set "
         "vllm_recipe_path: [DIR]"
     )
 

@@ -72,7 +72,7 @@ def fetch_recipes(pins: Pins, source: str, ca_file: str | None) -> dict[str, byt
                     _location(pins, source, settings), str(archive), pins.archive.size, pins.archive.sha256, settings
                 )
             except FetchError as exc:
-                raise UpstreamError(f"recipes_source: {exc}") from exc
+                raise UpstreamError(f"fetch_source: {exc}") from exc
             contents = read_archive(archive, pins.vllm)
     for path, sha256 in pins.files.items():
         if path not in contents or sha256_of(contents[path]) != sha256:
@@ -89,7 +89,7 @@ def _location(pins: Pins, source: str, settings: Settings) -> str:
     link = next((link for link in parse_links(text, page) if link.filename == pins.archive.name), None)
     if link is None:
         raise UpstreamError(
-            f"recipes_source: the index {redact_url(page)} has no {pins.archive.name}; set recipes_source to an "
+            f"fetch_source: the index {redact_url(page)} has no {pins.archive.name}; set fetch_source to an "
             "address or a path of that file"
         )
     return link.url
@@ -99,7 +99,7 @@ def _read_below(directory: Path, path: str) -> bytes:
     try:
         return (directory / path).read_bytes()
     except OSError as exc:
-        raise UpstreamError(f"recipes_source: {directory / path}: {exc.strerror}") from exc
+        raise UpstreamError(f"fetch_source: {directory / path}: {exc.strerror}") from exc
 
 
 def write_recipes(
@@ -113,4 +113,4 @@ def write_recipes(
             publish(str(target / path), contents[path], durable=False)
         publish(str(target / RECORD), record_of(pins, directory, paths, wanted))
     except OSError as exc:
-        raise UpstreamError(f"recipes_dest: {exc.filename or target}: {exc.strerror}") from exc
+        raise UpstreamError(f"fetch_dest: {exc.filename or target}: {exc.strerror}") from exc

@@ -67,7 +67,7 @@ class Pins:
         recipes = self.recipes
         for name in names:
             if name not in recipes:
-                raise UpstreamError(f"recipes_names: vLLM {self.vllm} has no recipe {name!r}; {nearest(name, recipes)}")
+                raise UpstreamError(f"fetch_names: vLLM {self.vllm} has no recipe {name!r}; {nearest(name, recipes)}")
         chosen = {f"{name}.yaml": recipes[name] for name in names or recipes}
         return {**chosen, LICENCE: self.files[LICENCE]}
 
@@ -84,7 +84,7 @@ def load_pins(version: str = "") -> Pins:
     version = version or known[-1]
     if version not in known:
         raise UpstreamError(
-            f"recipes_release: the recipes of vLLM {version} are not pinned; known: {', '.join(known)}; pin them with "
+            f"fetch_release: the recipes of vLLM {version} are not pinned; known: {', '.join(known)}; pin them with "
             f"tools/vllm/pin_recipes.py {version}"
         )
     data: Mapping[str, Any] = read_yaml(PINS / f"{version}.yml")
@@ -132,7 +132,7 @@ def read_directory(directory: Path, wanted: Mapping[str, str]) -> Directory:
         record = directory / RECORD
         recorded = load_json(record.read_bytes())["files"] if record.exists() else {}
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise UpstreamError(f"recipes_dest: {directory} cannot be read: {exc}") from exc
+        raise UpstreamError(f"fetch_dest: {directory} cannot be read: {exc}") from exc
     return Directory(present, recorded)
 
 

@@ -61,7 +61,7 @@ def test_an_index_names_the_file(archive, tmp_path):
         found = fetch(tmp_path, f"index:{server.url}/simple", names=["org/tiny"])
         assert found["fetched"] == ["org/tiny.yaml", "LICENSE"]
         server.files["/simple/vllm/"] = b"nothing"
-        with pytest.raises(AnsibleActionFail, match=f"has no {NAME}; set recipes_source to an address or a path"):
+        with pytest.raises(AnsibleActionFail, match=f"has no {NAME}; set fetch_source to an address or a path"):
             fetch(tmp_path, f"index:{server.url}/simple")
 
 
@@ -102,7 +102,7 @@ def test_check_mode_writes_nothing(archive, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"names": ["org/tini"]}, f"recipes_names: vLLM {VERSION} has no recipe 'org/tini'; nearest: 'org/tiny'"),
+        ({"names": ["org/tini"]}, f"fetch_names: vLLM {VERSION} has no recipe 'org/tini'; nearest: 'org/tiny'"),
         ({"release": "9.9"}, f"the recipes of vLLM 9.9 are not pinned; known: {VERSION}; pin them with"),
         ({"source": "relative/path"}, "found a relative path"),
     ],
@@ -114,7 +114,7 @@ def test_bad_input_is_one_sentence(archive, tmp_path, options, message):
 
 def test_another_file_than_the_pinned_one_is_refused(archive, tmp_path):
     other = write_archive(tmp_path / "other.tar.gz", {**CONTENTS, "recipes/models/org/tiny.yaml": b"evil\n"})
-    with pytest.raises(AnsibleActionFail, match=r"recipes_source: .*other\.tar\.gz"):
+    with pytest.raises(AnsibleActionFail, match=r"fetch_source: .*other\.tar\.gz"):
         fetch(tmp_path, other)
     (tmp_path / "unpacked/recipes/models/org").mkdir(parents=True)
     for name, data in CONTENTS.items():
