@@ -49,7 +49,7 @@ options:
     default: 443
   services:
     description:
-      - A mapping of services to their C(port).
+      - A mapping of services to their C(port) and C(tasks).
     type: raw
     default: {}
   clients:
@@ -59,7 +59,7 @@ options:
     default: {}
   paths:
     description:
-      - Further allowed paths, each with C(path) and C(methods).
+      - Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
     type: raw
     default: []
   open:
@@ -143,12 +143,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 services:
-  description: Name, port, models and servers of each service.
-  type: list
-  elements: dict
-  returned: success
-paths:
-  description: The allowed paths as HAProxy compares them.
+  description: Name, port, models and servers of each service, and the allowed paths as HAProxy compares them.
   type: list
   elements: dict
   returned: success

@@ -22,7 +22,8 @@ TOP = Path(__file__).resolve().parents[3]
 INVENTORY = TOP / ".config/molecule/inventory/gateway"
 ROUTES = (TOP / "tests/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
 SERVED = {
-    "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses",
+    "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses", "POST /v1/messages",
+    "POST /v1/messages/count_tokens",
 }  # fmt: skip
 WRONG = "wrong-" * 8
 SHARED = f"{os.environ['LAB_SUBNET_PREFIX']}.100"

@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     hashes_of,
     shared_keys,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import VARIABLES, load_recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import (
     ClusterError,
     cluster_of,
@@ -26,7 +27,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.cluster
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import clusters_of as all_clusters
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Alike, plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
 
 INFERENCE = "inference"
@@ -93,8 +94,15 @@ def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backen
     """Return hosts with the plans of their instances. Raises FleetError with the problems of all hosts."""
     fleet = plan_fleet(hosts, HostReader(hostvars, loader), plan_host)
     fleet.check("the gateway stays unchanged")
-    plans = {host: group.plans for group in fleet.groups for host in group.hosts}
-    return [Backend(host, address_of(host, hostvars), plans.get(host, {})) for host in hosts]
+    plans = {host: (group.plans, _tasks(group)) for group in fleet.groups for host in group.hosts}
+    return [Backend(host, address_of(host, hostvars), *plans.get(host, ({}, {}))) for host in hosts]
+
+
+def _tasks(group: Alike) -> dict[str, Sequence[str]]:
+    """Return the tasks of the recipe of each instance."""
+    directories = group.variables.get(VARIABLES["recipes"]) or []
+    recipes = {name: load_recipe(plan["recipe"], directories) for name, plan in group.plans.items()}
+    return {name: (recipe.get("meta") or {}).get("tasks") or () for name, recipe in recipes.items()}
 
 
 def address_of(host: str, hostvars: HostVariables) -> str:

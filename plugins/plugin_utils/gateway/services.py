@@ -13,11 +13,16 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import (
+    path_problems,
+    paths_of,
+    task_problems,
+    tasks_of,
+)
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"
-SERVICE_OPTIONS = ("port",)
+SERVICE_OPTIONS = ("port", "tasks")
 API_KEY = "VLLM_API_KEY"
 
 
@@ -27,11 +32,15 @@ class GatewayError(ValueError):
 
 @dataclass(frozen=True)
 class Backend:
-    """A serving host: its name, its address as seen from the gateway, and the plans of its instances."""
+    """A serving host: its name, its address as seen from the gateway, and the plans of its instances.
+
+    ``tasks`` are those of the recipe of each instance.
+    """
 
     host: str
     address: str
     plans: Mapping[str, PlanDocument]
+    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,14 +55,23 @@ class GatewayService:
     names: dict[str, list[str]] = field(default_factory=dict)
     # The first host of the group that a server belongs to, where each host of it is a server.
     groups: dict[str, str] = field(default_factory=dict)
+    # What all its servers do.
+    tasks: tuple[str, ...] = ()
+    paths: list[dict[str, str]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the service as the templates expect it."""
-        return {"name": self.name, "port": self.port, "models": self.models, "servers": self.servers}
+        return {
+            "name": self.name,
+            "port": self.port,
+            "models": self.models,
+            "servers": self.servers,
+            "paths": self.paths,
+        }
 
 
 def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``services``, ``paths``, ``bind``, ``agent`` and ``warnings`` of a gateway. Raises GatewayError.
+    """Return ``services``, ``bind``, ``agent``, ``ports`` and ``warnings`` of a gateway. Raises GatewayError.
 
     The error lists all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
     ``services``, ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
@@ -63,13 +81,15 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
     problems += _assign_ports(services, options)
     problems += _missing_servers(services, backends, options)
     warnings = _set_models(services, problems)
-    paths, wrong = paths_of(options["paths"])
-    problems += [*wrong, *_exposed(options), *_unusable_addresses(options), *_negative(options)]
+    problems += [
+        *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options)
+    ]  # fmt: skip
     if problems:
         raise GatewayError("\n".join(problems))
+    for service in services.values():
+        service.paths = paths_of(service.tasks, options["paths"])
     return {
         "services": [service.as_dict() for service in services.values()],
-        "paths": paths,
         "bind": bracketed(options["listen"]),
         "agent": _agent(services),
         "ports": _ports(services, options),
@@ -107,6 +127,8 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
                 known += [] if backend.host in known else [backend.host]
                 continue
             service.servers.append(server)
+            tasks = tasks_of(plan["args"], backend.tasks.get(name, ()))
+            service.tasks = tuple(task for task in service.tasks if task in tasks) if service.names else tasks
             service.names[server["name"]] = list(plan["served_model_names"])
             if plan.get("group", {}).get("role") == "peer":
                 service.groups[server["name"]] = plan["group"]["hosts"][0]
@@ -132,7 +154,7 @@ def _server(gateway: str, backend: Backend, name: str, plan: PlanDocument) -> tu
 
 
 def _assign_ports(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:
-    """Set the ports of the services; return the problems."""
+    """Set the ports and the requested tasks of the services; return the problems."""
     entries = options["services"]
     if not isinstance(entries, Mapping):
         return [f"gateway_services: found {entries!r}, expected a mapping of services to {{port: ...}}"]
@@ -141,6 +163,7 @@ def _assign_ports(services: Mapping[str, GatewayService], options: Mapping[str, 
         return problems
     for name, service in services.items():
         service.port = entries.get(name, {}).get("port", 0)
+        service.tasks = tuple(entries.get(name, {}).get("tasks", service.tasks))
     unnamed = [service for service in services.values() if not service.port]
     if len(unnamed) > 1:
         names = ", ".join(service.name for service in unnamed)
@@ -159,11 +182,15 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
         return [f"{where}: no host has an instance of this name; {nearest(name, services)}"]
     if not isinstance(entry, Mapping):
         return [f"{where}: found {entry!r}, expected {{port: ...}}"]
-    found = [f"{where}: unknown key {key!r}; {nearest(str(key), SERVICE_OPTIONS)}" for key in entry if key != "port"]
+    found = [
+        f"{where}: unknown key {key!r}; {nearest(str(key), SERVICE_OPTIONS)}"
+        for key in entry
+        if key not in SERVICE_OPTIONS
+    ]
     port = entry.get("port", 1)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         found.append(f"{where}.port: {not_a_number(port, 'a whole number from 1 to 65535')}")
-    return found
+    return [*found, *(task_problems(f"{where}.tasks", entry["tasks"]) if "tasks" in entry else [])]
 
 
 def _port_conflicts(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     shared_keys,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths, HaproxyHost
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import path_problems, paths_of, tasks_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
 
 from tests.fakes.gateways import loaded, options, plan, render
@@ -188,10 +188,9 @@ class TestExposure:
 
 class TestPaths:
     def test_a_path_of_the_site_is_let_through(self):
-        paths, problems = paths_of(
-            [{"path": "/v1/files/<id>/x.y", "methods": ["GET", "DELETE"]}, {"path": "/v1/embeddings"}]
-        )
-        assert problems == []
+        extra = [{"path": "/v1/files/<id>/x.y", "methods": ["GET", "DELETE"]}, {"path": "/v1/embeddings"}]
+        assert path_problems(extra) == []
+        paths = paths_of(["text"], extra)
         assert paths[-1] == {"methods": "POST", "match": "str", "value": "/v1/embeddings"}
         assert paths[-2]["methods"] == "GET DELETE"
         assert re.search(paths[-2]["value"], "/v1/files/a1/x.y") and not re.search(
@@ -203,7 +202,47 @@ class TestPaths:
                   {"path": "/x", "methods": ["get"]}, {"path": "/x", "methods": []}, "/x", {}]
     )  # fmt: skip
     def test_what_is_no_path(self, entry):
-        assert len(paths_of([entry])[1]) == 1
+        assert len(path_problems([entry])) == 1
+
+    @pytest.mark.parametrize(
+        ("tasks", "count", "some"),
+        [(["text"], 7, "/v1/messages"), (["omni"], 9, "/v1/audio/transcriptions"), (["embedding"], 4, "/v1/rerank"),
+         (["embedding", "rerank"], 4, "/v1/embeddings")],
+    )  # fmt: skip
+    def test_paths_follow_from_the_tasks_and_come_once(self, tasks, count, some):
+        values = [each["value"] for each in paths_of(tasks, [])]
+        assert len(values) == len(set(values)) == count and some in values
+        assert ("/v1/chat/completions" in values) is (tasks[0] in ("text", "omni"))
+
+    @pytest.mark.parametrize(
+        ("arguments", "recipe", "tasks"),
+        [
+            ({}, (), ("text",)),
+            ({}, ("multimodal", "unknown"), ("multimodal",)),
+            ({"runner": "generate"}, ("omni",), ("omni",)),
+            ({"runner": "pooling"}, ("text",), ("embedding",)),
+            ({"runner": "pooling", "convert": "classify"}, (), ("rerank",)),
+            ({"task": "transcription"}, (), ("audio",)),
+        ],
+    )
+    def test_arguments_tell_the_task_before_the_recipe(self, arguments, recipe, tasks):
+        assert tasks_of(arguments, recipe) == tasks
+
+    def test_a_service_has_the_paths_of_its_recipe_or_those_that_are_requested(self):
+        def values(**more):
+            (service,) = decided(Backend("a", "a", {"chat": plan(1)}, {"chat": ["embedding"]}), **more)["services"]
+            return [path["value"] for path in service["paths"]]
+
+        assert "/v1/embeddings" in values() and "/v1/chat/completions" not in values()
+        assert "/v1/chat/completions" in values(services={"chat": {"tasks": ["text"]}})
+
+    @pytest.mark.parametrize(
+        ("tasks", "words"),
+        [(["embeding"], "services.chat.tasks: found 'embeding', expected the name of a task; nearest: 'embedding'"),
+         ("text", "found 'text', expected a list such as [text]"), ([], "found []"), ([["text"]], "found ['text']")],
+    )  # fmt: skip
+    def test_tasks_that_cannot_be(self, tasks, words):
+        assert words in refused(backend("a"), services={"chat": {"tasks": tasks}})
 
 
 class TestClients:
