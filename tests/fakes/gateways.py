@@ -76,7 +76,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
-        "max_body": 64, "error_limit": 5,
+        "max_body": 64, "error_limit": 5, "models": {}, "inspect_kib": 64,
         "address": "", "interface": "", **more,
     }  # fmt: skip
 
@@ -117,7 +117,7 @@ class RunningGateway:
             **{name: str(directory / name) for name in ("chroot", "maps", "socket", "stats", "state")},
         }
         self.paths["certificate"] = str(directory / "gateway.pem")
-        for name in ("settle", "hanging"):
+        for name in ("settle", "hanging", "model"):
             self.paths[name] = str(ROLE / f"files/gateway-{name}.lua")
         self.constants = {**constants, "__gateway_paths": self.paths}
         body = str(more.get("variables", {}).get("gateway_max_body", 64))
@@ -144,6 +144,7 @@ class RunningGateway:
         decided = decide("gw", [Backend("gw", "127.0.0.1", plans)], requested)
         variables = {
             "gateway_timeout": 3600, "gateway_max_body": 64, "gateway_slowstart": 0, "gateway_check_interval": 1,
+            "gateway_inspect_kib": requested["inspect_kib"],
             "gateway_open": requested["open"], "gateway_tls": requested["tls"],
             "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
             "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),

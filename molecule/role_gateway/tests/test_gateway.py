@@ -137,6 +137,27 @@ def test_the_key_goes_no_further_and_a_long_prompt_does(ask, keys):
     assert (status, json.loads(body)) == (200, {"path": "/v1/completions", "key": None, "bytes": 5_000_000})
 
 
+def test_a_client_of_anthropics_api_gets_an_answer_and_errors_in_its_form(connect, keys):
+    for key, status in ((keys["alice"], 200), (WRONG, 401)):
+        connection = connect()
+        connection.request("POST", "/v1/messages", b"{}", {"x-api-key": key, "anthropic-version": "2023-06-01"})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        connection.close()
+        assert answer.status == status, said
+        if status == 401:
+            assert (said["type"], said["error"]["type"]) == ("error", "authentication_error")
+        else:
+            assert said["key"] is None
+
+
+def test_a_key_with_a_right_to_the_model_is_served(ask, keys, directory):
+    entry = {"key_file": str(directory / "alice.key"), "models": ["baremetal/gpt-oss-smoke"]}
+    play("-t", "gateway_keys", "-e", json.dumps({"gateway_clients": {"alice": entry}}))
+    assert ask("GET /v1/models", keys["alice"])[0] == 200 and ask("GET /v1/models", keys["bob"])[0] == 401
+    play("-t", "gateway_keys")
+
+
 def test_limits(ask, keys):
     assert [ask("GET /v1/models", keys["bob"])[0] for _n in range(4)] == [200, 200, 200, 429]
 

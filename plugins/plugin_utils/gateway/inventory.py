@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import stat
+from dataclasses import replace
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
@@ -153,6 +154,30 @@ def read_clients(entries: Any) -> tuple[list[Client], list[str]]:
             continue
         clients.append(Client(str(name), hashes, entry.get("rate") or 0, entry.get("concurrent") or 0))
     return clients, [*problems, *shared_keys(clients)]
+
+
+def with_services(
+    clients: Sequence[Client], entries: Mapping[str, Any], models: Mapping[str, Sequence[str]]
+) -> tuple[list[Client], list[str]]:
+    """Return the clients with the services of their models, and a problem for each unknown model.
+
+    ``entries`` is gateway_clients; ``models`` maps each model name to the services that a key needs for it.
+    """
+    problems, found = [], []
+    requested = {str(name): entry.get("models") for name, entry in entries.items()} if clients else {}
+    for client in clients:
+        names = requested[client.name]
+        if names is None:
+            found.append(client)
+            continue
+        problems += [
+            f"gateway_clients.{client.name}.models: no service accepts {name!r}; {nearest(str(name), models)}"
+            for name in names
+            if not isinstance(name, str) or name not in models
+        ]
+        services = dict.fromkeys(service for name in names for service in models.get(str(name), ()))
+        found.append(replace(client, services=tuple(services)))
+    return found, problems
 
 
 def _read(path: str) -> str:

@@ -19,11 +19,18 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths 
     task_problems,
     tasks_of,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.routing import (
+    Listener,
+    listeners_of,
+    services_by_model,
+)
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"
 SERVICE_OPTIONS = ("port", "tasks")
 API_KEY = "VLLM_API_KEY"
+# HAProxy has two buffers of this size for each request that it is reading or answering.
+MAX_INSPECT_KIB = 1024
 
 
 class GatewayError(ValueError):
@@ -53,11 +60,11 @@ class GatewayService:
     servers: list[dict[str, Any]] = field(default_factory=list)
     # Model names by server, to report differences.
     names: dict[str, list[str]] = field(default_factory=dict)
-    # The first host of the group that a server belongs to, where each host of it is a server.
-    groups: dict[str, str] = field(default_factory=dict)
     # What all its servers do.
     tasks: tuple[str, ...] = ()
     paths: list[dict[str, str]] = field(default_factory=list)
+    # The first host of the group that a server belongs to, where each host of it is a server.
+    groups: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the service as the templates expect it."""
@@ -71,18 +78,24 @@ class GatewayService:
 
 
 def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``services``, ``bind``, ``agent``, ``ports`` and ``warnings`` of a gateway. Raises GatewayError.
+    """Return ``services``, ``listeners``, ``models``, ``bind``, ``agent``, ``ports`` and ``warnings`` of a gateway.
 
-    The error lists all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
-    ``services``, ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
-    ``stats_port``, ``agent_port``, ``max_body``, ``error_limit``, ``address`` and ``interface``.
+    ``models`` maps each model name to the services that a key needs for it. Raises GatewayError with all problems.
+    ``options`` are those of the role without their prefix: ``cluster``, ``port``, ``services``, ``models``,
+    ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
+    ``stats_port``, ``agent_port``, ``max_body``, ``error_limit``, ``inspect_kib``, ``address`` and ``interface``.
     """
     services, problems = _collect_services(gateway, backends)
-    problems += _assign_ports(services, options)
-    problems += _missing_servers(services, backends, options)
+    unusable = _assign_ports(services, options)
+    problems += [*unusable, *_missing_servers(services, backends, options)]
     warnings = _set_models(services, problems)
+    listeners: list[Listener] = []
+    if not unusable:
+        listeners, wrong = listeners_of(services, list(options["services"]), options["models"])
+        problems += wrong
     problems += [
-        *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options)
+        *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
+        *_inspected(options),
     ]  # fmt: skip
     if problems:
         raise GatewayError("\n".join(problems))
@@ -90,6 +103,8 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         service.paths = paths_of(service.tasks, options["paths"])
     return {
         "services": [service.as_dict() for service in services.values()],
+        "listeners": [{**each.as_dict(), "paths": _paths_at(each, services)} for each in listeners],
+        "models": services_by_model(services, listeners),
         "bind": bracketed(options["listen"]),
         "agent": _agent(services),
         "ports": _ports(services, options),
@@ -164,15 +179,7 @@ def _assign_ports(services: Mapping[str, GatewayService], options: Mapping[str, 
     for name, service in services.items():
         service.port = entries.get(name, {}).get("port", 0)
         service.tasks = tuple(entries.get(name, {}).get("tasks", service.tasks))
-    unnamed = [service for service in services.values() if not service.port]
-    if len(unnamed) > 1:
-        names = ", ".join(service.name for service in unnamed)
-        return [
-            f"gateway_services: {names} have no port, and only one service can use gateway_port; expected "
-            f"{{{unnamed[1].name}: {{port: ...}}}} for all but one"
-        ]
-    for service in unnamed:
-        service.port = options["port"]
+        service.port = service.port or options["port"]
     return _port_conflicts(services, options)
 
 
@@ -195,22 +202,28 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
 
 def _port_conflicts(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:
     taken = {options["stats_port"]: "gateway_stats_port"}
-    problems = []
-    used = [
-        (options["agent_port"], "gateway_agent_port"),
-        *((each.port, f"the service {each.name}") for each in services.values()),
+    agent, stats = options["agent_port"], options["stats_port"]
+    used = [(agent, "gateway_agent_port")] if agent == stats else []
+    taken.setdefault(agent, "gateway_agent_port")
+    used += [(each.port, f"the service {each.name}") for each in services.values() if each.port in taken]
+    return [
+        f"port {port} is used by {taken[port]} and by {owner}; give one of them another port" for port, owner in used
     ]
-    for port, owner in used:
-        other = taken.setdefault(port, owner)
-        if other != owner:
-            problems.append(f"port {port} is used by {other} and by {owner}; give one of them another port")
-    return problems
+
+
+def _paths_at(listener: Listener, services: Mapping[str, GatewayService]) -> list[dict[str, str]]:
+    """Return the paths that any service of a port allows."""
+    paths = {tuple(path.items()): path for name in listener.services for path in services[name].paths}
+    return list(paths.values())
 
 
 def _ports(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> dict[int, str]:
     """Return the TCP ports of the gateway with the option that sets each."""
     own = {options["stats_port"]: "gateway_stats_port", options["agent_port"]: "gateway_agent_port"}
-    return {**own, **{each.port: f"gateway_port or gateway_services.{each.name}" for each in services.values()}}
+    found: dict[int, str] = {}
+    for each in services.values():
+        found[each.port] = f"{found.get(each.port, 'gateway_port')} or gateway_services.{each.name}"
+    return {**own, **found}
 
 
 def _missing_servers(
@@ -273,6 +286,13 @@ def _negative(options: Mapping[str, Any]) -> list[str]:
         for name, meaning in (("max_body", "no limit"), ("error_limit", "never"))
         if options[name] < 0
     ]
+
+
+def _inspected(options: Mapping[str, Any]) -> list[str]:
+    found = options["inspect_kib"]
+    if 1 <= found <= MAX_INSPECT_KIB:
+        return []
+    return [f"gateway_inspect_kib: found {found}, expected a number from 1 to {MAX_INSPECT_KIB}"]
 
 
 def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:

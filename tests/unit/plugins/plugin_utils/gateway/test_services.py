@@ -29,6 +29,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     shared_keys,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths, HaproxyHost
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import with_services
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import path_problems, paths_of, tasks_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
 
@@ -131,20 +132,29 @@ class TestPorts:
             8443: "gateway_port or gateway_services.quick",
         }
 
-    TWO = Backend("a", "a", {"chat": plan(1), "quick": plan(2, of="quick")})
+    TWO = Backend("a", "a", {"chat": plan(1), "quick": plan(2, of="quick", models=["quick"])})
 
     def test_one_service_needs_no_port_of_its_own(self):
         found = decided(self.TWO, services={"quick": {"port": 8443}})
         assert {each["name"]: each["port"] for each in found["services"]} == {"chat": 443, "quick": 8443}
-        assert "chat, quick have no port" in refused(self.TWO)
+        assert [(each["name"], each["shared"]) for each in found["listeners"]] == [("quick", False), ("chat", False)]
+
+    @pytest.mark.parametrize("services", [{}, {"chat": {"port": 443}, "quick": {"port": 443}}])
+    def test_services_with_the_same_port_share_it(self, services):
+        found = decided(self.TWO, services=services)
+        (listener,) = found["listeners"]
+        assert (listener["name"], listener["services"]) == ("models:443", ["chat", "quick"])
+        assert found["ports"][443] == "gateway_port or gateway_services.chat or gateway_services.quick"
+
+    def test_a_shared_port_allows_the_paths_of_all_its_services_once(self):
+        (listener,) = decided(self.TWO, services={"quick": {"tasks": ["embedding"]}})["listeners"]
+        values = [path["value"] for path in listener["paths"]]
+        assert {"/v1/embeddings", "/v1/messages"} < set(values) and len(values) == len(set(values)) == 9
 
     @pytest.mark.parametrize(
         ("services", "words"),
         [
-            (
-                {"chat": {"port": 443}, "quick": {"port": 443}},
-                "port 443 is used by the service chat and by the service quick",
-            ),
+            ({"chat": {"port": 8405}}, "port 8405 is used by gateway_agent_port and by the service chat"),
             ({"chat": {"port": 8404}}, "port 8404 is used by gateway_stats_port and by the service chat"),
             ({"chatt": {"port": 1}}, "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'"),
             ({"chat": {"prot": 1}}, "gateway_services.chat: unknown key 'prot'; nearest: 'port'"),
@@ -176,6 +186,7 @@ class TestExposure:
             ({"open": True}, "gateway_open is true, and gateway_clients names alice"),
             ({"listen": "eth0"}, "gateway_listen: found 'eth0'"),
             ({"max_body": -1}, "gateway_max_body: found -1, expected a number from 1, or 0 for no limit"),
+            ({"inspect_kib": 0}, "gateway_inspect_kib: found 0, expected a number from 1 to 1024"),
             ({"error_limit": -5}, "gateway_error_limit: found -5, expected a number from 1, or 0 for never"),
             ({"address": "x"}, "gateway_address: found 'x'"),
             ({"address": "10.0.0.9/24"}, "gateway_interface is empty"),
@@ -272,6 +283,8 @@ class TestClients:
             ({"a": {"key_file": "/k", "rates": 1}}, "unknown key 'rates'; nearest: 'rate'"),
             ({"a": {"key_file": "/k", "rate": 0}}, "gateway_clients.a.rate: found 0"),
             ({"a": {"key_file": "/k", "concurrent": "8"}}, "gateway_clients.a.concurrent: found the text '8'"),
+            ({"a": {"key_file": "/k", "models": []}}, "gateway_clients.a.models: found []"),
+            ({"a": {"key_file": "/k", "models": "chat"}}, "found 'chat', expected a list of model names"),
             (["a"], "expected a mapping of names"),
         ],
     )
@@ -295,12 +308,28 @@ class TestClients:
         after = maps_of([Client("b", ("2",), 6), Client("c", ("3",)), Client("d", ("4",))])
         assert differences(before, after) == {"added": ["d"], "removed": ["a"], "changed": ["b"]}
 
+    def test_a_client_has_the_services_of_its_models(self):
+        entries = {"a": {}, "b": {"models": ["chat", "embed"]}, "c": {"models": ["chatt", 5]}}
+        models = {"chat": ["chat", "next"], "embed": ["vec"], "quick": ["quick"]}
+        found, problems = with_services([Client(name, ("1",)) for name in entries], entries, models)
+        assert [client.services for client in found] == [("*",), ("chat", "next", "vec"), ()]
+        assert problems[0] == "gateway_clients.c.models: no service accepts 'chatt'; nearest: 'chat'"
+        assert len(problems) == 2 and "accepts 5" in problems[1]
+        assert sorted(maps_of(found)["rights.map"]) == ["a:*", "b:chat", "b:next", "b:vec"]
+
+    def test_rights_are_a_difference_and_none_are_all(self):
+        old = maps_of([Client("a", ("1",)), Client("b", ("2",))])
+        new = maps_of([Client("a", ("1",)), Client("b", ("2",), services=("chat",))])
+        assert differences(old, new)["changed"] == ["b"]
+        del old["rights.map"]
+        assert differences(old, new)["changed"] == ["b"]
+
     def test_a_diff_shows_no_hash(self, tmp_path):
         given = [{"name": "alice", "sha256": [HASH], "rate": 5}]
         where = {"directory": str(tmp_path), "socket": str(tmp_path / "s"), "group": "root"}
         result = run_module("gateway_keys", clients=given, _ansible_diff=True, **where)
         assert result["changed"] and not result["running"]
-        assert result["diff"] == {"before": "", "after": "alice: keys 1, rate 5, concurrent any\n"}
+        assert result["diff"] == {"before": "", "after": "alice: keys 1, rate 5, concurrent any, services any\n"}
         assert (tmp_path / "clients.map").stat().st_mode & 0o777 == 0o640
         again = run_module("gateway_keys", clients=given, **where)
         assert not again["changed"]
