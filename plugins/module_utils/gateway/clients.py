@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
@@ -43,7 +43,7 @@ class Client:
 def check_clients(entries: Any) -> list[str]:
     """Return a problem for each invalid entry of ``gateway_clients``."""
     if not isinstance(entries, Mapping):
-        return [f"gateway_clients: found {entries!r}, expected a mapping of names to {{key_file: ...}}"]
+        return [f"gateway_clients: found {show_value(entries)}, expected a mapping of names to {{key_file: ...}}"]
     return [text for name, entry in entries.items() for text in _problems(str(name), entry)]
 
 
@@ -53,7 +53,9 @@ def _problems(name: str, entry: Any) -> list[str]:
         return [f"{where}: expected a name of at most 64 letters, digits, dots, dashes and underscores"]
     if not isinstance(entry, Mapping):
         return [f"{where}: found {name_kind(entry)}, expected a mapping with key_file"]
-    found = [f"{where}: unknown key {key!r}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS]
+    found = [
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS
+    ]
     for key in ("rate", "concurrent"):
         value = entry.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

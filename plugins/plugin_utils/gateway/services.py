@@ -9,6 +9,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
@@ -135,7 +136,7 @@ def _assign_ports(services: Mapping[str, GatewayService], options: Mapping[str, 
     """Set the ports of the services; return the problems."""
     entries = options["services"]
     if not isinstance(entries, Mapping):
-        return [f"gateway_services: found {entries!r}, expected a mapping of services to {{port: ...}}"]
+        return [f"gateway_services: found {show_value(entries)}, expected a mapping of services to {{port: ...}}"]
     problems = [text for name, entry in entries.items() for text in _service_problems(str(name), entry, services)]
     if problems:
         return problems
@@ -158,8 +159,12 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
     if services and name not in services:
         return [f"{where}: no host has an instance of this name; {nearest(name, services)}"]
     if not isinstance(entry, Mapping):
-        return [f"{where}: found {entry!r}, expected {{port: ...}}"]
-    found = [f"{where}: unknown key {key!r}; {nearest(str(key), SERVICE_OPTIONS)}" for key in entry if key != "port"]
+        return [f"{where}: found {show_value(entry)}, expected {{port: ...}}"]
+    found = [
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), SERVICE_OPTIONS)}"
+        for key in entry
+        if key != "port"
+    ]
     port = entry.get("port", 1)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         found.append(f"{where}.port: {not_a_number(port, 'a whole number from 1 to 65535')}")
@@ -253,13 +258,18 @@ def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
     try:
         ipaddress.ip_address(options["listen"])
     except ValueError:
-        problems.append(f"gateway_listen: found {options['listen']!r}, expected an address, or 0.0.0.0 for all of them")
+        problems.append(
+            f"gateway_listen: found {show_value(options['listen'])}, expected an address, or 0.0.0.0 for all of them"
+        )
     if not options["address"]:
         return problems
     try:
         shared = str(ipaddress.ip_interface(options["address"]).ip)
     except ValueError:
-        return [*problems, f"gateway_address: found {options['address']!r}, expected an address such as 10.0.0.100/24"]
+        return [
+            *problems,
+            f"gateway_address: found {show_value(options['address'])}, expected an address such as 10.0.0.100/24",
+        ]
     if not options["interface"]:
         problems.append("gateway_interface is empty: name the interface for gateway_address, such as eth0")
     if options["listen"] == shared:
