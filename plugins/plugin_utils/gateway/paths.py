@@ -88,9 +88,8 @@ def _problems(where: str, entry: Any) -> list[str]:
             return [f"{where}: unknown key {show_value(key)}; {nearest(str(key), KEYS)}"]
     if not isinstance(entry.get("path"), str) or not _PATH.match(entry["path"]):
         return [
-            f"{where}.path: found {show_value(entry.get('path'))}, "
-            "expected a path such as /v1/score, where <id> stands "
-            "for a name and <model> for a name with slashes"
+            f"{where}.path: found {show_value(entry.get('path'))}, expected a path such as /v1/score, where <id> "
+            "stands for a name and <model> for a name with slashes"
         ]
     return _method_problems(f"{where}.methods", entry.get("methods", ["POST"]))
 
