@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
@@ -49,7 +49,7 @@ class Client:
 def check_clients(entries: Any) -> list[str]:
     """Return a problem for each invalid entry of ``gateway_clients``."""
     if not isinstance(entries, Mapping):
-        return [f"gateway_clients: found {entries!r}, expected a mapping of names to {{key_file: ...}}"]
+        return [f"gateway_clients: found {show_value(entries)}, expected a mapping of names to {{key_file: ...}}"]
     return [text for name, entry in entries.items() for text in _problems(str(name), entry)]
 
 
@@ -59,7 +59,9 @@ def _problems(name: str, entry: Any) -> list[str]:
         return [f"{where}: expected a name of at most 64 letters, digits, dots, dashes and underscores"]
     if not isinstance(entry, Mapping):
         return [f"{where}: found {name_kind(entry)}, expected a mapping with key_file"]
-    found = [f"{where}: unknown key {key!r}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS]
+    found = [
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS
+    ]
     for key in ("rate", "concurrent"):
         value = entry.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
@@ -67,7 +69,9 @@ def _problems(name: str, entry: Any) -> list[str]:
             found.append(f"{where}.{key}: {problem}; leave {key} out for no limit")
     models = entry.get("models")
     if models is not None and (not isinstance(models, (list, tuple)) or not models):
-        found.append(f"{where}.models: found {models!r}, expected a list of model names; leave it out for all models")
+        found.append(
+            f"{where}.models: found {show_value(models)}, expected a list of model names; leave it out for all models"
+        )
     if not isinstance(entry.get("key_file"), str) or not entry["key_file"]:
         found.append(f"{where}.key_file: expected the path of a file on the controller with the key")
     return found

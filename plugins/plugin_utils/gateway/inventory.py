@@ -11,6 +11,7 @@ import stat
 from dataclasses import replace
 from typing import Any, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
     Client,
@@ -132,7 +133,7 @@ def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars:
             ipaddress.ip_address(address)
         except ValueError:
             raise GatewayError(
-                f"{host}: gateways with a shared address need IP addresses of each other, found {address!r}; "
+                f"{host}: gateways with a shared address need IP addresses of each other, found {show_value(address)}; "
                 "set gateway_host_address for this host"
             ) from None
     others = [address for host, address in addresses.items() if host != gateway]

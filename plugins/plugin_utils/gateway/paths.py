@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
@@ -64,16 +65,16 @@ def paths_of(tasks: Sequence[str], extra: Sequence[Mapping[str, Any]]) -> list[d
 def path_problems(extra: Any) -> list[str]:
     """Return a problem for each invalid entry of ``gateway_paths``."""
     if not isinstance(extra, (list, tuple)):
-        return [f"gateway_paths: found {extra!r}, expected a list of {{path: ..., methods: [...]}}"]
+        return [f"gateway_paths: found {show_value(extra)}, expected a list of {{path: ..., methods: [...]}}"]
     return [text for number, entry in enumerate(extra) for text in _problems(f"gateway_paths[{number}]", entry)]
 
 
 def task_problems(where: str, tasks: Any) -> list[str]:
     """Return a problem for each invalid entry of a service's ``tasks``."""
     if not isinstance(tasks, (list, tuple)) or not tasks:
-        return [f"{where}: found {tasks!r}, expected a list such as [text]"]
+        return [f"{where}: found {show_value(tasks)}, expected a list such as [text]"]
     return [
-        f"{where}: found {task!r}, expected the name of a task; {nearest(str(task), BY_TASK)}"
+        f"{where}: found {show_value(task)}, expected the name of a task; {nearest(str(task), BY_TASK)}"
         for task in tasks
         if not isinstance(task, str) or task not in BY_TASK
     ]
@@ -81,23 +82,23 @@ def task_problems(where: str, tasks: Any) -> list[str]:
 
 def _problems(where: str, entry: Any) -> list[str]:
     if not isinstance(entry, Mapping):
-        return [f"{where}: found {entry!r}, expected {{path: /v1/score, methods: [POST]}}"]
+        return [f"{where}: found {show_value(entry)}, expected {{path: /v1/score, methods: [POST]}}"]
     for key in entry:
         if key not in KEYS:
-            return [f"{where}: unknown key {key!r}; {nearest(str(key), KEYS)}"]
+            return [f"{where}: unknown key {show_value(key)}; {nearest(str(key), KEYS)}"]
     if not isinstance(entry.get("path"), str) or not _PATH.match(entry["path"]):
         return [
-            f"{where}.path: found {entry.get('path')!r}, expected a path such as /v1/score, where <id> stands "
-            "for a name and <model> for a name with slashes"
+            f"{where}.path: found {show_value(entry.get('path'))}, expected a path such as /v1/score, where <id> "
+            "stands for a name and <model> for a name with slashes"
         ]
     return _method_problems(f"{where}.methods", entry.get("methods", ["POST"]))
 
 
 def _method_problems(where: str, methods: Any) -> list[str]:
     if not isinstance(methods, (list, tuple)) or not methods:
-        return [f"{where}: found {methods!r}, expected a list such as [POST]"]
+        return [f"{where}: found {show_value(methods)}, expected a list such as [POST]"]
     return [
-        f"{where}: found {method!r}, expected one of {', '.join(METHODS)}"
+        f"{where}: found {show_value(method)}, expected one of {', '.join(METHODS)}"
         for method in methods
         if method not in METHODS
     ]

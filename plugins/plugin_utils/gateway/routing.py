@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Protocol, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MODEL_OPTIONS = ("fallback", "services")
@@ -83,7 +84,9 @@ def listeners_of(
     ``order`` names the services that come first where they share a port.
     """
     if not isinstance(entries, Mapping):
-        return [], [f"gateway_models: found {entries!r}, expected a mapping of model names to {{services: ...}}"]
+        return [], [
+            f"gateway_models: found {show_value(entries)}, expected a mapping of model names to {{services: ...}}"
+        ]
     found: dict[int, Listener] = {}
     for name in dict.fromkeys((*(name for name in order if name in services), *services)):
         found.setdefault(services[name].port, Listener(services[name].port)).services.append(name)
@@ -139,14 +142,19 @@ def _problems(model: str, entry: Any, accepting: Mapping[str, Sequence[str]]) ->
             "for a new name, add it to served_model_names of the instances"
         ]
     if not isinstance(entry, Mapping):
-        return [f"{where}: found {entry!r}, expected {{services: {{NAME: SHARE}}, fallback: NAME}}"]
+        return [f"{where}: found {show_value(entry)}, expected {{services: {{NAME: SHARE}}, fallback: NAME}}"]
     found = [
-        f"{where}: unknown key {key!r}; {nearest(str(key), MODEL_OPTIONS)}" for key in entry if key not in MODEL_OPTIONS
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), MODEL_OPTIONS)}"
+        for key in entry
+        if key not in MODEL_OPTIONS
     ]
     shares = entry.get("services", {})
     if not isinstance(shares, Mapping) or ("services" in entry and not any(shares.values())):
         example = ", ".join(f"{name}: {share}" for name, share in zip(accepting[model], (90, 10)))
-        return [*found, f"{where}.services: found {shares!r}, expected services with their shares, as {{{example}}}"]
+        return [
+            *found,
+            f"{where}.services: found {show_value(shares)}, expected services with their shares, as {{{example}}}",
+        ]
     for name, share in shares.items():
         found += _not_accepting(f"{where}.services", str(name), model, accepting)
         if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= 1000:

@@ -10,6 +10,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
@@ -178,7 +179,7 @@ def _assign_ports(services: Mapping[str, GatewayService], options: Mapping[str, 
     """Set the ports and the requested tasks of the services; return the problems."""
     entries = options["services"]
     if not isinstance(entries, Mapping):
-        return [f"gateway_services: found {entries!r}, expected a mapping of services to {{port: ...}}"]
+        return [f"gateway_services: found {show_value(entries)}, expected a mapping of services to {{port: ...}}"]
     problems = [text for name, entry in entries.items() for text in _service_problems(str(name), entry, services)]
     if problems:
         return problems
@@ -196,9 +197,9 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
     if services and name not in services:
         return [f"{where}: no host has an instance of this name; {nearest(name, services)}"]
     if not isinstance(entry, Mapping):
-        return [f"{where}: found {entry!r}, expected {{port: ...}}"]
+        return [f"{where}: found {show_value(entry)}, expected {{port: ...}}"]
     found = [
-        f"{where}: unknown key {key!r}; {nearest(str(key), SERVICE_OPTIONS)}"
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), SERVICE_OPTIONS)}"
         for key in entry
         if key not in SERVICE_OPTIONS
     ]
@@ -337,13 +338,18 @@ def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
     try:
         ipaddress.ip_address(options["listen"])
     except ValueError:
-        problems.append(f"gateway_listen: found {options['listen']!r}, expected an address, or 0.0.0.0 for all of them")
+        problems.append(
+            f"gateway_listen: found {show_value(options['listen'])}, expected an address, or 0.0.0.0 for all of them"
+        )
     if not options["address"]:
         return problems
     try:
         shared = str(ipaddress.ip_interface(options["address"]).ip)
     except ValueError:
-        return [*problems, f"gateway_address: found {options['address']!r}, expected an address such as 10.0.0.100/24"]
+        return [
+            *problems,
+            f"gateway_address: found {show_value(options['address'])}, expected an address such as 10.0.0.100/24",
+        ]
     if not options["interface"]:
         problems.append("gateway_interface is empty: name the interface for gateway_address, such as eth0")
     if options["listen"] == shared:

@@ -77,7 +77,7 @@ def test_a_fallback_alone_decides_between_two_and_a_share_of_nothing_is_none():
         ({"chat": {"services": ["chat"]}}, "found ['chat'], expected services with their shares, as {chat: 90, "),
         ({"chat": {"services": {"chat": 0}}}, "expected services with their shares"),
         ({"chat": {"services": {"chat": "9"}}}, "services.chat: found the text '9', expected a whole number from 0"),
-        ({"chat": {"services": {"chat": True}}}, "services.chat: found True"),
+        ({"chat": {"services": {"chat": True}}}, "services.chat: found true"),
         ({"chat": {"services": {"nxt": 1}}}, "'nxt' is not a service that shares a port; nearest: 'next'"),
         ({"big": {"services": {"next": 1}}}, "next does not accept the name big; add it to served_model_names of its"),
         ({"big": {"fallback": "next"}}, "gateway_models.big.fallback: next does not accept the name big"),

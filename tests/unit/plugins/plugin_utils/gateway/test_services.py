@@ -162,7 +162,7 @@ class TestPorts:
                 {"chat": {"port": "443"}},
                 "port: found the text '443', expected a whole number from 1 to 65535, without quotes",
             ),
-            ({"chat": {"port": True}}, "found True"),
+            ({"chat": {"port": True}}, "found true"),
             ({"chat": 443}, "gateway_services.chat: found 443"),
             (
                 {"chat": {"affinity": "prefx"}},
