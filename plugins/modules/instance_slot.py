@@ -154,10 +154,11 @@ stale:
       one that its name stands for now. A run that ended between writing and restarting leaves this.
   type: bool
   returned: with O(instance)
-spans:
-  description: Whether the installed instance spans several hosts.
-  type: bool
+group:
+  description: The C(hosts) and this host's C(role) where the installed instance spans several hosts, else empty.
+  type: dict
   returned: with O(instance)
+  version_added: 0.7.0
 needs_reload:
   description: Whether systemd has not read the unit of the installed instance as it is on disk now.
   type: bool
@@ -187,6 +188,7 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots, is_full, turn_of
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import (
     Engine,
@@ -205,7 +207,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     summarize_plan,
     utc,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import group_path
 
 
 class Work:
@@ -236,7 +237,7 @@ class Work:
             "running_since": "" if started is None else utc(started),
             "needs_reload": installed and self.service.needs_reload,
             "stale": installed and stale(self.host, self.slots, state, self.service, self.engine),
-            "spans": os.path.exists(self.host.at(group_path(self.name))),
+            "group": self.host.group(self.name) if installed else {},
         }
 
     def _is_kept(self, state: SlotState) -> bool:
@@ -331,7 +332,7 @@ def do(module: AnsibleModule) -> dict[str, Any]:
     if module.params["keep"] < 1:
         raise SlotError(f"keep: found {module.params['keep']}, expected 1 or more")
     if name is not None and not NAME.match(name):
-        raise SlotError(f"instance: found {name!r}, expected a name such as chat")
+        raise SlotError(f"instance: found {show_value(name)}, expected a name such as chat")
     engine = Engine(module.run_command)
     host = Host(module.params["root"], engine.image_id)
     if name is None:

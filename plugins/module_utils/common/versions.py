@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Sequence
 
-_PART = re.compile(r"(>=|<=|==|!=|>|<)?\s*([\w.+-]+)$")
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+
+_PART = re.compile(r"(>=|<=|==|!=|>|<)?\s*([\w.+-]+)\Z")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": lambda a, b: a >= b,
     "<=": lambda a, b: a <= b,
@@ -21,7 +23,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda a, b: a < b,
 }
 # Marks of a pre-release after its numbers: 0.20.2rc1, 8.3.RC1, 1.0a2, 2.0.dev3. The kernel 6.8.0-31-generic is none.
-_STAGE = re.compile(r"(?<=\d)[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?([0-9]{0,18})$", re.IGNORECASE)
+_STAGE = re.compile(r"(?<=\d)[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?([0-9]{0,18})\Z", re.IGNORECASE)
 _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "pre": -1, "rc": -1}
 _FINAL = (0, 0)
 # int() refuses texts of more than 4,300 digits.
@@ -53,7 +55,7 @@ def in_spec(value: Any, spec: Any, key: Callable[[Any], Any]) -> bool:
     for part in str(spec).split(","):
         found = _PART.match(part.strip())
         if found is None or not re.search(r"\d", found.group(2)):
-            raise ValueError(f"found {spec!r}, expected a form like '>=0.24,<0.33'")
+            raise ValueError(f"found {show_value(spec)}, expected a form like '>=0.24,<0.33'")
         if not _COMPARE[found.group(1) or "=="](key(value), key(found.group(2))):
             return False
     return True

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -39,7 +40,7 @@ def unread_keys(recipe: Mapping[str, Any], file: str) -> list[str]:
 
 
 def _wrong(value: Any, where: str, expected: str) -> str:
-    found = repr(value)
+    found = show_value(value)
     if isinstance(value, dict):
         found = "a mapping"
     elif isinstance(value, list):
@@ -92,7 +93,7 @@ def _map(value_check: Check) -> Check:
         for key, entry in value.items():
             place = f"{where}.{key}" if where else str(key)
             if not isinstance(key, str):
-                yield f"{where or 'the file'}: found the key {key!r}, expected a text; put it in quotes"
+                yield f"{where or 'the file'}: found the key {show_value(key)}, expected a text; put it in quotes"
             yield from value_check(entry, place)
 
     return check

@@ -7,8 +7,9 @@
 
 CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds,
 ``error_limit``, ``stats`` (HAProxy's socket with its counters), ``unusable`` (a file for keepalived, or nothing), and
-``servers``: ``ADDRESS:PORT`` -> ``name``, ``service`` and ``model``. HAProxy connects, sends ADDRESS:PORT and a
-newline, and reads ``up``, ``down #reason``, or an empty line while the state is unknown, which changes nothing.
+``servers``: ``ADDRESS:PORT`` -> ``name``, ``service``, ``model`` and, where several are one instance, ``group``.
+HAProxy connects, sends ADDRESS:PORT and a newline, and reads ``up``, ``down #reason``, or an empty line while the state
+is unknown, which changes nothing.
 
 An engine is stuck when requests run and no counter of its work changes for ``stuck_after`` seconds. After
 ``probe_after`` seconds without requests, and after ``error_limit`` answers 5xx within WINDOW seconds, the agent
@@ -16,6 +17,8 @@ requests one token, until it gets one: requests of one client may fail on a heal
 5xx stays in service as long as its service has no better one.
 
 ``down #hangs: ...`` means that its running requests never end; gateway-hanging.lua ends them.
+
+The servers of a group share the model's experts: where HAProxy's own check finds one of them unhealthy, all are down.
 """
 
 from __future__ import annotations
@@ -67,6 +70,8 @@ class Watched:
     # Why the instance is refusing requests although it works, and whether another server of its service is better.
     refusal: str = ""
     replaceable: bool = False
+    # The unhealthy server of its group, empty for none.
+    incomplete: str = ""
     work: tuple[float, ...] = ()
     # Times when the work changed last, when the instance proved last that it serves, and when it answered last.
     moved_at: float = field(default_factory=time.monotonic)
@@ -80,6 +85,8 @@ class Watched:
     @property
     def answer(self) -> str:
         """The answer to HAProxy."""
+        if self.incomplete and not self.verdict.startswith("down #hangs"):
+            return f"down #{self.incomplete}, which serves together with it, is missing"
         return f"down #{self.refusal}" if self.refusal and self.replaceable else self.verdict
 
     def lost(self, now: float) -> None:
@@ -247,19 +254,38 @@ def report(name: str, address: str, before: str, after: str) -> None:
         print(f"{name} ({address}): {after}", flush=True)
 
 
-def read_servers(text: str) -> dict[str, tuple[bool, int, int]]:
-    """Return for each server in HAProxy's counters whether it is up, its answers 5xx and bytes. Raises ValueError."""
+@dataclass(frozen=True)
+class Counted:
+    """A server in HAProxy's counters: whether it is in service, and whether its own check of /health succeeds."""
+
+    up: bool
+    healthy: bool
+    errors: int
+    sent: int
+
+
+def read_servers(text: str) -> dict[str, Counted]:
+    """Return the servers in HAProxy's counters by their names. Raises ValueError."""
     if not text.startswith("# pxname,") or not text.endswith("\n\n"):
         raise ValueError("no complete answer")
     try:
         rows = csv.DictReader(text[2:].splitlines(), strict=True)
         return {
-            row["svname"]: (row["status"].startswith("UP"), int(row["hrsp_5xx"] or 0), int(row["bout"] or 0))
+            row["svname"]: Counted(
+                row["status"].startswith("UP"),
+                # Not the state in service, which has the agent's answer in it. NOLB: the server is stopping.
+                int(row["check_health"] or 0) >= int(row["check_rise"] or 0) and not row["status"].startswith("NOLB"),
+                int(row["hrsp_5xx"] or 0),
+                int(row["bout"] or 0),
+            )
             for row in rows
             if row["svname"] not in ("FRONTEND", "BACKEND")
         }
     except (AttributeError, KeyError, TypeError, csv.Error) as exc:
         raise ValueError(f"invalid counters ({exc!r})") from exc
+
+
+NOT_SEEN = Counted(False, True, 0, 0)
 
 
 def read_counters(path: str) -> str:
@@ -343,17 +369,25 @@ class HaproxyWatch:
         up: dict[str, int] = {}
         better: dict[str, int] = {}
         for address, server in self.servers.items():
-            is_up, errors, sent = found.get(server["name"], (False, 0, 0))
-            self.watched[address].counts(errors, sent, now)
+            seen = found.get(server["name"], NOT_SEEN)
+            self.watched[address].counts(seen.errors, seen.sent, now)
             service = server["service"]
-            up[service] = up.get(service, 0) + is_up
-            better[service] = better.get(service, 0) + (is_up and not self.watched[address].refusal)
+            up[service] = up.get(service, 0) + seen.up
+            better[service] = better.get(service, 0) + (seen.up and not self.watched[address].refusal)
         for address, server in self.servers.items():
             watched = self.watched[address]
             before = watched.answer
             watched.replaceable = better[server["service"]] > 0
+            watched.incomplete = self._missing_beside(server, found)
             report(server["name"], address, before, watched.answer)
         return "" if all(up.values()) else "no server"
+
+    def _missing_beside(self, server: Mapping[str, Any], found: Mapping[str, Counted]) -> str:
+        """Return the first other server of a server's group that HAProxy's own check finds unhealthy, or nothing."""
+        group = server.get("group")
+        others = [each["name"] for each in self.servers.values() if group and each.get("group") == group]
+        missing = (name for name in others if name != server["name"] and not found.get(name, NOT_SEEN).healthy)
+        return next(missing, "")
 
     def run(self) -> None:
         """Check forever."""

@@ -29,6 +29,7 @@ def test_an_instance_with_every_key():
                 "preset": "latency",
                 "strategy": "single_node_tp",
                 "features": ["tools"],
+                "checks": ["models", "embedding"],
                 "feature_modes": {"spec": "eagle"},
                 "release": "0.33.0",
                 "runtime": "venv",
@@ -62,7 +63,7 @@ def test_an_instance_with_every_key():
         ),
         (
             None,
-            "vllm_instances: found None, expected a mapping of names to instances, as in {chat: {recipe: "
+            "vllm_instances: found nothing, expected a mapping of names to instances, as in {chat: {recipe: "
             "openai/gpt-oss-20b}}",
         ),
         ({"a b": {}}, "vllm_instances.a b: found the name 'a b', expected a text of letters, digits, '-', '_' and '.'"),
@@ -109,6 +110,11 @@ DATE = datetime.date(2026, 1, 2)
             for host in ("not an address", "10.0.0.300", "10.0.0", "[::]", "*", "a/b", "-x", "http://a", "a:80")
         ),
         (
+            {"checks": ["embeddings"]},
+            ".checks: unknown check 'embeddings'; nearest: 'embedding'",
+        ),
+        ({"checks": "chat"}, ".checks: found 'chat', expected a list of names"),
+        (
             {"node_address": "a b"},
             ".node_address: found 'a b', expected an IP address such as 10.0.0.5, 0.0.0.0 or ::, or the name of a host",
         ),
@@ -116,7 +122,7 @@ DATE = datetime.date(2026, 1, 2)
         ({"port": "web"}, ".port: found 'web', expected a whole number from 1 to 65535"),
         ({"port": 70000}, ".port: found 70000, expected a whole number from 1 to 65535"),
         ({"port": 0}, ".port: found 0, expected a whole number from 1 to 65535"),
-        ({"port": True}, ".port: found True, expected a whole number from 1 to 65535"),
+        ({"port": True}, ".port: found true, expected a whole number from 1 to 65535"),
         ({"replicas": 0}, ".replicas: found 0, expected a whole number from 1; leave replicas out to fill the host"),
         (
             {"replicas": "4"},
@@ -145,7 +151,7 @@ DATE = datetime.date(2026, 1, 2)
         ({"features": "tools"}, ".features: found 'tools', expected a list of names"),
         ({"features": [1]}, ".features: found [1], expected a list of names"),
         ({"served_model_names": "x"}, ".served_model_names: found 'x', expected a list of names"),
-        ({"feature_modes": {"spec": True}}, ".feature_modes.spec: found True, expected the name of a mode, in quotes"),
+        ({"feature_modes": {"spec": True}}, ".feature_modes.spec: found true, expected the name of a mode, in quotes"),
         ({"feature_modes": ["spec"]}, ".feature_modes: found ['spec'], expected a mapping of names to values"),
         ({"args": ["--x"]}, ".args: found ['--x'], expected a mapping of names to values"),
         ({"args": "--x"}, ".args: found '--x', expected a mapping of names to values"),
@@ -167,7 +173,7 @@ DATE = datetime.date(2026, 1, 2)
         ),
         (
             {"args": {"x": DATE}},
-            ".args.x: found datetime.date(2026, 1, 2) (a date), which a command line cannot pass; expected "
+            ".args.x: found 2026-01-02 (a date), which a command line cannot pass; expected "
             "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
@@ -182,7 +188,7 @@ DATE = datetime.date(2026, 1, 2)
         ),
         (
             {"args": {"x": {"y": [1, DATE]}}},
-            ".args.x: found datetime.date(2026, 1, 2) (a date), which a command line cannot pass; expected "
+            ".args.x: found 2026-01-02 (a date), which a command line cannot pass; expected "
             "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
@@ -197,8 +203,8 @@ DATE = datetime.date(2026, 1, 2)
         ),
         ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
         ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
-        ({"env": {"A": DATE}}, ".env.A: found datetime.date(2026, 1, 2) (a date), expected a text in quotes"),
-        ({"env": {"A": True}}, '.env.A: found True, expected a text in quotes, such as "1" or "true"'),
+        ({"env": {"A": DATE}}, ".env.A: found 2026-01-02 (a date), expected a text in quotes"),
+        ({"env": {"A": True}}, '.env.A: found true, expected a text in quotes, such as "1" or "true"'),
         (
             {"args": {"x": {"y": {2: 32}}}},
             ".args.x: found a mapping with the key 2 (a number), not a text, which a command line cannot pass; "
