@@ -29,5 +29,13 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         directory = os.path.abspath(options["directory"])
         compare = os.path.abspath(options["compare"]) if options["compare"] else ""
-        given = (options[key] for key in ("tasks", "task_path", "data", "request", "samples"))
-        return {"tasks": plan_tasks(Request(*given, directory, compare)), "directory": directory, "compare": compare}
+        request = Request(
+            options["tasks"],
+            options["task_path"],
+            options["data"],
+            options["request"],
+            options["samples"],
+            directory,
+            compare,
+        )
+        return {"tasks": plan_tasks(request), "directory": directory, "compare": compare}
