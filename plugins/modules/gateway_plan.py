@@ -119,7 +119,7 @@ options:
     version_added: 0.7.0
   inspect_kib:
     description:
-      - How many KiB of a body are read to find the model, where services share a port.
+      - How many KiB of a body are read to find the model, where services share a port, and for their affinity.
     type: int
     default: 64
     version_added: 0.7.0

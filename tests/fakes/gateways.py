@@ -117,7 +117,7 @@ class RunningGateway:
             **{name: str(directory / name) for name in ("chroot", "maps", "socket", "stats", "state")},
         }
         self.paths["certificate"] = str(directory / "gateway.pem")
-        for name in ("settle", "hanging", "model"):
+        for name in ("settle", "hanging", "body"):
             self.paths[name] = str(ROLE / f"files/gateway-{name}.lua")
         self.constants = {**constants, "__gateway_paths": self.paths}
         body = str(more.get("variables", {}).get("gateway_max_body", 64))

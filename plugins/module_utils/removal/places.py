@@ -105,7 +105,7 @@ HOST = (
     Place("/usr/local/lib/gateway-agent.py", "the program of the agent", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-settle.lua", "an action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-hanging.lua", "another action of HAProxy", "gateway", EVERYTHING),
-    Place("/usr/local/lib/gateway-model.lua", "a third action of HAProxy", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-body.lua", "a third action of HAProxy", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/server-state", "the states of the servers", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/drained.json", "who drained which server", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/address-arrivals", "how often a shared address came here", "gateway", EVERYTHING),

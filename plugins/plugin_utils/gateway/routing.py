@@ -13,7 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds i
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MODEL_OPTIONS = ("fallback", "services")
-# What gateway-model.lua accepts as a name.
+# What gateway-body.lua accepts as a name.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,255}\Z")
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ipaddress
+import zlib
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
@@ -28,10 +29,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.routin
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"
-SERVICE_OPTIONS = ("port", "tasks")
+SERVICE_OPTIONS = ("affinity", "port", "tasks")
+AFFINITIES = ("none", "session", "prefix", "client")
 API_KEY = "VLLM_API_KEY"
 # HAProxy has two buffers of this size for each request that it is reading or answering.
 MAX_INSPECT_KIB = 1024
+_MAX_SERVER_ID = 2**31 - 1
 
 
 class GatewayError(ValueError):
@@ -63,6 +66,8 @@ class GatewayService:
     names: dict[str, list[str]] = field(default_factory=dict)
     # What all its servers do.
     tasks: tuple[str, ...] = ()
+    # What the requests for one server have in common, one of AFFINITIES.
+    affinity: str = "none"
     paths: list[dict[str, str]] = field(default_factory=list)
     # The first host of the group that a server belongs to, where each host of it is a server.
     groups: dict[str, str] = field(default_factory=dict)
@@ -75,6 +80,7 @@ class GatewayService:
             "models": self.models,
             "servers": self.servers,
             "paths": self.paths,
+            "affinity": self.affinity,
         }
 
 
@@ -96,7 +102,7 @@ def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]
         problems += wrong
     problems += [
         *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
-        *_inspected(options),
+        *_inspected(options), *_without_clients(services, options),
     ]  # fmt: skip
     if problems:
         raise GatewayError("\n".join(problems))
@@ -180,6 +186,8 @@ def _assign_ports(services: Mapping[str, GatewayService], options: Mapping[str, 
     for name, service in services.items():
         service.port = entries.get(name, {}).get("port", 0)
         service.tasks = tuple(entries.get(name, {}).get("tasks", service.tasks))
+        service.affinity = entries.get(name, {}).get("affinity", "none")
+        _number(service.servers)
         service.port = service.port or options["port"]
     return _port_conflicts(services, options)
 
@@ -198,7 +206,27 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
     port = entry.get("port", 1)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         found.append(f"{where}.port: {not_a_number(port, 'a whole number from 1 to 65535')}")
+    affinity = entry.get("affinity", "none")
+    if affinity not in AFFINITIES:
+        found.append(
+            f"{where}.affinity: found {affinity!r}, expected one of {', '.join(AFFINITIES)}; "
+            f"{nearest(str(affinity), AFFINITIES)}"
+        )
     return [*found, *(task_problems(f"{where}.tasks", entry["tasks"]) if "tasks" in entry else [])]
+
+
+def _number(servers: Sequence[dict[str, Any]]) -> None:
+    """Give each server an ``id`` that follows from its name.
+
+    HAProxy hashes ids, so a server that is added or removed leaves the others their requests, and two gateways agree.
+    """
+    taken: set[int] = set()
+    for server in sorted(servers, key=lambda each: str(each["name"])):
+        number = zlib.crc32(server["name"].encode()) % _MAX_SERVER_ID + 1
+        while number in taken:
+            number = number % _MAX_SERVER_ID + 1
+        taken.add(number)
+        server["id"] = number
 
 
 def _port_conflicts(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:
@@ -279,6 +307,15 @@ def _exposed(options: Mapping[str, Any]) -> list[str]:
         names = ", ".join(options["clients"])
         problems.append(f"gateway_open is true, and gateway_clients names {names}; remove one of the two")
     return problems
+
+
+def _without_clients(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:
+    return [
+        f"gateway_services.{service.name}.affinity is client, and gateway_open is true: without keys the gateway knows "
+        "no client; choose session or prefix"
+        for service in services.values()
+        if service.affinity == "client" and options["open"]
+    ]
 
 
 def _negative(options: Mapping[str, Any]) -> list[str]:

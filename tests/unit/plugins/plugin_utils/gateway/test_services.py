@@ -164,11 +164,36 @@ class TestPorts:
             ),
             ({"chat": {"port": True}}, "found true"),
             ({"chat": 443}, "gateway_services.chat: found 443"),
+            (
+                {"chat": {"affinity": "prefx"}},
+                "gateway_services.chat.affinity: found 'prefx', expected one of none, session, prefix, client; nearest",
+            ),
+            ({"chat": {"affinity": None}}, "gateway_services.chat.affinity: found None"),
             ([], "gateway_services: found []"),
         ],
     )
     def test_ports_that_cannot_be(self, services, words):
         assert words in refused(self.TWO, services=services)
+
+
+class TestAffinity:
+    def test_no_client_has_a_server_where_there_are_none(self):
+        services = {"chat": {"affinity": "client"}}
+        assert "without keys the gateway knows no client" in refused(
+            backend("a"), services=services, open=True, clients={}
+        )
+        (service,) = decided(backend("a"), services=services)["services"]
+        assert service["affinity"] == "client"
+
+    def test_the_number_of_a_server_follows_from_its_name(self):
+        def numbers(*hosts):
+            (service,) = decided(*map(backend, hosts))["services"]
+            return {server["name"]: server["id"] for server in service["servers"]}
+
+        few = numbers("a", "b")
+        many = numbers("c", "b", "a", *(f"h{n}" for n in range(400)))
+        assert few.items() < many.items() and len(set(many.values())) == 403
+        assert all(0 < number < 2**31 for number in many.values())
 
 
 class TestExposure:
