@@ -25,8 +25,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
-    "accept", "bench", "bundle", "discover", "drain", "drift", "evaluate", "explain", "fit", "fleet", "import", "lock",
-    "pin", "remove", "render", "site", "tune", "undrain", "verify",
+    "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fit", "fleet", "import",
+    "lock", "pin", "remove", "render", "site", "tune", "undrain", "verify",
 )  # fmt: skip
 WHOLE_NUMBERS = ("discover_timeout", "drain_least", "drain_min_available")
 # Seconds, which may have fractions.

@@ -31,6 +31,7 @@ PLAYBOOKS = {
     "bench_shorten": "false",
     "bundle_evaluation": "false",
     "bundle_verify": "false",
+    "check_all_reduce": "false",
     "drain_force": "false",
     "drift_fail": "false",
     "import_pin": "true",
