@@ -175,7 +175,8 @@ def watch_of(directory, answer, monkeypatch, **servers):
     """Return a watch of HAProxy whose counters are those of ``answer``, and what it watches."""
     named = {name: {"name": name, "service": service, "model": "m"} for name, service in servers.items()}
     watched = {name: agent.Watched(60, 60, 5, verdict="up") for name in named}
-    config = {"servers": named, "stats": str(directory / "stats"), "unusable": str(directory / "file"), "interval": 2}
+    places = {"stats": str(directory / "stats"), "unusable": str(directory / "file")}
+    config = {"servers": named, "interval": 2, "min_available": 1, **places}
     monkeypatch.setattr(agent, "read_counters", lambda _path: answer[0])
     return agent.HaproxyWatch(config, watched), watched
 
@@ -330,7 +331,7 @@ def test_no_question_ends_the_agent(capfd):
     chosen = random.Random(20261123)
     config = {
         "port": free_port(), "interval": 60, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
-        "unusable": "", "servers": {f"127.0.0.1:{free_port()}": {"name": "a", "service": "s", "model": "m"}},
+        "min_available": 1, "unusable": "", "servers": {f"127.0.0.1:{free_port()}": {"name": "a", "service": "s", "model": "m"}},
     }  # fmt: skip
     with agent.Agent(config) as found:
         threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
