@@ -29,6 +29,8 @@ UNHEALTHY = "unhealthy"
 LONGEST_REASON = 200
 MAX_METRICS_BYTES = 8 * 1024 * 1024
 ANSWER_TIMEOUT, TOKEN_TIMEOUT = 5.0, 60.0
+# Where an instance that listens on all addresses is asked.
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 _KEY = re.compile(r"^([a-z-]+): *['\"]?([^'\"\n]+?)['\"]? *$", re.MULTILINE)
 _FAULTS = (OSError, ValueError, KeyError, IndexError, http.client.HTTPException)
 _PROPERTIES = (
@@ -122,13 +124,12 @@ class Instances:
 
     def api(self, name: str) -> Api:
         """Return where the instance answers."""
-        found = dict(_KEY.findall(text_of(os.path.join(self.config_dir, f"{name}.yaml"))))
+        found: dict[str, str] = dict(_KEY.findall(text_of(os.path.join(self.config_dir, f"{name}.yaml"))))
         if not found.get("port", "").isdecimal() or "host" not in found or "headless" in found:
             return Api()
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found["host"], found["host"])  # noqa: S104
-        return Api(host, int(found["port"]), "ssl-certfile" in found)
+        return Api(LOOPBACK.get(found["host"], found["host"]), int(found["port"]), "ssl-certfile" in found)
 
-    def look(self, name: str) -> tuple[int, str]:
+    def read_signs(self, name: str) -> tuple[int, str]:
         """Return the status of GET /health (0 for no answer), and the text of /metrics (empty for none)."""
         api = self.api(name)
         if not api.port:
@@ -145,7 +146,7 @@ class Instances:
         try:
             status, text = self._ask(api, "GET", "/v1/models")
             if status == http.client.UNAUTHORIZED:
-                # The instance has a key of its own, which this service does not know: it answers, and that is all.
+                # The instance has its own key, which this service does not know. It answers, and that must do.
                 return ""
             model = json.loads(text)["data"][0]["id"]
             body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1})

@@ -19,7 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.health.faults 
 CHUNK = 65536
 # Seconds between two looks at a file or a pipe that has nothing new.
 PAUSE = 0.2
-# Faults of different names and chips between two looks at them; a log has far fewer, and forged lines cannot fill memory.
+# Different faults between two looks at them. A log has far fewer, and forged lines cannot fill the memory.
 MOST_FAULTS = 1024
 
 

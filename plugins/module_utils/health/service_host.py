@@ -21,13 +21,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.files_h
     publish,
     text_of,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.health.exposition import (
     Labels,
     Sample,
     chip_samples,
     render,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
     BY_BOOT,
     BY_HAND,
@@ -67,7 +67,7 @@ WRITE_EVERY, SAY_EVERY = 15.0, 60.0
 # A disk with less than this free is nearly full.
 LEAST_FREE = 0.05
 LOG_TOOLS = ("dmesg", "journalctl")
-# Faults of an engine that works on nothing any more, so there is nothing to wait for.
+# Faults of an engine that no longer works on anything, so nothing is lost by a new start.
 LOST = ("vllm engine_dead", "vllm no_tokens")
 WAITS_FOR = {
     BY_RESTART: "ends with a new start of the instance",
@@ -200,7 +200,9 @@ class Service:
             # Everything since the boot is read again: what was sick is found sick again.
             self.damaged = True
             os.replace(self.path, f"{self.path}.damaged")
-            self.say(f"{self.path} was damaged ({exc}), and is {STATE_FILE}.damaged now; reading the kernel's log anew")
+            self.say(
+                f"{self.path} was damaged ({exc}), and is {STATE_FILE}.damaged now; reading the kernel's log from the boot on"
+            )
             return Ledger(), -1
         return ledger, record
 
@@ -300,7 +302,7 @@ class Service:
         found = {}
         for name, unit in list(self.units.items()):
             if unit.invocation:
-                health, text = self.instances.look(name)
+                health, text = self.instances.read_signs(name)
                 found[name] = Look(health, read_metrics(text))
         return found
 

@@ -31,11 +31,11 @@ CORRUPTED = "vllm:corrupted_requests_total"
 DEAD_AFTER = 2
 UNAVAILABLE = (500, 503)
 
-_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{[^}]*\})?\s+(?P<value>\S+)", re.ASCII)
+_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{.*\})?\s+(?P<value>\S+)", re.ASCII)
 
 
 def read_metrics(text: str) -> dict[str, float]:
-    """Return the metrics that are looked at, summed over engines and models; values that are no numbers are left out."""
+    """Return the metrics that are looked at, summed over engines and models; no values that are no numbers."""
     found: dict[str, float] = {}
     for line in text.splitlines():
         match = _LINE.match(line)

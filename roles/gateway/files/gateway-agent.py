@@ -6,18 +6,19 @@
     gateway-agent.py CONFIG
 
 CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds,
-``error_limit``, ``min_available`` (servers that each service keeps, however sick), ``stats`` (HAProxy's socket with its
-counters), ``unusable`` (a file for keepalived, or nothing), and ``servers``: ``ADDRESS:PORT`` -> ``name``, ``service`` and ``model``. HAProxy connects, sends ADDRESS:PORT and a
-newline, and reads ``up``, ``down #reason``, or an empty line while the state is unknown, which changes nothing.
+``error_limit``, ``min_available`` (servers that each service keeps, however sick), ``stats`` (HAProxy's socket with
+its counters), ``unusable`` (a file for keepalived, or nothing), and ``servers``: ``ADDRESS:PORT`` -> ``name``,
+``service`` and ``model``. HAProxy connects, sends ADDRESS:PORT and a newline, and reads ``up``, ``down #reason``, or an
+empty line while the state is unknown, which changes nothing.
 
 An engine is stuck when requests run and no counter of its work changes for ``stuck_after`` seconds. After
 ``probe_after`` seconds without requests, and after ``error_limit`` answers 5xx within WINDOW seconds, the agent
 requests one token, until it gets one: requests of one client may fail on a healthy engine. An engine that refuses with
 5xx stays in service as long as its service has no better one.
 
-An instance whose host says that it is sick (the header ``unhealthy`` of GET /metrics, from the role health) goes out of
-service with ``down #sick: ...``, the sickest first, as long as its service keeps ``min_available`` others; else it stays
-with ``up #sick, ...``.
+An instance whose host says that it is sick (the header ``unhealthy`` of GET /metrics, from the role health) goes out
+of service with ``down #sick: ...``, the sickest first, as long as its service keeps ``min_available`` others; else it
+stays with ``up #sick, ...``.
 
 ``down #hangs: ...`` means that its running requests never end; gateway-hanging.lua ends them.
 """

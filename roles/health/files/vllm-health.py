@@ -7,7 +7,7 @@
     vllm-health.py status [CONFIG]      what keeps instances out of service
     vllm-health.py clear CHIP [CONFIG]  the chip with this PCI address, or all, was repaired: prove it, then return
 
-CONFIG is /etc/vllm-health.json. The modules beside this file are those of the collection.
+CONFIG defaults to the file that the role writes. The modules beside this file are those of the collection.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _unhealthy() -> bytes:
 def _telling(send: Send, reason: bytes) -> Send:
     """Return ``send`` with the reason added to the headers of the answer."""
 
-    async def told(message: Dict[str, Any]) -> None:
+    async def told(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), (b"unhealthy", reason)]}
         await send(message)

@@ -125,8 +125,8 @@ class Host:
         }  # fmt: skip
         settings = {
             "host": "gpu-01", "stack": "cuda", "vendor": "nvidia", "model": "h200", "faults": faults_of_host("cuda"),
-            "addresses": CHIPS, "chips": {"chat": [CHIPS[0]], "code": [CHIPS[1]]}, "poll": 0.5, "look": 0.3, "prove": 1.0,
-            "idle": 2.0, "stall": 1.5, "tick": 0.2,
+            "addresses": CHIPS, "chips": {"chat": [CHIPS[0]], "code": [CHIPS[1]]}, "poll": 0.5,
+            "look": 0.3, "prove": 1.0, "idle": 2.0, "stall": 1.5, "tick": 0.2,
             **{name: str(self.directory / place) for name, place in places.items()}, **more,
         }  # fmt: skip
         (self.directory / "health.json").write_text(json.dumps(settings))
