@@ -200,9 +200,7 @@ class Service:
             # Everything since the boot is read again: what was sick is found sick again.
             self.damaged = True
             os.replace(self.path, f"{self.path}.damaged")
-            self.say(
-                f"{self.path} was damaged ({exc}), and is {STATE_FILE}.damaged now; reading the kernel's log from the boot on"
-            )
+            self.say(f"{self.path} was damaged ({exc}) and moved aside; reading the kernel's log from the boot on")
             return Ledger(), -1
         return ledger, record
 
