@@ -16,15 +16,11 @@ SERVICE = "plugins/module_utils/health/service_host.py"
 
 
 def library(directory: str) -> list[dict[str, str]]:
-    """Return the files below ``directory`` on the host, as entries of host_files, in the layout of the collection."""
-    return [
-        {
-            "path": f"{directory}/{COLLECTION.replace('.', '/')}{name}",
-            "src": str(TOP / name),
-            "mode": "0644",
-        }
-        for name in modules()
-    ]
+    """Return directories and files below ``directory`` on the host, as entries of host_files, laid out as here."""
+    top = f"{directory}/{COLLECTION.replace('.', '/')}"
+    files = [{"path": f"{top}{name}", "src": str(TOP / name), "mode": "0644"} for name in modules()]
+    directories = sorted({entry["path"].rsplit("/", 1)[0] for entry in files})
+    return [*({"path": path, "state": "directory", "mode": "0755"} for path in directories), *files]
 
 
 @functools.lru_cache(maxsize=None)

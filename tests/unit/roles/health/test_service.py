@@ -65,8 +65,10 @@ def program(tmp_path_factory):
     top = tmp_path_factory.mktemp("lib")
     shutil.copy(TOP / "roles/health/files/vllm-health.py", top)
     for entry in library(str(top / "vllm-health")):
-        Path(entry["path"]).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(entry["src"], entry["path"])
+        if entry.get("state") == "directory":
+            Path(entry["path"]).mkdir(parents=True)
+        else:
+            shutil.copy(entry["src"], entry["path"])
     return top / "vllm-health.py"
 
 
