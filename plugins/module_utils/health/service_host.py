@@ -374,7 +374,10 @@ class Service:
         for name in self.ledger.to_restart(self.instances.runs(self.units)) if self.settings.restart else ():
             run = self.units[name].invocation
             idle = self.signs[name].idle_for(now) if name in self.signs else 0.0
-            lost = any(mark.fault in LOST for mark in self.ledger.of_instance(name))
+            marks = self.ledger.of_instance(name)
+            # Before it was sick, it was idle because nobody asked, and a gateway may still send it a request.
+            idle = min(idle, self.clock() - max(mark.since for mark in marks))
+            lost = any(mark.fault in LOST for mark in marks)
             if (lost or idle >= self.settings.idle) and self.restarted.get(name) != run:
                 self.restarted[name] = run
                 problem = self.instances.restart(name)

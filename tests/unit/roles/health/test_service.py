@@ -262,6 +262,17 @@ def test_an_instance_starts_again_when_its_gateways_have_let_it_go_and_returns_a
     until(lambda: not host.reason("code"))
 
 
+def test_an_instance_that_was_idle_before_its_fault_waits_for_its_gateways(host):
+    host.configure(idle=4.0)
+    host.start().watching()
+    time.sleep(5)
+    host.says(COPY_ENGINE)
+    until(lambda: host.reason("code"))
+    time.sleep(2)
+    assert host.restarts == []
+    until(lambda: host.restarts)
+
+
 def test_a_fault_that_needs_a_person_stays_until_a_person_has_spoken_and_the_proof_has_passed(host):
     host.start().watching()
     host.chips(bad=CHIPS[:1])
