@@ -130,9 +130,11 @@ def test_the_service_runs_with_few_rights(serving):
 
 
 def test_metrics_name_host_chip_and_instance(serving):
-    text = serving.check_output("cat /var/lib/prometheus/node-exporter/vllm-health.prom")
+    path = "/var/lib/prometheus/node-exporter/vllm-health.prom"
     labels = f'host="cuda-12",vendor="nvidia",model="l40s",chip="{SECOND}",instance="chat-2"'
-    assert f"accel_utilization_ratio{{{labels}}} 0.37" in text
+    # The service writes every fifteen seconds.
+    until(lambda: f"accel_utilization_ratio{{{labels}}} 0.37" in serving.check_output("cat %s", path))
+    text = serving.check_output("cat %s", path)
     assert 'vllm_instance_healthy{host="cuda-12",instance="chat"} 1' in text
 
 

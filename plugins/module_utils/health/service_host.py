@@ -402,7 +402,7 @@ class Service:
             kind, _space, code = fault.partition(" ")
             action = self.book.fault(kind, code).action
             found.append(Sample("accel_faults_total", labels.of_chip(chip, fault=fault, action=action), count))
-        if settings.addresses:
+        if self.answer.seconds:
             found.append(Sample("accel_tool_up", labels.base, float(bool(chips))))
             found.append(Sample("accel_tool_seconds", labels.base, self.answer.seconds))
         for name, unit in self.units.items():
