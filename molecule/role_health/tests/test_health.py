@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import os
@@ -109,9 +110,8 @@ def states(gateway, column="status"):
         "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/haproxy/stats.sock'); "
         "s.sendall(b'show stat\\n'); print(b''.join(iter(lambda: s.recv(65536), b'')).decode())"
     )
-    lines = [line.split(",") for line in gateway.check_output("python3 -c %s", program).splitlines() if line]
-    head = lines[0]
-    rows = [dict(zip(head, line)) for line in lines[1:] if line[1].startswith("cuda-12")]
+    text = gateway.check_output("python3 -c %s", program)
+    rows = [row for row in csv.DictReader(text[2:].splitlines()) if row["svname"].startswith("cuda-12")]
     return {row["svname"]: row[column].split()[0] if column == "status" else row[column] for row in rows}
 
 

@@ -192,8 +192,8 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
 
 def _sick(stat: Mapping[str, str]) -> str:
     """Return why a server that stays in service is sick, empty for one that is well (gateway-agent.py)."""
-    text = stat["last_agt"]
-    return _printable(text) if text.startswith(SICK) else ""
+    _up, found, reason = stat["last_agt"].partition(f"({SICK}")
+    return _printable(f"{SICK}{reason.removesuffix(')')}") if found else ""
 
 
 def _printable(text: str) -> str:

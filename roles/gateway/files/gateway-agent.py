@@ -78,6 +78,7 @@ class Watched:
     replaceable: bool = False
     # Why its host calls the instance sick, and whether its service can do without it.
     sick: str = ""
+    sick_since: float = math.inf
     spare: bool = False
     work: tuple[float, ...] = ()
     # Times when the work changed last, when the instance proved last that it serves, and when it answered last.
@@ -247,7 +248,7 @@ def check_instance(address: str, model: str, watched: Watched) -> None:
     try:
         status, text, sick = ask(address, "GET", "/metrics", None, max(5.0, watched.stuck_after / 2))
         metrics = read_metrics(text) if status == http.client.OK else {}
-        watched.sick = sick
+        watched.sick, watched.sick_since = sick, min(watched.sick_since, time.monotonic()) if sick else math.inf
     except TimeoutError:
         return watched.lost(time.monotonic())
     except FAULTS:
@@ -391,11 +392,16 @@ class HaproxyWatch:
         return "" if all(up.values()) else "no server"
 
     def _spare(self, sick: list[str], others: int) -> list[str]:
-        """Return the sick instances of a service that it can do without: the sickest, by name where they are alike.
+        """Return the sick instances of a service that it can do without: the sickest, then those that were sick first.
 
-        All gateways choose the same ones. ``others`` is the number of servers that are up and well.
+        So one that is out stays out when another becomes as sick. ``others`` is the number of servers up and well.
         """
-        order = sorted(sick, key=lambda address: (-self.watched[address].severity, self.servers[address]["name"]))
+
+        def rank(address: str) -> tuple[int, float, str]:
+            watched = self.watched[address]
+            return -watched.severity, watched.sick_since, self.servers[address]["name"]
+
+        order = sorted(sick, key=rank)
         return order[: len(order) - max(0, self.min_available - others)]
 
     def run(self) -> None:

@@ -221,11 +221,15 @@ class TestHaproxyWatch:
         assert found["a"] == "up #sick, and the service needs it: restart_instance xid 39"
         assert found["b"].startswith("down #sick")
 
-    def test_of_two_that_are_alike_all_gateways_choose_the_same(self, tmp_path, monkeypatch):
-        for order in ("ab", "ba"):
-            sick = dict.fromkeys(order, "reset_chip xid 95")
-            found = self.sick_fleet(tmp_path, monkeypatch, sick, min_available=2)
-            assert found["a"].startswith("down") and found["b"].startswith("up #sick")
+    def test_of_two_that_are_alike_the_one_that_was_sick_first_leaves(self, tmp_path, monkeypatch):
+        found, watched = watch_of(
+            tmp_path, [rows(*((name, "UP", 0) for name in "abc"))], monkeypatch, a="s", b="s", c="s"
+        )
+        found.min_available = 2
+        for name, since in (("b", 5.0), ("a", 6.0)):
+            watched[name].sick, watched[name].sick_since = "reset_chip xid 95", since
+        found.check(7)
+        assert watched["b"].answer.startswith("down #sick") and watched["a"].answer.startswith("up #sick")
 
     def test_the_last_server_of_a_service_stays_however_sick_it_is(self, tmp_path, monkeypatch):
         answer = [rows(("a", "DRAIN", 0), ("b", "UP", 0), ("c", "DOWN", 0))]
