@@ -382,7 +382,8 @@ class HaproxyWatch:
             better[service] = better.get(service, 0) + well
             if self.watched[address].sick:
                 sick.setdefault(service, []).append(address)
-        spare = {address for service, each in sick.items() for address in self._spare(each, better[service])}
+        now_up = {address for address in self.servers if found.get(self.servers[address]["name"], (False, 0, 0))[0]}
+        spare = {address for service, each in sick.items() for address in self._spare(each, better[service], now_up)}
         for address, server in self.servers.items():
             watched = self.watched[address]
             before = watched.answer
@@ -391,10 +392,11 @@ class HaproxyWatch:
             report(server["name"], address, before, watched.answer)
         return "" if all(up.values()) else "no server"
 
-    def _spare(self, sick: list[str], others: int) -> list[str]:
+    def _spare(self, sick: list[str], others: int, now_up: set[str]) -> list[str]:
         """Return the sick instances of a service that it can do without: the sickest, then those that were sick first.
 
-        So one that is out stays out when another becomes as sick. ``others`` is the number of servers up and well.
+        So one that is out stays out when another becomes as sick. ``others`` is the number of servers up and well. One
+        that is up leaves only when HAProxy has the ones that stay up too: it asks for each server at another moment.
         """
 
         def rank(address: str) -> tuple[int, float, str]:
@@ -402,7 +404,9 @@ class HaproxyWatch:
             return -watched.severity, watched.sick_since, self.servers[address]["name"]
 
         order = sorted(sick, key=rank)
-        return order[: len(order) - max(0, self.min_available - others)]
+        leaving = order[: len(order) - max(0, self.min_available - others)]
+        staying = others + len(now_up.intersection(order[len(leaving) :]))
+        return leaving if staying >= self.min_available else [each for each in leaving if each not in now_up]
 
     def run(self) -> None:
         """Check forever."""

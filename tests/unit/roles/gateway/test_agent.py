@@ -231,6 +231,19 @@ class TestHaproxyWatch:
         found.check(7)
         assert watched["b"].answer.startswith("down #sick") and watched["a"].answer.startswith("up #sick")
 
+    def test_a_sick_server_waits_until_the_one_that_takes_its_place_is_up(self, tmp_path, monkeypatch):
+        answer = [rows(("a", "DOWN (agent)", 0), ("b", "UP", 0))]
+        found, watched = watch_of(tmp_path, answer, monkeypatch, a="s", b="s")
+        watched["a"].sick, watched["b"].sick = "restart_instance xid 39", "isolate_host xid 64"
+        found.check(0)
+        assert watched["a"].answer.startswith("up #sick") and watched["b"].answer.startswith("up #sick")
+        answer[0] = rows(("a", "UP", 0), ("b", "UP", 0))
+        found.check(2)
+        assert watched["a"].answer.startswith("up #sick") and watched["b"].answer.startswith("down #sick")
+        answer[0] = rows(("a", "UP", 0), ("b", "DOWN (agent)", 0))
+        found.check(4)
+        assert watched["b"].answer.startswith("down #sick")
+
     def test_the_last_server_of_a_service_stays_however_sick_it_is(self, tmp_path, monkeypatch):
         answer = [rows(("a", "DRAIN", 0), ("b", "UP", 0), ("c", "DOWN", 0))]
         found = self.sick_fleet(tmp_path, monkeypatch, {"b": "isolate_host xid 79"}, answer)
