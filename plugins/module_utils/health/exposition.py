@@ -44,6 +44,8 @@ SERIES: dict[str, tuple[str, str]] = {
     "health_kernel_lines_lost_total": (COUNTER, "How often the kernel overwrote lines before they were read."),
     "health_state_damaged": (GAUGE, "1 if the saved state was damaged when the service began."),
     "health_disk_free_ratio": (GAUGE, "Free share of the disk with weights or caches, by directory."),
+    "health_weights_damaged_files": (GAUGE, "Files that the last scrub of the weights has found damaged."),
+    "health_weights_scrubbed_seconds": (GAUGE, "When the last scrub of the weights ended."),
     "health_written_seconds": (GAUGE, "Time of this writing."),
 }
 

@@ -100,6 +100,7 @@ class Settings:
     metrics: str = ""
     boot_id: str = "/proc/sys/kernel/random/boot_id"
     disks: Sequence[str] = ()
+    scrub_report: str = "/var/lib/baremetal-inference/weights-scrub.json"
     restart: bool = True
     stall: float = 120.0
     poll: float = 30.0
@@ -414,8 +415,21 @@ class Service:
             Sample("health_disk_free_ratio", {**host, "directory": directory}, free)
             for directory, free in self.free().items()
         ]
+        found += self._weights_samples(host)
         found.append(Sample("health_written_seconds", host, self.clock()))
         return found
+
+    def _weights_samples(self, host: Mapping[str, str]) -> list[Sample]:
+        """Return what the last scrub of the weights has found (weights-scrub.py of the role weights)."""
+        try:
+            report = json.loads(text_of(self.settings.scrub_report))
+            figures = {
+                "health_weights_damaged_files": len(report["damaged"]),
+                "health_weights_scrubbed_seconds": report["finished"],
+            }
+        except (ValueError, KeyError, TypeError):
+            return []
+        return [Sample(name, host, float(value)) for name, value in figures.items() if value is not None]
 
     def _instance_samples(self, labels: Labels, name: str, unit: Unit) -> list[Sample]:
         own = labels.of_instance(name)

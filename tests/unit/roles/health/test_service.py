@@ -123,7 +123,7 @@ class Host:
     def configure(self, **more):
         places = {
             "kernel_log": "kmsg", "state_dir": "lib", "config_dir": "etc", "run_dir": "run", "metrics": "health.prom",
-            "boot_id": "boot",
+            "boot_id": "boot", "scrub_report": "scrub.json",
         }  # fmt: skip
         settings = {
             "host": "gpu-01", "stack": "cuda", "vendor": "nvidia", "model": "h200", "faults": faults_of_host("cuda"),
@@ -389,6 +389,13 @@ def test_a_log_that_is_replaced_is_followed(host):
     host.log.write_text("")
     host.says(FATAL)
     until(lambda: host.reason("code"), 15)
+
+
+def test_what_the_scrub_of_the_weights_has_found_is_among_the_metrics(host):
+    (host.directory / "scrub.json").write_text('{"version": 1, "finished": 1790000000, "damaged": {"a": {}}}')
+    host.start()
+    until(lambda: 'health_weights_damaged_files{host="gpu-01"} 1\n' in host.metrics)
+    assert 'health_weights_scrubbed_seconds{host="gpu-01"} 1790000000' in host.metrics
 
 
 def test_wrong_words_show_how_it_is_called(host):
