@@ -18,7 +18,7 @@ import ast
 import re
 import sys
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator, Mapping
 
 # The classes of prometheus_client, as modules and as attributes of vLLM's loggers name them.
 KINDS = {"gauge": "gauge", "counter": "counter", "histogram": "histogram"}
@@ -61,11 +61,11 @@ def _kind(called: ast.expr) -> str:
     return KINDS[match[1].lower()] if match else ""
 
 
-def _names(call: ast.Call, function: ast.AST, constants: dict[str, object]) -> list[str]:
+def _names(call: ast.Call, function: ast.AST, constants: Mapping[str, Any]) -> list[str]:
     """Return the names in a call that makes a metric: one, or all of the function where a loop gives it."""
     given = next((word.value for word in call.keywords if word.arg == "name"), call.args[0] if call.args else None)
     if isinstance(given, ast.Constant):
-        texts = [given.value]
+        texts: list[Any] = [given.value]
     elif isinstance(given, ast.Name) and given.id in constants:
         texts = [constants[given.id]]
     elif isinstance(given, ast.Name) and isinstance(function, ast.FunctionDef):
