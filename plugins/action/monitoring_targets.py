@@ -24,12 +24,17 @@ class ActionModule(ControllerAction):
     """Decide what Prometheus scrapes, for all hosts at once."""
 
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "directory": {"type": "path", "required": True},
+        "directory": {"type": "str", "required": True},
         "node_port": {"type": "int", "default": NODE_PORT},
     }
     ERRORS = (FleetError,)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        if not options["directory"].startswith("/"):
+            raise FleetError(
+                f"monitoring_dir: found {options['directory']!r}, expected an absolute path; set it with "
+                "-e monitoring_dir=/srv/monitoring"
+            )
         groups, hostvars = variables["groups"], variables["hostvars"]
         hosts = list(groups.get(INFERENCE, []))
         inventory = InventoryVariables(hostvars, self._loader)

@@ -25,8 +25,8 @@ attributes:
 options:
   directory:
     description:
-      - Directory on the controller for the files.
-    type: path
+      - Directory on the controller for the files, an absolute path.
+    type: str
     required: true
   node_port:
     description:

@@ -26,7 +26,7 @@ PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
     "accept", "bench", "bundle", "discover", "drain", "drift", "evaluate", "explain", "fit", "fleet", "import", "lock",
-    "pin", "remove", "render", "site", "tune", "undrain", "verify",
+    "monitoring", "pin", "remove", "render", "site", "tune", "undrain", "verify",
 )  # fmt: skip
 WHOLE_NUMBERS = ("discover_timeout", "drain_least", "drain_min_available")
 # Seconds, which may have fractions.
