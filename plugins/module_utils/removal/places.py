@@ -203,6 +203,7 @@ CONTROLLER = (
         NOTHING,
     ),
     Place("TUNE_DIR/", "results of a tune, from which it goes on (`tune_dir`)", "tune.yml", NOTHING),
+    Place("MONITORING_DIR/", "targets, rules and dashboards (`monitoring_dir`)", "monitoring.yml", NOTHING),
     Place("LOCK_DEST/requirements/", "locks of wheels of a release (`lock_dest`)", "lock_release.yml", NOTHING),
 )
 
