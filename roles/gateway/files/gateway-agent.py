@@ -8,8 +8,8 @@
 CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds,
 ``error_limit``, ``min_available`` (servers that each service keeps, however sick), ``stats`` (HAProxy's socket with
 its counters), ``unusable`` (a file for keepalived, or nothing), and ``servers``: ``ADDRESS:PORT`` -> ``name``,
-``service`` and ``model``. HAProxy connects, sends ADDRESS:PORT and a newline, and reads ``up``, ``down #reason``, or an
-empty line while the state is unknown, which changes nothing.
+``service``, ``model`` and, where several are one instance, ``group``. HAProxy connects, sends ADDRESS:PORT and a
+newline, and reads ``up``, ``down #reason``, or an empty line while the state is unknown, which changes nothing.
 
 An engine is stuck when requests run and no counter of its work changes for ``stuck_after`` seconds. After
 ``probe_after`` seconds without requests, and after ``error_limit`` answers 5xx within WINDOW seconds, the agent
@@ -21,6 +21,8 @@ of service with ``down #sick: ...``, the sickest first, as long as its service k
 stays with ``up #sick, ...``.
 
 ``down #hangs: ...`` means that its running requests never end; gateway-hanging.lua ends them.
+
+The servers of a group share the model's experts: where HAProxy's own check finds one of them unhealthy, all are down.
 """
 
 from __future__ import annotations
@@ -80,6 +82,8 @@ class Watched:
     sick: str = ""
     sick_since: float = math.inf
     spare: bool = False
+    # The unhealthy server of its group, empty for none.
+    incomplete: str = ""
     work: tuple[float, ...] = ()
     # Times when the work changed last, when the instance proved last that it serves, and when it answered last.
     moved_at: float = field(default_factory=time.monotonic)
@@ -93,6 +97,8 @@ class Watched:
     @property
     def answer(self) -> str:
         """The answer to HAProxy."""
+        if self.incomplete and not self.verdict.startswith("down #hangs"):
+            return f"down #{self.incomplete}, which serves together with it, is missing"
         if self.refusal and self.replaceable:
             return f"down #{self.refusal}"
         if self.sick and self.verdict == UP:
@@ -276,19 +282,38 @@ def report(name: str, address: str, before: str, after: str) -> None:
         print(f"{name} ({address}): {after}", flush=True)
 
 
-def read_servers(text: str) -> dict[str, tuple[bool, int, int]]:
-    """Return for each server in HAProxy's counters whether it is up, its answers 5xx and bytes. Raises ValueError."""
+@dataclass(frozen=True)
+class Counted:
+    """A server in HAProxy's counters: whether it is in service, and whether its own check of /health succeeds."""
+
+    up: bool
+    healthy: bool
+    errors: int
+    sent: int
+
+
+def read_servers(text: str) -> dict[str, Counted]:
+    """Return the servers in HAProxy's counters by their names. Raises ValueError."""
     if not text.startswith("# pxname,") or not text.endswith("\n\n"):
         raise ValueError("no complete answer")
     try:
         rows = csv.DictReader(text[2:].splitlines(), strict=True)
         return {
-            row["svname"]: (row["status"].startswith("UP"), int(row["hrsp_5xx"] or 0), int(row["bout"] or 0))
+            row["svname"]: Counted(
+                row["status"].startswith("UP"),
+                # Not the state in service, which has the agent's answer in it. NOLB: the server is stopping.
+                int(row["check_health"] or 0) >= int(row["check_rise"] or 0) and not row["status"].startswith("NOLB"),
+                int(row["hrsp_5xx"] or 0),
+                int(row["bout"] or 0),
+            )
             for row in rows
             if row["svname"] not in ("FRONTEND", "BACKEND")
         }
     except (AttributeError, KeyError, TypeError, csv.Error) as exc:
         raise ValueError(f"invalid counters ({exc!r})") from exc
+
+
+NOT_SEEN = Counted(False, True, 0, 0)
 
 
 def read_counters(path: str) -> str:
@@ -374,20 +399,21 @@ class HaproxyWatch:
         better: dict[str, int] = {}
         sick: dict[str, list[str]] = {}
         for address, server in self.servers.items():
-            is_up, errors, sent = found.get(server["name"], (False, 0, 0))
-            self.watched[address].counts(errors, sent, now)
+            seen = found.get(server["name"], NOT_SEEN)
+            self.watched[address].counts(seen.errors, seen.sent, now)
             service = server["service"]
-            up[service] = up.get(service, 0) + is_up
-            well = is_up and not self.watched[address].refusal and not self.watched[address].sick
+            up[service] = up.get(service, 0) + seen.up
+            well = seen.up and not self.watched[address].refusal and not self.watched[address].sick
             better[service] = better.get(service, 0) + well
             if self.watched[address].sick:
                 sick.setdefault(service, []).append(address)
-        now_up = {address for address in self.servers if found.get(self.servers[address]["name"], (False, 0, 0))[0]}
+        now_up = {address for address, server in self.servers.items() if found.get(server["name"], NOT_SEEN).up}
         spare = {address for service, each in sick.items() for address in self._spare(each, better[service], now_up)}
         for address, server in self.servers.items():
             watched = self.watched[address]
             before = watched.answer
             watched.replaceable = better[server["service"]] > 0
+            watched.incomplete = self._missing_beside(server, found)
             watched.spare = address in spare
             report(server["name"], address, before, watched.answer)
         return "" if all(up.values()) else "no server"
@@ -407,6 +433,13 @@ class HaproxyWatch:
         leaving = order[: len(order) - max(0, self.min_available - others)]
         staying = others + len(now_up.intersection(order[len(leaving) :]))
         return leaving if staying >= self.min_available else [each for each in leaving if each not in now_up]
+
+    def _missing_beside(self, server: Mapping[str, Any], found: Mapping[str, Counted]) -> str:
+        """Return the first other server of a server's group that HAProxy's own check finds unhealthy, or nothing."""
+        group = server.get("group")
+        others = [each["name"] for each in self.servers.values() if group and each.get("group") == group]
+        missing = (name for name in others if name != server["name"] and not found.get(name, NOT_SEEN).healthy)
+        return next(missing, "")
 
     def run(self) -> None:
         """Check forever."""

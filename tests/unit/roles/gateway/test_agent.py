@@ -16,7 +16,7 @@ import pytest
 from tests.fakes.gateways import free_port, loaded
 
 agent = loaded("gateway-agent")
-STAT = "# pxname,svname,status,hrsp_5xx,bout,\n"
+STAT = "# pxname,svname,status,hrsp_5xx,bout,check_health,check_rise,\n"
 
 
 class TestWatched:
@@ -182,7 +182,8 @@ def watch_of(directory, answer, monkeypatch, **servers):
 
 
 def rows(*servers):
-    return STAT + "".join(f"chat,{name},{status},{errors},9,\n" for name, status, errors in servers) + "\n"
+    lines = [f"chat,{name},{status},{errors},9,{(*health, 4)[0]},2,\n" for name, status, errors, *health in servers]
+    return STAT + "".join(lines) + "\n"
 
 
 class TestHaproxyWatch:
@@ -252,6 +253,30 @@ class TestHaproxyWatch:
     def test_a_server_that_is_stuck_and_sick_is_out_for_being_stuck(self):
         watched = agent.Watched(60, 60, verdict="down #hangs: x", sick="reset_chip", spare=False)
         assert watched.answer == "down #hangs: x"
+
+    def test_the_servers_of_a_group_are_down_together(self, tmp_path, monkeypatch):
+        answer = [rows(("a", "UP", 0), ("b", "UP", 0), ("c", "UP", 0))]
+        found, watched = watch_of(tmp_path, answer, monkeypatch, a="chat", b="chat", c="chat")
+        for name in "ab":
+            found.servers[name]["group"] = "a"
+        found.check(0)
+        assert [watched[name].answer for name in "abc"] == ["up", "up", "up"]
+        # A single failed check leaves a server in service.
+        answer[0] = rows(("a", "UP", 0), ("b", "UP 2/3", 0, 3), ("c", "UP", 0))
+        found.check(2)
+        assert watched["a"].answer == "up"
+        # The agent's answer takes a out too; only b's own check counts for a, so both come back.
+        for lost in (("b", "DOWN", 0, 0), ("b", "NOLB", 0, 4)):
+            answer[0] = rows(("a", "DOWN (agent)", 0), lost, ("c", "UP", 0))
+            found.check(4)
+            assert watched["a"].answer == "down #b, which serves together with it, is missing"
+            assert [watched[name].answer for name in "bc"] == ["up", "up"]
+        answer[0] = rows(("a", "DOWN (agent)", 0), ("b", "UP 1/2", 0, 3), ("c", "UP", 0))
+        found.check(6)
+        assert watched["a"].answer == "up"
+
+    def test_an_engine_that_hangs_says_so_although_its_group_is_incomplete(self):
+        assert agent.Watched(60, 60, verdict="down #hangs: x", incomplete="b").answer == "down #hangs: x"
 
     def test_errors_are_counted(self, tmp_path, monkeypatch):
         answer = [rows(("a", "UP", 7))]
