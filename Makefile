@@ -79,5 +79,6 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/discover.py
 	$(BIN)/python tests/bench/weights.py
 	$(BIN)/python tests/bench/origin.py
+	$(BIN)/python tests/bench/groups.py
 	$(BIN)/python tests/bench/rollout.py
 	$(BIN)/python tests/bench/gateway.py

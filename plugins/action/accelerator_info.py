@@ -21,7 +21,10 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
 from ansible_collections.baremetal.inference.plugins.modules.accelerator_info import ARGUMENT_SPEC
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import preload
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
+
+preload(load_catalogue)
 
 
 class ActionModule(ControllerAction):

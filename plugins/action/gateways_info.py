@@ -9,12 +9,15 @@ from typing import Any, ClassVar, Mapping
 from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import spanning_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import clusters_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.of_hosts import (
     GATEWAYS,
     gateways_of,
+    groups_behind,
     hosts_behind,
+    together_of,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 
@@ -25,6 +28,7 @@ class ActionModule(ControllerAction):
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         "hosts": {"type": "list", "elements": "str", "required": True},
         "group": {"type": "str", "default": GATEWAYS},
+        "instance": {"type": "str", "default": ""},
     }
     ERRORS = (GatewayError,)
 
@@ -35,5 +39,17 @@ class ActionModule(ControllerAction):
         if unknown:
             raise AnsibleActionFail(f"hosts: the inventory has no {', '.join(unknown)}")
         inventory = InventoryVariables(variables["hostvars"], self._loader)
-        gateways = gateways_of(hosts, groups, inventory, options["group"])
-        return {"gateways": gateways, "hosts": hosts_behind(gateways), "clusters": clusters_of(hosts, inventory)}
+        spanning = spanning_of(hosts, variables["hostvars"], self._loader, groups)
+        together = together_of(hosts, spanning, options["instance"])
+        members = [host for each in together for host in each.hosts]
+        wanted = members if options["instance"] else [*hosts, *members]
+        gateways = gateways_of(dict.fromkeys(wanted), groups, inventory, options["group"])
+        behind = hosts_behind(gateways)
+        named = set() if options["instance"] else set(hosts)
+        return {
+            "gateways": gateways,
+            "hosts": {gateway: [host for host in names if host in named] for gateway, names in behind.items()},
+            "groups": {**{gateway: [] for gateway in behind}, **groups_behind(together, gateways)},
+            "instances": [{"instance": each.instance, "hosts": list(each.hosts)} for each in together],
+            "clusters": clusters_of(hosts, inventory),
+        }

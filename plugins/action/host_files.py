@@ -16,6 +16,13 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.version
 SOURCES = ("template", "src", "content")
 
 
+class _Shared(dict[str, Any]):
+    """Variables that the lookup copies as they are: a deep copy for each template takes longer than everything else."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return dict(self)
+
+
 class ActionModule(ActionBase):
     """Render the templates and read the files of the role; the module writes them all on the host."""
 
@@ -52,5 +59,5 @@ class ActionModule(ActionBase):
         lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=self._templar)
         # Older releases convert a text that looks like JSON into data; newer ones deprecate the option.
         options = {"convert_data": False} if satisfies(__version__, "<2.19.0b1") else {}
-        text: str = lookup.run([name], variables, template_vars={"item": dict(entry)}, **options)[0]
+        text: str = lookup.run([name], _Shared(variables), template_vars={"item": dict(entry)}, **options)[0]
         return text

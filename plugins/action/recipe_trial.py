@@ -10,7 +10,7 @@ from typing import Any, Mapping
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import AcceleratorError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
-from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import known_names, load_recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.new_recipe import NewRecipe, read_new
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.explain import plan_table
@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial im
     Trial,
     TrialError,
     models_of,
+    tokenizers_of,
     trial_table,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -48,7 +49,7 @@ class ActionModule(ControllerAction):
         new = read_new(options["file"]) if options["file"] else None
         if new and not options["dest"]:
             raise TrialError("dest is missing: the directory of the site's recipes")
-        names = [*options["recipes"], *([new.name] if new else [])]
+        names = [*_named(options), *([new.name] if new else [])]
         if not names:
             raise TrialError("recipes: found none, expected the name of a recipe, such as openai/gpt-oss-120b")
         trials = _tried(options, names, new)
@@ -61,8 +62,19 @@ class ActionModule(ControllerAction):
         if plan and options["show_plan"]:
             Display().display("\n" + plan_table([plan]))
         placed = _place(new, options["dest"], self._task.check_mode) if new else {}
-        found = {"recipes": names, "models": models_of(trials), "trials": [trial.as_dict() for trial in trials]}
+        found = {
+            "recipes": names,
+            "models": models_of(trials),
+            "tokenizers": tokenizers_of(trials),
+            "trials": [trial.as_dict() for trial in trials],
+        }
         return {**found, **placed}
+
+
+def _named(options: Mapping[str, Any]) -> list[str]:
+    """Return the requested names; ``all`` stands for every recipe of the site and of the collection."""
+    names: list[str] = options["recipes"]
+    return known_names("recipes", (".yaml", ".yml"), options["recipe_path"]) if names == ["all"] else names
 
 
 def _tried(options: Mapping[str, Any], names: list[str], new: NewRecipe | None) -> list[Trial]:
@@ -76,10 +88,10 @@ def _tried(options: Mapping[str, Any], names: list[str], new: NewRecipe | None) 
         catalogue = load_catalogue(options["accelerator_catalog_path"])
         bench = Bench(catalogue, options["release"], {**paths, "recipe_path": directories})
         recipes = {name: load_recipe(name, directories) for name in names}
-        hosts = bench.hosts(options["accelerators"], recipes.values())
-        if not hosts:
+        hosts = {name: bench.hosts(options["accelerators"], [recipe]) for name, recipe in recipes.items()}
+        if not any(hosts.values()):
             raise TrialError("accelerators: the recipe lists no chip of the catalogue; name some, such as h200:8")
-        return [trial for name, recipe in recipes.items() for trial in bench.try_recipe(name, recipe, hosts)]
+        return [trial for name, recipe in recipes.items() for trial in bench.try_recipe(name, recipe, hosts[name])]
 
 
 def _place(new: NewRecipe, directory: str, check_mode: bool) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Mapping
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.changes import (
     Changes,
-    Plans,
     Slots,
     changes_of,
     describe_changes,
@@ -64,25 +63,25 @@ class ActionModule(ControllerAction):
         else:
             changes = changes_of(options["plans"], slots, options["files"])
         words = "; ".join(filter(None, [*options["others"], describe_changes(changes)]))
-        if words:
-            _refuse_spanning(host, options["plans"], slots)
+        groups = spanning(options["plans"], slots)
         measured, unkept = measurable(slots, bool(turn))
         instances = list(options["plans"] or slots)
+        # Of an instance that spans several hosts, the workers answer nobody.
+        servers = [name for name in instances if groups.get(name, {}).get("role") != "worker"]
         return {
             "changes": changes,
             "words": words,
             "concerned": bool(words or (turn and meant)),
             "interrupted": str(turn.get("id") or "an unknown one") if turn else "",
             "instances": instances,
-            # Of an instance that spans several hosts, only the first host answers requests.
-            "servers": [
-                name for name in instances if options["plans"].get(name, {}).get("group", {}).get("role") != "worker"
-            ],
+            "servers": servers,
+            "groups": groups,
+            "installed": {name: slot["digest"] for name, slot in slots.items() if slot.get("digest")},
             # Without a kept state, there is nothing to roll back to.
             "unkept": unkept,
             "states": states_before(slots),
             # Nothing is compared in a rollback.
-            "measures": to_measure(measured, slots, options["baseline"])
+            "measures": to_measure([name for name in measured if name in servers], slots, options["baseline"])
             if options["prompts"] and options["kind"] == "change"
             else [],
             "options": options["options"],
@@ -99,13 +98,3 @@ def _returns(host: str, slots: Slots, options: Mapping[str, Any]) -> Changes:
     if problems and not changes:
         raise RolloutError("\n".join(f"{host}: {text}" for text in problems))
     return changes
-
-
-def _refuse_spanning(host: str, plans: Plans, slots: Slots) -> None:
-    names = spanning(plans, slots)
-    if names:
-        raise RolloutError(
-            f"{host}: {', '.join(names)} spans several hosts, and a rollout takes one host after the other; "
-            "change it with site.yml on all of its hosts at once, "
-            "and leave them out here with -e rollout_hosts=PATTERN"
-        )

@@ -161,7 +161,8 @@ def _wave(path: str, rollout: Mapping[str, Any], options: Mapping[str, Any]) -> 
     append(
         path, {"event": "wave", "wave": number, "state": "ended", "failed": [host for host in hosts if host in failed]}
     )
-    reason = verdict(rollout["waves"], number, failed, rollout["limits"])
+    units = {host: turn["members"][0] for host, turn in rollout["hosts"].items()}
+    reason = verdict(rollout["waves"], number, failed, rollout["limits"], units)
     last = number == len(rollout["waves"]) - 1
     if reason:
         append(path, {"event": "stopped", "reason": reason})

@@ -14,7 +14,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_rea
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.inventory import (
-    Seen,
     by_cluster,
     concerned_of,
     describe_plan,
@@ -28,6 +27,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.invent
     with_clusters,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journal import new_id
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.units import Seen, groups_seen, units_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import RolloutError, Wave, waves_of
 
 SEEN = "__rollout_seen"
@@ -68,7 +68,8 @@ class ActionModule(ControllerAction):
     def _plan(self, options: Mapping[str, Any], seen: Seen, groups: Any, hostvars: Any, known: Any) -> dict[str, Any]:
         if not seen:
             raise RolloutError(_nobody(options["hosts"]))
-        concerned = concerned_of(options["hosts"], seen)
+        units = units_of(groups_seen(seen, set(groups.get("all", []))))
+        concerned = concerned_of(options["hosts"], seen, units)
         base = _base(str(shared_option("state_dir", seen)), set(groups.get("all", [])))
         if not concerned:
             return {
@@ -80,8 +81,8 @@ class ActionModule(ControllerAction):
         clusters = {cluster: seen_in for cluster, seen_in in by_cluster(seen).items() if cluster in concerns}
         paces = {cluster: pace_of(seen_in) for cluster, seen_in in clusters.items()}
         serving = serving_of(clusters, options["kind"], groups, hostvars, known, self._loader)
-        waves = waves_of(concerned, serving, paces, shared_option("order", seen))
-        turns = turns_of(waves, seen, groups, known)
+        waves = waves_of(concerned, serving, paces, shared_option("order", seen), units)
+        turns = turns_of(waves, seen, units, groups, known)
         who = {"user": getpass.getuser(), "controller": platform.node(), "kind": options["kind"]}
         locks = lock_hosts(turns, groups, known)
         begun = {**who, "resumes": base["resumes"], "locks": locks}

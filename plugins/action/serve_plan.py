@@ -12,8 +12,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_docu
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     load_catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import (
+    load_exclusive,
+    load_replaced,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import misplaced
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import preload
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import SERVING
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import describe_absent
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.hardware import accelerator_of
@@ -43,6 +48,9 @@ ARGUMENT_SPEC = {
     "site": {"type": "dict", "required": True, "options": SITE},
     **dict.fromkeys((*PATHS, "accelerator_catalog_path"), DIRECTORIES),
 }
+
+
+preload(load_catalogue, load_exclusive, load_replaced)
 
 
 class ActionModule(ControllerAction):

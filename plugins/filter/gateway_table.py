@@ -4,16 +4,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import table as _gateway_table
 
 
-def gateway_table(results: Mapping[str, Mapping[str, Any]], width: int = _gateway_table.WIDTH) -> str:
+def gateway_table(
+    results: Mapping[str, Mapping[str, Any]],
+    width: int = _gateway_table.WIDTH,
+    instances: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Return a text table of the servers of each gateway and who drained them."""
     try:
-        return _gateway_table.gateway_table(dict(results), width)
+        return _gateway_table.gateway_table(dict(results), width, instances)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"gateway_table: expected results of gateway_server by gateway: {exc!r}") from exc
 

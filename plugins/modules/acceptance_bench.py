@@ -15,6 +15,7 @@ description:
   - An instance that is busy, and a measurement that fails, are results and no errors.
 extends_documentation_fragment:
   - baremetal.inference.attributes
+  - baremetal.inference.bench_user
 attributes:
   check_mode:
     support: full
@@ -33,11 +34,6 @@ options:
       - The stack of the host's accelerators, or C(cpu). A processor is asked for less.
     type: str
     required: true
-  user:
-    description:
-      - The user that the benchmark runs as, where the instance runs in a virtual environment.
-    type: str
-    default: vllm
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

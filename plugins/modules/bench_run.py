@@ -16,6 +16,7 @@ description:
   - Writes a summary, a file of evidence and a page with plots.
 extends_documentation_fragment:
   - baremetal.inference.attributes
+  - baremetal.inference.bench_user
 attributes:
   check_mode:
     support: full
@@ -112,11 +113,6 @@ options:
       - Version of the accelerators' driver, for the evidence.
     type: str
     default: ""
-  user:
-    description:
-      - The user that the benchmark runs as on the host.
-    type: str
-    default: vllm
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -10,8 +10,9 @@ module: endpoint
 short_description: Wait for a vLLM endpoint and verify its answers
 version_added: 0.1.0
 description:
-  - Waits until an OpenAI-compatible endpoint is ready, then asks for its models, for chats (plain and streamed), for a
-    response and for a completion, and fails when an answer is missing, empty, malformed or late.
+  - Waits until an OpenAI-compatible endpoint is ready, then asks what its model can answer, and fails when an answer is
+    missing, empty, malformed or late. A model that chats is asked for chats (plain and streamed), a response and a
+    completion, one of embeddings for vectors, and so on.
   - While it waits it watches the systemd unit of the server. When that dies, it fails at once with the reason and the
     last lines of the journal instead of waiting for the deadline.
   - A worker of an instance that spans hosts answers nobody. There it waits until the unit is active, which means that
@@ -52,11 +53,28 @@ options:
     description: Served model name that C(/v1/models) must list and that is asked. Required without O(instance).
     type: str
   checks:
-    description: What to ask, in this order.
+    description:
+      - What to ask, whatever their order here in that of the choices.
+      - Without it and with O(instance), what fits the model, read from the files of its weights on the host and from
+        the arguments of the instance. A text model is asked for C(chat), C(chat_stream), C(responses) and
+        C(completions), with C(tool_call) if the instance parses calls and C(image) if it takes pictures; a base model
+        without a chat template for C(completions) alone; others for the one check of their kind.
+      - Without both, C(models), C(chat), C(chat_stream), C(responses) and C(completions).
     type: list
     elements: str
-    choices: [models, chat, chat_stream, responses, completions]
-    default: [models, chat, chat_stream, responses, completions]
+    choices:
+      - models
+      - chat
+      - chat_stream
+      - responses
+      - completions
+      - tool_call
+      - image
+      - embedding
+      - rerank
+      - classify
+      - pooling
+      - transcription
   prompt:
     description: What to ask in C(chat), C(chat_stream) and C(responses).
     type: str
@@ -69,7 +87,9 @@ options:
     description: Text that each answer to O(prompt) must contain. Any text that is not blank passes without it.
     type: str
   max_tokens:
-    description: Limit of each answer in tokens. What a model thinks before it answers counts.
+    description:
+      - Limit of each answer in tokens. What a model thinks before it answers counts.
+      - An answer that is still thinking at the limit is good, unless O(expect) is set.
     type: int
     default: 256
   api_key:
@@ -183,6 +203,13 @@ checks:
     detail:
       description: What came back, or what was wrong with it.
       type: str
+doubts:
+  description:
+    - What is odd about answers that passed, such as a text in place of the tool call that was asked for. Each one is
+      a warning too.
+  returned: when checks were made
+  type: list
+  elements: str
 answer:
   description: The text of the first chat, stream or response that passed.
   returned: when one passed
@@ -217,6 +244,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_host import model_files, options_in
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import (
+    CHAT,
+    checks_for,
+    is_trained,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
     CHECKS,
     Finding,
@@ -253,7 +286,7 @@ ARGUMENTS = {
     "url": {"type": "str"},
     "unit": {"type": "str"},
     "model": {"type": "str"},
-    "checks": {"type": "list", "elements": "str", "choices": list(CHECKS), "default": list(CHECKS)},
+    "checks": {"type": "list", "elements": "str", "choices": list(CHECKS)},
     "prompt": {"type": "str", "default": "Is the fleet ready? Answer in one sentence."},
     "completion_prompt": {"type": "str", "default": "The fleet is"},
     "expect": {"type": "str"},
@@ -293,6 +326,10 @@ class Endpoint:
         self.secrets = [self.params["api_key"]] if self.params["api_key"] else []
         self.url, self.models = self._address()
         instance = self.params["instance"]
+        options = options_in(self.params["config_dir"], instance) if instance else {}
+        fitting = checks_for(options, model_files(str(options.get("model", "")))) if options else CHAT
+        self.checks = fitting if self.params["checks"] is None else tuple(self.params["checks"])
+        self.trained = is_trained(options)
         # A worker answers nobody: it has joined its head, or not.
         self.worker = bool(instance and not self.params["url"] and is_worker_in(self.params["config_dir"], instance))
         name = self.params["unit"] or (f"vllm@{self.params['instance']}.service" if self.params["instance"] else "")
@@ -307,7 +344,12 @@ class Endpoint:
     def question(self) -> Question:
         params = self.params
         return Question(
-            self.models, params["prompt"], params["completion_prompt"], params["expect"] or "", params["max_tokens"]
+            self.models,
+            params["prompt"],
+            params["completion_prompt"],
+            params["expect"] or "",
+            params["max_tokens"],
+            self.trained,
         )
 
     def facts(self) -> dict[str, Any]:
@@ -319,7 +361,7 @@ class Endpoint:
                 raise OptionError(f"{name}: found {self.params[name]:g}, expected more than 0")
         if self.params["journal_lines"] < 0:
             raise OptionError(f"journal_lines: found {self.params['journal_lines']}, expected 0 or more")
-        if not self.params["checks"]:
+        if self.params["checks"] == []:
             raise OptionError(f"checks: the list is empty, expected some of {', '.join(CHECKS)}")
         for name in ("prompt", "completion_prompt"):
             if not self.params[name].strip():
@@ -372,7 +414,7 @@ def verify(endpoint: Endpoint, watch: Watch | None) -> tuple[Wait, list[Finding]
     findings = [
         judge(name, question, endpoint.client.request(*request_of(name, question), timeout))
         for name in CHECKS
-        if name in endpoint.params["checks"]
+        if name in endpoint.checks
     ]
     return Wait(watch.check() if watch else "", wait.seconds), findings
 
@@ -385,7 +427,9 @@ def result_of(endpoint: Endpoint, wait: Wait, findings: list[Finding]) -> dict[s
     result = {"ok": all(row["ok"] for row in rows), "checks": rows, **endpoint.facts()}
     if findings or not wait.problem:
         result["ready_after_s"] = round(wait.seconds, 3)
-    answers = [finding.answer for finding in findings if finding.ok and finding.name in TALKS]
+    if findings:
+        result["doubts"] = [f"{finding.name}: {finding.doubt}" for finding in findings if finding.doubt]
+    answers = [finding.answer for finding in findings if finding.ok and finding.name in TALKS and finding.answer]
     if answers:
         result["answer"] = answers[0]
     for finding in findings:
@@ -416,6 +460,8 @@ def failure_of(endpoint: Endpoint, watch: Watch | None, result: dict[str, Any]) 
     message = [head, *_grouped(bad)]
     if any(row["name"] in TALKS for row in bad):
         message.append(f"The prompt was {mask(endpoint.params['prompt'], endpoint.secrets)!r}.")
+    if endpoint.params["instance"] and endpoint.params["checks"] is None and result["checks"][0]["ok"]:
+        message.append("The files of the model decided what to ask; vllm_instances.NAME.checks replaces it.")
     if watch is None:
         return {"msg": "\n".join(message)}
     lines = watch.unit.journal(watch.invocation)
@@ -482,6 +528,8 @@ def main() -> None:
     lost = explain_lost(watch.now) if watch else ""
     if watch and lost:
         module.warn(f"unit {watch.unit.name} {lost}")
+    for doubt in result.get("doubts", []):
+        module.warn(f"{result['model']} at {result['url']}: {doubt}")
     if not result["ok"]:
         module.fail_json(changed=False, **result)
     passed = f"{result['model']} at {result['url']} passes {len(result['checks'])} checks"

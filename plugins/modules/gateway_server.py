@@ -38,6 +38,15 @@ options:
     type: list
     elements: str
     default: []
+  groups:
+    description:
+      - Instances that span several hosts, each as a list of the names that its servers may have. Those that the gateway
+        has are selected; it must have one of each list. A host in O(hosts) that only takes part in such an instance
+        needs no server of its own.
+    type: list
+    elements: list
+    default: []
+    version_added: 0.7.0
   state:
     description:
       - V(status) changes nothing, V(drained) stops new requests, V(ready) resumes them.
@@ -201,6 +210,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.server
     DRAINED,
     RETURNED,
     STATUS,
+    Selection,
     ServersError,
     ServersRequest,
     check_request,
@@ -212,6 +222,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state 
 ARGUMENTS = {
     "servers": {"type": "list", "elements": "str", "default": []},
     "hosts": {"type": "list", "elements": "str", "default": []},
+    "groups": {"type": "list", "elements": "list", "default": []},
     "state": {"type": "str", "choices": ["status", "drained", "ready"], "default": "status"},
     "owner": {"type": "str", "default": ""},
     "reason": {"type": "str", "default": ""},
@@ -244,10 +255,11 @@ def main() -> None:
     request = ServersRequest(
         options["state"], options["owner"], options["reason"], options["min_available"], options["force"], now
     )
+    selection = Selection(options["servers"], options["hosts"], options["groups"])
     gateway = GatewayServers(paths)
     try:
-        check_request(request, options["servers"], options["hosts"])
-        outcome = gateway.change(options["servers"], options["hosts"], request, module.check_mode)
+        check_request(request, selection)
+        outcome = gateway.change(selection, request, module.check_mode)
         if request.state != STATUS and not module.check_mode:
             gateway.wait(outcome, request, options["wait"])
     except ServersError as exc:

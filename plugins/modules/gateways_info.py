@@ -33,6 +33,11 @@ options:
       - The group of the gateways.
     type: str
     default: gateways
+  instance:
+    description:
+      - An instance that spans several of these hosts. Then only its hosts are looked at.
+    type: str
+    default: ""
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -47,15 +52,32 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gateways:
-  description: The gateways of each host; an empty list when the inventory has no group of gateways.
+  description:
+    - The gateways of each host; an empty list when the inventory has no group of gateways. The other hosts of instances
+      that span several are included.
   type: dict
   returned: success
   sample: {gpu-a-01: [gw1, gw2]}
 hosts:
-  description: The hosts behind each gateway; gateways without any of these hosts are left out.
+  description:
+    - The hosts behind each gateway; gateways without any of these hosts are left out. With O(instance) the lists are
+      empty.
   type: dict
   returned: success
   sample: {gw1: [gpu-a-01], gw2: [gpu-a-01]}
+groups:
+  description:
+    - The instances behind each gateway that span several hosts, one of them in O(hosts), each as the names that its
+      servers may have. The option O(baremetal.inference.gateway_server#module:groups) takes such a list.
+  type: dict
+  returned: success
+  sample: {gw1: [[gpu-a-01--big, gpu-a-02--big]]}
+instances:
+  description: The same instances with their hosts, the head first.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{instance: big, hosts: [gpu-a-01, gpu-a-02]}]
 clusters:
   description:
     - The cluster of each host, from its variable C(cluster) or its group C(cluster_NAME); an empty string without one.

@@ -14,6 +14,8 @@ description:
   - Warms an instance of the role P(baremetal.inference.vllm#role), asks it prompts whose answers are known, and
     measures tokens per second and the time to the first token of streamed chats. It fails where an answer is not the
     expected one, or where a figure is worse than a share of that of an earlier run.
+  - A model that does not chat, such as one of embeddings, is asked nothing and not measured; RV(verdicts) reports it.
+    M(baremetal.inference.endpoint) asks it what it can answer.
   - It is meant for an instance that serves nobody else at the time; requests of others would be measured with it.
   - It changes nothing. It runs on the host that serves, asks the instance at its own address and needs no Python
     library there. That the instance is ready is waited for by M(baremetal.inference.endpoint).
@@ -41,6 +43,13 @@ options:
     description: Directory with the files of O(instance).
     type: path
     default: /etc/vllm
+  checks:
+    description:
+      - What the instance can answer, as O(baremetal.inference.endpoint#module:checks) has it; without it, what fits its
+        model. Nothing is asked or measured unless V(chat_stream) is among it.
+    type: list
+    elements: str
+    version_added: 0.7.0
   prompts:
     description:
       - What is asked, one after the other, with temperature 0. Each one is a dictionary with C(prompt); C(expect), a
@@ -213,17 +222,20 @@ figures:
 import re
 import ssl
 from dataclasses import replace
-from typing import Any
+from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     GateError,
+    Verdict,
     limits_of,
     load_of,
     message,
     prompts_of,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_host import model_files, options_in
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import checks_for
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.run_gates import Asker, Gates
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import API_KEY
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import (
@@ -238,6 +250,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit impo
 ARGUMENTS = {
     "instance": {"type": "str", "required": True},
     "config_dir": {"type": "path", "default": "/etc/vllm"},
+    "checks": {"type": "list", "elements": "str"},
     "prompts": {"type": "list", "elements": "dict", "default": []},
     "warm": {"type": "int", "default": 2},
     "measure": {"type": "dict", "default": {}},
@@ -256,11 +269,14 @@ ARGUMENTS = {
 class Instance:
     """The instance on this host, read from its files."""
 
-    def __init__(self, name: str, config_dir: str) -> None:
+    def __init__(self, name: str, config_dir: str, checks: Sequence[str] | None) -> None:
         if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", name):
             raise GateError(f"instance: found {name!r}, expected a name such as chat")
         self.url, models = endpoint_in(config_dir, name)
         self.name, self.model = name, models[0]
+        options = options_in(config_dir, name)
+        fitting = checks_for(options, model_files(str(options.get("model", ""))))
+        self.checks = fitting if checks is None else tuple(checks)
         values = secrets_in(config_dir, name)
         self.secrets = worth_masking(values)
         tls = ssl.create_default_context() if self.url.startswith("https:") else None
@@ -294,7 +310,10 @@ def gates_of(params: dict[str, Any]) -> Gates:
 
 def asked(instance: Instance, gates: Gates, timeout: float) -> dict[str, Any]:
     """Return the result of the module; secrets are masked, because a server may echo its request."""
-    figures, verdicts = Asker(instance.client, instance.model, timeout).ask(gates)
+    figures: dict[str, Any] = {}
+    verdicts = [Verdict("chat", True, f"not asked: the model answers {', '.join(instance.checks[1:]) or 'no chats'}")]
+    if "chat_stream" in instance.checks:
+        figures, verdicts = Asker(instance.client, instance.model, timeout).ask(gates)
     verdicts = [replace(verdict, detail=mask(verdict.detail, instance.secrets)) for verdict in verdicts]
     return {
         "changed": False,
@@ -310,7 +329,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
     try:
         gates = gates_of(module.params)
-        instance = Instance(module.params["instance"], module.params["config_dir"])
+        instance = Instance(module.params["instance"], module.params["config_dir"], module.params["checks"])
         module.no_log_values.update(instance.secrets)
         if module.check_mode and instance.client.request("GET", "/health", None, 5).status != 200:
             reason = f"Not asked: instance {instance.name} does not answer at {instance.url}."

@@ -154,10 +154,11 @@ stale:
       one that its name stands for now. A run that ended between writing and restarting leaves this.
   type: bool
   returned: with O(instance)
-spans:
-  description: Whether the installed instance spans several hosts.
-  type: bool
+group:
+  description: The C(hosts) and this host's C(role) where the installed instance spans several hosts, else empty.
+  type: dict
   returned: with O(instance)
+  version_added: 0.7.0
 needs_reload:
   description: Whether systemd has not read the unit of the installed instance as it is on disk now.
   type: bool
@@ -205,7 +206,6 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     summarize_plan,
     utc,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import group_path
 
 
 class Work:
@@ -236,7 +236,7 @@ class Work:
             "running_since": "" if started is None else utc(started),
             "needs_reload": installed and self.service.needs_reload,
             "stale": installed and stale(self.host, self.slots, state, self.service, self.engine),
-            "spans": os.path.exists(self.host.at(group_path(self.name))),
+            "group": self.host.group(self.name) if installed else {},
         }
 
     def _is_kept(self, state: SlotState) -> bool:

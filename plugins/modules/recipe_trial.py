@@ -25,7 +25,7 @@ attributes:
 options:
   recipes:
     description:
-      - Names of recipes.
+      - Names of recipes. V(all) alone stands for every recipe of O(recipe_path) and of the collection.
     type: list
     elements: str
     default: []
@@ -100,6 +100,11 @@ recipes:
   returned: success
 models:
   description: The repositories whose weights the plans serve.
+  type: list
+  elements: str
+  returned: success
+tokenizers:
+  description: Other repositories, of which the plans read tokenizer or configuration only.
   type: list
   elements: str
   returned: success

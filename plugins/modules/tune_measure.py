@@ -16,6 +16,7 @@ description:
   - A variant that does not survive the measurement is noted as failed.
 extends_documentation_fragment:
   - baremetal.inference.attributes
+  - baremetal.inference.bench_user
 attributes:
   check_mode:
     support: none
@@ -47,11 +48,6 @@ options:
       - Seconds until a measurement must be finished.
     type: float
     default: 1800
-  user:
-    description:
-      - The user that the benchmark runs as, where the instance runs in a virtual environment.
-    type: str
-    default: vllm
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """

@@ -8,7 +8,8 @@ A first run on fresh lab hosts, then runs with nothing to do, and beside each of
 many no-op tasks over the same host. Machines differ and are noisy: the ratios are the result, not the seconds.
 
 With --further, such runs over more hosts too. The hosts of a lab work on the controller's own processors, so the
-seconds for each further host are given in two ways: as they pass, and as the controller's processor time.
+seconds for each further host are given in two ways: as they pass, and as the controller's processor time. Their
+addresses are plain there, as in a site's inventory; those of the lab are templates, which each task renders again.
 """
 
 from __future__ import annotations
@@ -130,11 +131,18 @@ def measure(directory: str, runs: int) -> None:
     print(f"site.yml / goal of {GOAL:g} s: {site / GOAL:.2f} (goal at most 1.00)")
 
 
+def connection(host: str) -> dict[str, str]:
+    """Return the variables of the connection to a host of the lab, without templates."""
+    home, name = os.environ.get("LAB_HOME", str(TOP / ".lab")), os.environ["LAB_NAME"]
+    lab = json.loads(Path(home, name, "inventory.json").read_text())["lab"]
+    return {**lab["vars"], **lab["hosts"][host], "ansible_control_path_dir": f"/run/bminf-{name}/ssh"}
+
+
 def measure_further(directory: str, runs: int) -> None:
     """Print what each further host adds to a run with nothing to do."""
     everything = (HOST, *FURTHER)
     inventory = Path(directory) / "further.yml"
-    inventory.write_text(json.dumps({"inference": {"hosts": dict.fromkeys(FURTHER)}}))
+    inventory.write_text(json.dumps({"inference": {"hosts": {host: connection(host) for host in everything}}}))
     hosts = ["-i", str(inventory)]
     play("site.yml", directory, *hosts)
     rows = []

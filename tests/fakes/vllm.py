@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A threaded HTTP server that answers as vLLM 0.32 does, and badly where a test wants it.
 
-The bodies have the shape that a real server gave for the smoke model. ``behaviour`` maps a path (and ``stream``) to a
-function that takes the request handler and answers in its own way.
+The bodies have the shape that a real server gave for the smoke model. ``behaviour`` maps a path (and ``stream``,
+``tools`` and ``image`` for chats of these kinds) to a function that takes the request handler and answers in its own
+way.
 """
 
 from __future__ import annotations
@@ -47,6 +48,29 @@ def response_body(text=ANSWER, status="completed", reason=None):
             "incomplete_details": details, "model": MODEL, "error": None}  # fmt: skip
 
 
+def call_body(name="get_weather", arguments='{"city": "Paris"}'):
+    body = chat_body(content=None, finish="tool_calls")
+    call = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    body["choices"][0]["message"]["tool_calls"] = [call]
+    return body
+
+
+def embedding_body(*vectors):
+    vectors = vectors or ([1.0, 0.5, 0.0], [0.9, 0.6, 0.1], [-0.2, 0.1, 1.0])
+    data = [{"index": number, "object": "embedding", "embedding": each} for number, each in enumerate(vectors)]
+    return {"id": "embd-1", "object": "list", "model": MODEL, "data": data, "usage": USAGE}
+
+
+def rerank_body(right=0.93, other=0.02):
+    results = [{"index": 1, "document": {"text": "b"}, "relevance_score": right}]
+    results.append({"index": 0, "document": {"text": "a"}, "relevance_score": other})
+    return {"id": "score-1", "model": MODEL, "usage": USAGE, "results": results}
+
+
+def pooled_body(**entry):
+    return {"id": "pool-1", "object": "list", "model": MODEL, "data": [{"index": 0, **entry}], "usage": USAGE}
+
+
 def stream_chunks(texts=("The", " fleet", " is", " ready", "."), usage=True):
     def chunk(delta, finish=None):
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -57,6 +81,12 @@ def stream_chunks(texts=("The", " fleet", " is", " ready", "."), usage=True):
     return [*chunks, {**chunks[0], "choices": [], "usage": USAGE}] if usage else chunks
 
 
+def kind_of(payload):
+    """Return the kind of chat that a request is for, where the path does not say it."""
+    pictures = [part for each in payload.get("messages", ()) if isinstance(each["content"], list) for part in each]
+    return next((key for key in ("stream", "tools") if payload.get(key)), "image" if pictures else "")
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -64,15 +94,16 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(self.path, None)
 
     def do_POST(self):
-        payload = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.answer(self.path, payload)
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        form = self.headers["Content-Type"].startswith("multipart/form-data; boundary=")
+        self.answer(self.path, {"form": body} if form else json.loads(body))
 
     def answer(self, path, payload):
         fake = self.server.fake
         fake.asked.append((path, payload, self.headers.get("Authorization")))
         if path.startswith("/v1") and fake.api_key and self.headers.get("Authorization") != f"Bearer {fake.api_key}":
             return self.send_json({"error": "Unauthorized"}, 401)
-        key = "stream" if payload and payload.get("stream") else path
+        key = kind_of(payload or {}) or path
         return fake.behaviour.get(key, GOOD[key])(self)
 
     def send_json(self, body, status=200):
@@ -117,6 +148,13 @@ GOOD = {
     "/v1/responses": lambda handler: handler.send_json(response_body()),
     "/v1/completions": lambda handler: handler.send_json(completion_body()),
     "stream": lambda handler: handler.send_stream(stream_chunks()),
+    "tools": lambda handler: handler.send_json(call_body()),
+    "image": lambda handler: handler.send_json(chat_body("Red.")),
+    "/v1/embeddings": lambda handler: handler.send_json(embedding_body()),
+    "/rerank": lambda handler: handler.send_json(rerank_body()),
+    "/classify": lambda handler: handler.send_json(pooled_body(label="joy", probs=[0.9, 0.1], num_classes=2)),
+    "/pooling": lambda handler: handler.send_json(pooled_body(data=[[0.1, 0.2], [0.3, 0.4]])),
+    "/v1/audio/transcriptions": lambda handler: handler.send_json({"text": "", "usage": {"seconds": 1}}),
 }
 
 

@@ -1,51 +1,63 @@
 #!/usr/bin/env bash
-# Runs inside the Debian of run.sh, by big.sh: is the first minute after a start as fast as later ones?
-#   first_minute.sh run            after each start of vllm@big one run of `vllm bench serve`, which nothing comes before; then, where a
-#                                  start has the word "steady", another one of the same size
+# Runs inside the Debian of run.sh, by big.sh: is the first minute after a start as fast as the next one?
+#   first_minute.sh run            after each start of vllm@big the same load twice; nothing comes before the first
+#   first_minute.sh tune           starts of vllm@tuned, then playbooks/tune.yml
 #   first_minute.sh started NAME   seconds from systemd's "Starting" to "Started"
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh
-vllm=(/opt/vllm/*/bin/vllm)
+python=(/opt/vllm/*/bin/python)
 
 started() {
   systemctl show "vllm@$1" -p InactiveExitTimestampMonotonic -p ActiveEnterTimestampMonotonic --value |
     paste -sd' ' | awk '{ printf "active after %.1f s\n", ($1 > $2 ? $1 - $2 : $2 - $1) / 1e6 }'
 }
 
-# bench NAME CONCURRENCY REQUESTS
+# restart NAME
+restart() { systemctl restart "vllm@$1" || { journalctl -u "vllm@$1" --no-pager | tail -40; exit 1; }; }
+
+warm_up() { journalctl -u "vllm@$1" --no-pager -o cat | grep '^Warm-up' | tail -1 || true; }
+
+# bench NAME CONCURRENCY REQUESTS: the load, then what was compiled meanwhile
 bench() {
-  local seed=$RANDOM
-  "${vllm[0]}" bench serve --backend vllm --base-url http://127.0.0.1:8010 --model openai/gpt-oss-20b \
-    --tokenizer /var/lib/vllm/big/model --dataset-name random --random-input-len 1024 --random-output-len 512 --ignore-eos \
-    --num-prompts "$3" --max-concurrency "$2" --seed "$seed" --save-result --result-dir "$result" --result-filename "$1.json" \
-    > "$result/$1.log" 2>&1 || { tail -20 "$result/$1.log"; return 0; }
-  say "$1, seed $seed: $(python3 - "$result/$1.json" <<'PYTHON'
-import json, sys
-r = json.load(open(sys.argv[1]))
-print(f"{r['output_throughput']:.0f} tok/s, TTFT median {r['median_ttft_ms']:.0f} ms, TPOT median {r['median_tpot_ms']:.1f} ms, "
-      f"{r['completed']} requests in {r['duration']:.1f} s")
-PYTHON
-)"
+  local since seed=$RANDOM
+  since=$(date +%s)
+  say "$1, seed $seed: $("${python[0]}" /carried/load.py 8010 "$2" "$3" "$seed" "$result/$1.json" 2>&1 | tail -3)"
+  # vLLM reports a kernel that comes from the cache on disk too; one that is compiled leaves a new file.
+  echo "  kernels reported: $(journalctl -u vllm@big --since "@$since" --no-pager -o cat |
+    sed -n 's/.*compilation during inference: \([^ ]*\).*/\1/p' | sort | uniq -c | sort -rn | awk '{ printf "%s %s, ", $1, $2 }')"
+  echo "  kernels compiled: $(find /var/cache/vllm/big -name '*.cubin' -newermt "@$since" | wc -l)"
 }
 
-# cycle NUMBER CONCURRENCY REQUESTS [steady]
+# cycle NUMBER CONCURRENCY REQUESTS
 cycle() {
   # The first start, with nothing cached, was that of site.yml.
-  if [ "$1" != 1 ]; then systemctl restart vllm@big || { journalctl -u vllm@big --no-pager | tail -40; exit 1; }; fi
-  say "start $1: $(started big); $(journalctl -u vllm@big --no-pager -o cat | grep '^Warm-up' | tail -1)"
+  [ "$1" = 1 ] || restart big
+  say "start $1: $(started big); $(warm_up big)"
   bench "start$1-c$2-first" "$2" "$3"
-  if [ "${4:-}" = steady ]; then bench "start$1-c$2-steady" "$2" "$3"; fi
+  bench "start$1-c$2-steady" "$2" "$3"
 }
 
 case $1 in
   started) started "$2" ;;
   run)
-    cycle 1 64 640 steady
-    cycle 2 512 1024 steady
-    cycle 3 64 640
-    cycle 4 512 1024
-    cycle 5 64 640 steady
-    cycle 6 512 1024 steady
+    # Start 1 had nothing cached; of each load three starts had.
+    cycle 1 64 640
+    for number in 2 4 6; do
+      cycle "$number" 512 1024
+      cycle "$((number + 1))" 64 640
+    done
+    ;;
+  tune)
+    if [ "$(nvidia-smi -L | wc -l)" = 1 ]; then
+      while systemctl is-active --quiet series; do sleep 1; done
+      playbook hosts-tune.yml site.yml > "$result/tuned-1.log" 2>&1 || { tail -40 "$result/tuned-1.log"; fail "site.yml"; }
+    fi
+    say "latency, nothing cached: $(started tuned); $(warm_up tuned)"
+    for number in 2 3; do
+      restart tuned
+      say "latency, start $number: $(started tuned); $(warm_up tuned)"
+    done
+    playbook hosts-tune.yml tune.yml -l gpu-test -e @/carried/site/tune.yml -e tune_dir="$result/tune"
     ;;
 esac

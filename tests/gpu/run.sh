@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bring a GPU machine without a network from a bare Debian 13 to a chat:  run.sh PARTS OUT [SCRIPT]
-# SCRIPT runs inside: inside.sh, or two.sh on a machine with two chips. PARTS has the parts of make_bundle.py's bundle; OUT
-# gets run.log, verify.json and what else explains a failure.
+# SCRIPT runs inside: inside.sh, big.sh, or two.sh on a machine with two chips. PARTS has the parts of make_bundle.py's bundle; OUT
+# gets run.log, verify.json and what else explains a failure. The script finds in LEFT the seconds that it has.
 # Needs root, Python 3.12 with PyTorch at /opt/torch/.venv, CUDA's driver below /usr/local/nvidia, and 15 GB of disk.
 # Debian boots with systemd in namespaces of its own, on the machine's kernel, driver and network.
 set -euo pipefail
@@ -100,10 +100,10 @@ enter=(nsenter -t "$leader" -m -u -i -p -C -r -w env -i HOME=/root LANG=C.UTF-8 
 
 say "run inside"
 status=0
-timeout --foreground "$((limit - SECONDS))" "${enter[@]}" bash "/carried/$script" || status=$?
+timeout --foreground "$((limit - SECONDS))" "${enter[@]}" LEFT="$((limit - SECONDS - 10))" bash "/carried/$script" || status=$?
 [ "$status" != 124 ] || say "FAILED: not done after $limit s"
 # What explains a failure, whatever it is.
-timeout 20 "${enter[@]}" journalctl -u 'vllm@*' --no-pager -o short-monotonic > "$out/journal.txt" || true
+timeout 20 "${enter[@]}" journalctl -u 'vllm@*' --no-pager -o short-monotonic | gzip > "$out/journal.txt.gz" || true
 tar -czf "$out/details.tar.gz" -C "$work/result" . || true
 cp "$work/result/verify.json" "$out/" 2>/dev/null || true
 say "status $status"

@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.gateways import HAPROXY, KEY, ROLE, client, gateway, until
-from tests.fakes.vllm_routes import routes
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
+from tools.vllm.surface import routes
 
 TOP = Path(__file__).resolve().parents[2]
 ROUTES = (TOP / "tests/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]

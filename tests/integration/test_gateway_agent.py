@@ -42,6 +42,22 @@ def test_an_engine_that_is_healthy_and_serves_nothing_is_taken_out_and_comes_bac
             assert found.state("gw--chat-1") == "UP" and found.state("gw--chat-2").startswith("DRAIN")
 
 
+def test_the_servers_of_one_instance_are_in_service_together_only(tmp_path):
+    port = free_port()
+    with engine() as first, engine() as second:
+        ports = [first.server_port, second.server_port]
+        with gateway(tmp_path, ports, agent_port=port) as found, agent(tmp_path, port, ports, group="h1"):
+            until(lambda: found.ask("GET", "/v1/models", KEY)[0] == 200)
+            second.healthy = False
+            until(lambda: found.state("gw--chat-2") == "DOWN", 60)
+            until(lambda: found.state("gw--chat-1") == "DOWN (agent)", 60)
+            assert found.ask("GET", "/v1/models", KEY)[0] == 503
+            # Neither keeps the other one out.
+            second.healthy = True
+            until(lambda: found.state("gw--chat-1") == found.state("gw--chat-2") == "UP", 60)
+            assert found.ask("GET", "/v1/models", KEY)[0] == 200
+
+
 def test_an_idle_engine_that_gives_no_token_is_taken_out_and_comes_back(tmp_path):
     port = free_port()
     with engine() as first, engine() as second:

@@ -276,6 +276,7 @@ def test_another_run_that_does_not_end_is_told_of(tmp_path, monkeypatch):
         records_host,
     )
     from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
+        Selection,
         ServersError,
         ServersRequest,
     )
@@ -285,4 +286,4 @@ def test_another_run_that_does_not_end_is_told_of(tmp_path, monkeypatch):
     with (tmp_path / "drained.json.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(ServersError, match=r"another run has changed servers here .* is locked"):
-            drain_host.GatewayServers(paths).change([ONE], [], ServersRequest("drained", "rollout:1"), False)
+            drain_host.GatewayServers(paths).change(Selection([ONE]), ServersRequest("drained", "rollout:1"), False)

@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accele
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import load_recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import load_pins, sha256_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.groups import OWN_ENV
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -200,3 +201,8 @@ def test_the_six_sample_recipes_give_upstreams_words_in_upstreams_order(name, sa
     # A host's place in its group is no part of a recipe.
     env = {key: value for key, value in seeds.own_variables(plan).items() if "group" not in plan or key not in OWN_ENV}
     assert env == (sample.get("env") or {})
+
+
+def test_the_pins_are_those_of_the_files(recipes):
+    pinned = load_pins(NEWEST).recipes
+    assert pinned == {name: sha256_of(path.read_bytes()) for name, path in recipes.items()}

@@ -94,26 +94,28 @@ def sources(version: str, cache: Path = CACHE) -> Path:
 
 
 def download(version: str, scratch: Path) -> Path:
-    """Return the source distribution of a version, verified by pip against the pinned sha256."""
+    """Return the source distribution of a version, verified by pip against the pinned sha256 where there is one."""
     backend = scratch / "backend" / "setuptools"
     backend.mkdir(parents=True)
     (backend / "__init__.py").touch()
     (backend / "build_meta.py").write_text(BUILD_STAND_IN.replace("{version}", version), encoding="utf-8")
     requirement = scratch / "requirement.txt"
-    requirement.write_text(f"vllm=={version} --hash=sha256:{SOURCES[version]}\n", encoding="utf-8")
+    pinned = f" --hash=sha256:{SOURCES[version]}" if version in SOURCES else ""
+    requirement.write_text(f"vllm=={version}{pinned}\n", encoding="utf-8")
     command: list[str | Path] = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "vllm"]
-    command += ["--no-build-isolation", "--require-hashes", "--requirement", requirement, "--dest", scratch]
+    command += ["--no-build-isolation", *(["--require-hashes"] if pinned else [])]
+    command += ["--requirement", requirement, "--dest", scratch]
     stand_in = {"PYTHONPATH": str(backend.parent), "SETUPTOOLS_USE_DISTUTILS": "stdlib"}
     run(command, f"fetch the source distribution of vLLM {version}", stand_in)
     return scratch / f"vllm-{version}.tar.gz"
 
 
 def unpack(archive: Path, target: Path) -> None:
-    """Unpack the needed files of a source distribution; pip has refused names that lead out of it."""
+    """Unpack the needed files of a source distribution, and none whose name leads out of it."""
     with tarfile.open(archive) as tar:
         for member in tar:
             path = Path(*Path(member.name).parts[1:])
-            wanted = (path.parts[0] if path.parts else "", path.suffix) in WANTED
+            wanted = (path.parts[0] if path.parts else "", path.suffix) in WANTED and ".." not in path.parts
             content = tar.extractfile(member) if wanted and member.isfile() else None
             if content:
                 (target / path).parent.mkdir(parents=True, exist_ok=True)

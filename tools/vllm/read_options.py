@@ -129,6 +129,42 @@ def _field_class(config: Any, name: str) -> Any:
     return None
 
 
+# Where a release registers its parsers: the flag, the files that may hold the dictionary (newest first), its name, and
+# the flag that adds parsers of one's own.
+PARSERS = (
+    (
+        "tool-call-parser",
+        ("vllm/tool_parsers/__init__.py", "vllm/entrypoints/openai/tool_parsers/__init__.py"),
+        "_TOOL_PARSERS_TO_REGISTER",
+        "tool-parser-plugin",
+    ),
+    ("reasoning-parser", ("vllm/reasoning/__init__.py",), "_REASONING_PARSERS_TO_REGISTER", "reasoning-parser-plugin"),
+)
+
+
+def with_parsers(found: Mapping[str, dict[str, Any]], root: Path) -> dict[str, dict[str, Any]]:
+    """Return the flags with the names of the parsers that the release in ``root`` registers, which are a text to it."""
+    whole = dict(found)
+    for flag, files, variable, plugin in PARSERS:
+        names = next((names for file in files if (names := _keys_of(root / file, variable))), [])
+        if flag in whole and names:
+            extension = {"plugin": plugin} if plugin in whole else {}
+            whole[flag] = {**whole[flag], "known": sorted(names), **extension}
+    return whole
+
+
+def _keys_of(path: Path, variable: str) -> list[str]:
+    """Return the keys of a dictionary that a file assigns to a variable, empty without it."""
+    if not path.is_file():
+        return []
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if any(isinstance(one, ast.Name) and one.id == variable for one in targets) and isinstance(value, ast.Dict):
+            return [str(key.value) for key in value.keys if isinstance(key, ast.Constant)]
+    return []
+
+
 def describe(action: argparse.Action) -> dict[str, Any]:
     """Return the values that an argument accepts, in the terms of the option tables."""
     if isinstance(action, argparse.BooleanOptionalAction):
@@ -331,14 +367,17 @@ def read(version: str, root: Path) -> str:
         raise ReadError(f"{root}: no vLLM there (vllm/envs.py is missing); name the directory that holds vllm/")
     check_version(root, version)
     how = "its own argument code, run on classes rebuilt from its sources (no import of vLLM)"
-    return table(version, how, flags(*source_parser(root)), variables(root))
+    return table(version, how, with_parsers(flags(*source_parser(root)), root), variables(root))
 
 
 def real() -> str:
     """Return the table of the vLLM that this Python imports, from its real parser and its real dict of variables."""
-    version = importlib.import_module("vllm").__version__.partition("+")[0]
+    package = importlib.import_module("vllm")
+    version, root = package.__version__.partition("+")[0], Path(str(package.__file__)).parents[1]
     env = importlib.import_module("vllm.envs").environment_variables
-    return table(version, "the real parser, built by an imported vLLM", flags(*real_parser()), list(env))
+    return table(
+        version, "the real parser, built by an imported vLLM", with_parsers(flags(*real_parser()), root), list(env)
+    )
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:

@@ -1,13 +1,16 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One instance over two hosts: what stands after site.yml, and that it comes back as a whole after each fault."""
+"""One instance over two hosts: what stands after site.yml, that it comes back as a whole after each fault, and that it
+is one server for its gateway and for rollouts."""
 
 from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -20,7 +23,7 @@ from tests.lab_host import connect
 TOP = Path(__file__).resolve().parents[3]
 INVENTORY = str(TOP / ".config/molecule/inventory/group")
 SUBNET = os.environ["LAB_SUBNET_PREFIX"]
-URL = f"http://{SUBNET}.12:8000"
+URL, GATEWAY = f"http://{SUBNET}.12:8000", f"https://{SUBNET}.10"
 ADDRESSES = {"head": f"{SUBNET}.12", "worker": f"{SUBNET}.14"}
 ANSWER = "The fleet is ready."
 # For two starts of vLLM that share the processors of one machine with whatever else runs there.
@@ -68,14 +71,13 @@ def health():
 
 
 def wait_for_answer(seconds=LONG):
-    """Wait until gateways would send requests, and one is answered; return after how many seconds."""
-    began = time.monotonic()
+    """Wait until gateways send requests, and one is answered; return after how many seconds."""
+    began, load = time.monotonic(), Load()
     while time.monotonic() - began < seconds:
-        try:
-            if health() == 200 and chat() == ANSWER:
+        if health() == 200:
+            load.ask()
+            if load.rows[-1][1:3] == (200, ANSWER):
                 return time.monotonic() - began
-        except OSError:
-            pass
         time.sleep(1)
     pytest.fail(f"no answer within {seconds} s")
 
@@ -101,9 +103,65 @@ def watchdog(host):
     return host.check_output("journalctl -u vllm-group@big --no-pager")
 
 
-def playbook(*arguments):
+class Load(threading.Thread):
+    """A chat through the gateway in each second: (start, status, answer, Retry-After); status 0: nothing answered."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        home = Path(os.environ["LAB_HOME"], os.environ["LAB_NAME"], "gateway")
+        context = ssl.create_default_context(cafile=str(home / "ca/ca.crt"))
+        handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        self.opener = urllib.request.build_opener(*handlers)
+        self.key = (home / "load.key").read_text().strip()
+        self.rows, self.asking, self.ended = [], [], threading.Event()
+
+    def run(self):
+        while not self.ended.wait(1):
+            self.asking.append(threading.Thread(target=self.ask, daemon=True))
+            self.asking[-1].start()
+
+    def ask(self):
+        began = time.time()
+        body = {"model": "baremetal/gpt-oss-smoke", "messages": [{"role": "user", "content": "Is the fleet ready?"}]}
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
+        request = urllib.request.Request(f"{GATEWAY}/v1/chat/completions", json.dumps(body).encode(), headers)
+        try:
+            with self.opener.open(request, timeout=120) as answer:
+                found = answer.status, json.load(answer)["choices"][0]["message"]["content"], None
+        except urllib.error.HTTPError as exc:
+            found = exc.code, exc.read().decode(), exc.headers["Retry-After"]
+        except OSError as exc:
+            found = 0, repr(exc), None
+        self.rows.append((began, *found))
+
+    def __enter__(self):
+        self.start()
+        wait_until(lambda: len(self.rows) > 2)
+        return self
+
+    def __exit__(self, *_exception):
+        time.sleep(5)
+        self.ended.set()
+        for thread in self.asking:
+            thread.join(120)
+        self.rows.sort()
+
+    def down(self):
+        """Return the seconds from the first refused request to the next right answer; nothing else may have failed."""
+        answered = [row for row in self.rows if row[1] == 200]
+        refused = [row for row in self.rows if row[1] == 503]
+        assert {row[2] for row in answered} == {ANSWER}
+        assert len(answered) + len(refused) == len(self.rows), [row for row in self.rows if row[1] not in (200, 503)]
+        assert {row[3] for row in refused} == {"5"}
+        # All of them in one piece, and answers before and after it.
+        between = [row for row in answered if refused[0][0] < row[0] < refused[-1][0]]
+        assert not between and answered[0] < refused[0] and refused[-1] < answered[-1]
+        return next(row[0] for row in answered if row[0] > refused[-1][0]) - refused[0][0]
+
+
+def playbook(*arguments, name="site.yml"):
     environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
-    command = ["ansible-playbook", "-i", INVENTORY, "site.yml", *arguments]
+    command = ["ansible-playbook", "-i", INVENTORY, name, *arguments]
     return subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -202,3 +260,59 @@ def test_a_changed_flag_restarts_all_and_a_second_run_nothing(head, worker):
     second = playbook(*changed)
     assert second.returncode == 0 and second.stdout.count("changed=0") >= 3, second.stdout[-3000:]
     assert [invocation(each) for each in (head, worker)] == after
+
+
+def flag(number, **more):
+    """Return the options of a playbook that give the instance another argument."""
+    return ("-e", json.dumps({"lab_args": {"max-num-seqs": number, **more}}))
+
+
+def files(*hosts):
+    """Return what each host runs with."""
+    return [host.check_output("cat /etc/vllm/big.yaml /etc/vllm/big.group.json") for host in hosts]
+
+
+def test_a_drain_of_the_worker_drains_the_head_s_server():
+    drained = playbook("-l", "cpu-12b", "-e", "drain_min_available=0", name="playbooks/drain.yml")
+    assert drained.returncode == 0, drained.stdout[-3000:]
+    assert "big is one instance over cpu-12, cpu-12b" in drained.stdout
+    assert "cpu-12--big (with cpu-12b)  drained" in drained.stdout
+    load = Load()
+    load.ask()
+    assert load.rows[0][1] == 503 and load.rows[0][3] == "5"
+    returned = playbook("-e", "drain_instance=big", name="playbooks/undrain.yml")
+    assert returned.returncode == 0, returned.stdout[-3000:]
+
+
+def test_a_part_of_the_group_is_not_rolled_out():
+    run = playbook("-e", "rollout_hosts=cpu-12", *flag(2), "--check", name="playbooks/rollout.yml")
+    assert run.returncode and "vllm_instances.big spans hosts that this run leaves out: cpu-12b" in run.stdout
+
+
+def test_a_rollout_changes_both_hosts_as_one_and_a_rollback_takes_it_back(head, worker, record_property):
+    before = files(head, worker)
+    with Load() as load:
+        run = playbook(*flag(2), name="playbooks/rollout.yml")
+    assert run.returncode == 0 and "2 of 2 hosts are done" in run.stdout, run.stdout[-3000:]
+    assert "wave 1 of 1 (canary): cpu-12, cpu-12b" in run.stdout
+    report(record_property, "a rollout: the service is down for", load.down())
+    assert all("max-num-seqs: 2" in text for text in files(head, worker))
+    part = playbook("-e", "rollout_hosts=cpu-12b", name="playbooks/rollback.yml")
+    assert part.returncode and "big spans hosts that this run leaves out: cpu-12;" in " ".join(part.stdout.split())
+    with Load() as load:
+        run = playbook("-e", "rollout_undo=last", name="playbooks/rollback.yml")
+    assert run.returncode == 0, run.stdout[-3000:]
+    report(record_property, "a rollback: the service is down for", load.down())
+    assert files(head, worker) == before
+
+
+def test_a_flag_that_ends_vllm_is_taken_back_on_both_hosts(head, worker, record_property):
+    before = files(head, worker)
+    with Load() as load:
+        run = playbook(*flag(2, **{"max-model-len": 900_000}), name="playbooks/rollout.yml")
+    said = " ".join(run.stdout.split())
+    assert run.returncode and "0 of 2 hosts are done" in said, run.stdout[-3000:]
+    assert "cpu-12: restored to its earlier state" in said and "cpu-12b: restored to its earlier state" in said
+    report(record_property, "a bad flag: the service is down for", load.down())
+    assert files(head, worker) == before
+    assert chat() == ANSWER

@@ -115,7 +115,7 @@ def _count_nodes(path: str) -> int:
         names = os.listdir(path)
     except OSError:
         return 1
-    return sum(bool(re.match(r"node\d+$", name)) for name in names) or 1
+    return sum(bool(re.match(r"node[0-9]+\Z", name)) for name in names) or 1
 
 
 def _read(path: str) -> str:

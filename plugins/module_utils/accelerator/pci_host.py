@@ -99,4 +99,4 @@ def _hex_digits(path: str, name: str) -> str | None:
 
 def _numa_node(path: str) -> int | None:
     text = _read(path, "numa_node")
-    return int(text) if text.isdigit() else None  # -1: the firmware names none
+    return int(text) if text.isascii() and text.isdigit() else None  # -1: the firmware names none

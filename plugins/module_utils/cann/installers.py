@@ -77,7 +77,7 @@ def _read(entry: Mapping[str, Any]) -> RunFile:
     if not re.match(r"(https?|file)://.", url):
         raise StackError(f"cann_run_files: {name or 'a file'} has the address {url!r}; expected http(s):// or file://")
     sha256 = str(entry.get("sha256") or "").lower()
-    if not re.match(r"[0-9a-f]{64}$", sha256):
+    if not re.match(r"[0-9a-f]{64}\Z", sha256):
         raise StackError(
             f"cann_run_files: sha256 of {name} is {sha256!r}, expected 64 hexadecimal digits; no file is run that was "
             "not verified"

@@ -15,6 +15,7 @@ from typing import Any
 
 # Enough for bytes and nanoseconds; longer ones are damage.
 _COUNT = re.compile(r"[0-9]{1,18}", re.ASCII)
+_NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*", re.ASCII)
 
 
 def read_count(value: Any) -> int | None:
@@ -28,8 +29,7 @@ def read_count(value: Any) -> int | None:
 
 def read_finite(text: str) -> float | None:
     """Return the number that a text holds; None for other texts, NaN and numbers that are too large for a float."""
-    try:
-        number = float(text)
-    except ValueError:
+    if not _NUMBER.fullmatch(text):
         return None
+    number = float(text)
     return number if math.isfinite(number) else None

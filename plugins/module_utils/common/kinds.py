@@ -29,3 +29,8 @@ def name_kind(value: object) -> str:
     if value is None:
         return "nothing"
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "a value of another kind")
+
+
+def show_value(value: object) -> str:
+    """Return a value as a message shows it: ``nothing`` for YAML's null, which Python calls None."""
+    return "nothing" if value is None else repr(value)

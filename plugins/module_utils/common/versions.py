@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Sequence
 
-_PART = re.compile(r"(>=|<=|==|!=|>|<)?\s*([\w.+-]+)$")
+_PART = re.compile(r"(>=|<=|==|!=|>|<)?\s*([\w.+-]+)\Z")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": lambda a, b: a >= b,
     "<=": lambda a, b: a <= b,
@@ -21,7 +21,7 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda a, b: a < b,
 }
 # Marks of a pre-release after its numbers: 0.20.2rc1, 8.3.RC1, 1.0a2, 2.0.dev3. The kernel 6.8.0-31-generic is none.
-_STAGE = re.compile(r"(?<=\d)[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?([0-9]{0,18})$", re.IGNORECASE)
+_STAGE = re.compile(r"(?<=\d)[._-]?(dev|alpha|a|beta|b|rc|c|pre)[._-]?([0-9]{0,18})\Z", re.IGNORECASE)
 _STAGES = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "c": -1, "pre": -1, "rc": -1}
 _FINAL = (0, 0)
 # int() refuses texts of more than 4,300 digits.

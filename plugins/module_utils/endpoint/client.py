@@ -12,6 +12,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import secrets
 import socket
 import ssl
 import time
@@ -48,6 +49,26 @@ class Reply:
         return b"\n".join(line for _seconds, line in self.lines)
 
 
+@dataclass(frozen=True)
+class Upload:
+    """A form with one file, as a browser sends it: texts by their names, then the file."""
+
+    fields: Mapping[str, str]
+    name: str
+    filename: str
+    kind: str
+    content: bytes
+
+    def encode(self) -> tuple[str, bytes]:
+        """Return the content type and the body."""
+        boundary = secrets.token_hex(16)
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="'
+        parts = [f'{head}{name}"\r\n\r\n{value}\r\n'.encode() for name, value in self.fields.items()]
+        own = f'{head}{self.name}"; filename="{self.filename}"\r\nContent-Type: {self.kind}\r\n\r\n'
+        parts += [own.encode(), self.content, f"\r\n--{boundary}--\r\n".encode()]
+        return f"multipart/form-data; boundary={boundary}", b"".join(parts)
+
+
 class TimedClient:
     """Requests to one server, each on its own connection; proxies of the environment are not used."""
 
@@ -56,15 +77,16 @@ class TimedClient:
         self.url = url.rstrip("/")
         self._parts = split_url(url)
         self._tls = tls
-        self._headers = {"Content-Type": "application/json", "Connection": "close"}
+        self._headers = {"Connection": "close"}
         if api_key:
             # http.client's own error would quote the whole header with the key.
             if not re.match(r"[\x21-\x7e]+\Z", api_key):
                 raise AddressError("the API key holds a blank, a line break or a character outside ASCII")
             self._headers["Authorization"] = f"Bearer {api_key}"
 
-    def request(self, method: str, path: str, payload: Mapping[str, Any] | None, timeout: float) -> Reply:
-        """Send payload as JSON and return the reply after at most timeout seconds, including the connection."""
+    def request(self, method: str, path: str, payload: Mapping[str, Any] | Upload | None, timeout: float) -> Reply:
+        """Send payload as JSON or as a form, and return the reply after at most timeout seconds with the connection."""
+        kind, body = _encode(payload)
         recorder = _Recorder(timeout)
         connection = self._connection(min(CONNECT_TIMEOUT, timeout))
         try:
@@ -72,8 +94,8 @@ class TimedClient:
             # http.client drops its own reference to the socket, unless the answer says otherwise.
             recorder.sock = connection.sock
             recorder.limit()
-            body = None if payload is None else json.dumps(payload).encode()
-            connection.request(method, self._parts.path.rstrip("/") + path, body, self._headers)
+            headers = {**self._headers, "Content-Type": kind}
+            connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
             recorder.limit()
             recorder.record(connection.getresponse())
         except (OSError, http.client.HTTPException, _IncompleteError) as exc:
@@ -103,6 +125,12 @@ class TimedClient:
         if isinstance(exc, http.client.HTTPException):
             return f"the service on {self._parts.netloc} does not speak HTTP ({type(exc).__name__})"
         return f"no connection to {self._parts.netloc}: {exc}"
+
+
+def _encode(payload: Mapping[str, Any] | Upload | None) -> tuple[str, bytes | None]:
+    if isinstance(payload, Upload):
+        return payload.encode()
+    return "application/json", None if payload is None else json.dumps(payload).encode()
 
 
 def split_url(url: str) -> urllib.parse.SplitResult:

@@ -12,7 +12,11 @@ from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import Question, judge, request_of
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
+    Question,
+    judge,
+    text_request_of,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import read_complete_stream
 
 # Figures are comparable only where these are equal.
@@ -145,7 +149,7 @@ def _whole(value: Any, where: str, least: int, most: int) -> int:
 def chat_of(model: str, prompt: Prompt, stream: bool) -> tuple[str, str, dict[str, Any] | None]:
     """Return method, path and payload of the request for a prompt."""
     question = Question((model,), prompt.text, "", "", prompt.max_tokens)
-    method, path, payload = request_of("chat_stream" if stream else "chat", question)
+    method, path, payload = text_request_of("chat_stream" if stream else "chat", question)
     if prompt.system and payload:
         payload["messages"] = [{"role": "system", "content": prompt.system}, *payload["messages"]]
     return method, path, payload

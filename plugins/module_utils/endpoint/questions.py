@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import (
@@ -18,10 +18,13 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answe
     shorten,
     value_at,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply, Upload
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.streams import read_complete_stream
-
-CHECKS = ("models", "chat", "chat_stream", "responses", "completions")
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.task_questions import (
+    PATHS,
+    judge_task,
+    payload_of,
+)
 
 _PATHS = {
     "models": "/v1/models",
@@ -29,7 +32,10 @@ _PATHS = {
     "chat_stream": "/v1/chat/completions",
     "responses": "/v1/responses",
     "completions": "/v1/completions",
+    **PATHS,
 }
+# In the order in which they are made.
+CHECKS = tuple(_PATHS)
 
 
 # Characters of the description of an answer.
@@ -42,7 +48,8 @@ class Question:
 
     models: served names that the server must list; the first one gets the question. prompt: for chat and responses.
     completion_prompt: the beginning of a text, for completions. expect: text that the answers to prompt must contain,
-    empty for any text. max_tokens: the limit of each answer, reasoning included.
+    empty for any text. max_tokens: the limit of each answer, reasoning included. trained: False for random weights,
+    whose answers have no meaning.
     """
 
     models: tuple[str, ...]
@@ -50,6 +57,7 @@ class Question:
     completion_prompt: str
     expect: str
     max_tokens: int
+    trained: bool = True
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,11 @@ class Speed:
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check. answer: the text of the answer, empty without one; speed: of a good stream only."""
+    """The outcome of one check.
+
+    answer: the text of the answer, empty without one. speed: of a good stream only. doubt: what is odd about a good
+    answer, as a clause.
+    """
 
     name: str
     ok: bool
@@ -76,14 +88,22 @@ class Finding:
     detail: str
     answer: str = ""
     speed: Speed | None = None
+    doubt: str = ""
 
     def row(self) -> dict[str, Any]:
         """Return the reported data of a check."""
         return {"name": self.name, "ok": self.ok, "seconds": round(self.seconds, 3), "detail": self.detail}
 
 
-def request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] | None]:
-    """Return method, path and payload of a check of CHECKS. Temperature 0: the same question gets the same answer."""
+def request_of(name: str, question: Question) -> tuple[str, str, Mapping[str, Any] | Upload | None]:
+    """Return method, path and payload of a check of CHECKS."""
+    if name in PATHS:
+        return "POST", PATHS[name], payload_of(name, question.models[0], question.max_tokens)
+    return text_request_of(name, question)
+
+
+def text_request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] | None]:
+    """Return method, path and payload of a check of texts. Temperature 0: the same question gets the same answer."""
     base: dict[str, Any] = {"model": question.models[0], "temperature": 0}
     messages = [{"role": "user", "content": question.prompt}]
     payloads: dict[str, dict[str, Any] | None] = {
@@ -105,9 +125,13 @@ def request_of(name: str, question: Question) -> tuple[str, str, dict[str, Any] 
 
 def judge(name: str, question: Question, reply: Reply) -> Finding:
     """Return the finding of the check name on a reply; a problem is part of the finding and never raised."""
-    method, path, _payload = request_of(name, question)
+    method, path = "GET" if name == "models" else "POST", _PATHS[name]
     try:
         refuse_failure(reply)
+        if name in PATHS:
+            answer, detail, doubt = judge_task(name, reply, question.trained)
+            detail, doubt = quote_foreign(detail, _LONGEST), quote_foreign(doubt, _LONGEST)
+            return Finding(name, True, reply.seconds, detail, answer, doubt=doubt)
         answer, detail, speed = _JUDGES[name](question, reply)
     except BadAnswerError as exc:
         return Finding(name, False, reply.seconds, f"{method} {path}: {exc}")
@@ -129,17 +153,23 @@ def _judge_chat(question: Question, reply: Reply) -> tuple[str, str, Speed | Non
     tokens = value_at(data, "usage", "completion_tokens", kind=int)
     content = value_at(message, "content", at="choices[0].message")
     finish = data["choices"][0].get("finish_reason")
-    text = _readable_text(content, "choices[0].message.content", reasoning_of(message), finish, tokens)
+    reasoning = reasoning_of(message)
+    if _still_reasons(content, reasoning, finish, question):
+        return "", _describe_reasoning(reasoning, tokens), None
+    text = _readable_text(content, "choices[0].message.content", reasoning, finish, tokens)
     return _refuse_unexpected(text, question), _describe_answer(text, finish, tokens), None
 
 
 def _judge_stream(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
     stream = read_complete_stream(reply)
     tokens = stream.tokens or 0
-    text = _readable_text(stream.text, "choices[0].delta.content", stream.reasoning, stream.finish, tokens)
     speed = Speed(round(stream.first, 4), round(tokens / max(stream.last, 1e-6), 2))
-    told = f"{_describe_answer(text, stream.finish, tokens)}, first token after {speed.time_to_first_token_s:.3f} s"
-    return _refuse_unexpected(text, question), f"{told}, {speed.tokens_per_second:g} tokens/s", speed
+    timed = f"first token after {speed.time_to_first_token_s:.3f} s, {speed.tokens_per_second:g} tokens/s"
+    if _still_reasons(stream.text, stream.reasoning, stream.finish, question):
+        return "", f"{_describe_reasoning(stream.reasoning, tokens)}, {timed}", speed
+    text = _readable_text(stream.text, "choices[0].delta.content", stream.reasoning, stream.finish, tokens)
+    told = _describe_answer(text, stream.finish, tokens)
+    return _refuse_unexpected(text, question), f"{told}, {timed}", speed
 
 
 def _judge_responses(question: Question, reply: Reply) -> tuple[str, str, Speed | None]:
@@ -147,12 +177,16 @@ def _judge_responses(question: Question, reply: Reply) -> tuple[str, str, Speed 
     status = value_at(data, "status", kind=str)
     tokens = value_at(data, "usage", "output_tokens", kind=int)
     output = value_at(data, "output", kind=list)
-    if status != "completed":
-        reason = (data.get("incomplete_details") or {}).get("reason") or "no reason given"
-        way_out = "; raise max_tokens" if reason == "max_output_tokens" else ""
-        raise BadAnswerError(f"status is {status!r} ({shorten(str(reason))}), expected 'completed'{way_out}")
     text = "".join(_output_text(output, index) for index in range(len(output)))
     kinds = ", ".join(str(item["type"]) for item in output) or "nothing"
+    if status != "completed":
+        details = data.get("incomplete_details")
+        reason = (details.get("reason") if isinstance(details, Mapping) else None) or "no reason given"
+        late = reason == "max_output_tokens"
+        if late and not question.expect and (text.strip() or "reasoning" in kinds):
+            return text, f"wrote {kinds} and did not finish within {tokens} tokens", None
+        way_out = "; raise max_tokens" if late else ""
+        raise BadAnswerError(f"status is {status!r} ({shorten(str(reason))}), expected 'completed'{way_out}")
     if not text.strip():
         raise BadAnswerError(f"output holds no text; found {kinds}, expected a message with output_text")
     return _refuse_unexpected(text, question), _describe_answer(text, status, tokens), None
@@ -200,6 +234,15 @@ def _readable_text(text: Any, where: str, reasoning: str, finish: Any, tokens: i
         used = "went into reasoning" if reasoning else "gave no text"
         raise BadAnswerError(f"{where} is empty: all {tokens} tokens {used} (finish_reason length); raise max_tokens")
     raise BadAnswerError(f"{where} is empty ({tokens} tokens, finish_reason {finish}), expected text")
+
+
+def _still_reasons(text: Any, reasoning: str, finish: Any, question: Question) -> bool:
+    """Return whether the model used all tokens to reason, which is enough unless a text is expected."""
+    return not text and bool(reasoning.strip()) and finish == "length" and not question.expect
+
+
+def _describe_reasoning(reasoning: str, tokens: int) -> str:
+    return f"reasoned {shorten(reasoning)!r} and did not finish within {tokens} tokens"
 
 
 def _refuse_unexpected(text: str, question: Question) -> str:

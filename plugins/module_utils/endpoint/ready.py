@@ -12,6 +12,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.clien
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import Unit, explain_failure
 
 _FIRST_PAUSE = 0.2
+# Seconds, and fraction of the time waited so far: a short start is noticed at once, a long one is not asked too often.
+_USUAL_PAUSE, _PAUSE_SHARE = 0.5, 0.02
 _LONGEST_PAUSE = 2.0
 # /health does no work: an idle server answers at once, a busy one within seconds.
 _PROBE_TIMEOUT = 5.0
@@ -71,4 +73,4 @@ def wait_until_ready(client: TimedClient | None, watch: Watch | None, timeout: f
             found = reply.failure or f"answered {reply.status}"
             return Wait(f"not ready after {timeout:g} s: GET {client.url}/health: {found}", seconds)
         time.sleep(pause)
-        pause = min(pause * 1.5, _LONGEST_PAUSE)
+        pause = min(pause * 1.5, max(_USUAL_PAUSE, _PAUSE_SHARE * seconds), _LONGEST_PAUSE)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import ANSWER_SECONDS
@@ -22,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.server
     DRAINED,
     STATUS,
     Records,
+    Selection,
     ServersChange,
     ServersError,
     ServersRequest,
@@ -71,14 +71,12 @@ class GatewayServers:
         self.name = self.haproxy.name
         self.owners = OwnersFile(paths.owners_file, self.name)
 
-    def change(
-        self, names: Sequence[str], hosts: Sequence[str], request: ServersRequest, check: bool
-    ) -> ServersOutcome:
+    def change(self, selection: Selection, request: ServersRequest, check: bool) -> ServersOutcome:
         """Check the request, set, record and save it while holding the gateway's lock. Raises ServersError."""
         read_only = check or request.state == STATUS
         with contextlib.nullcontext() if read_only else self.owners.lock():
             view, records = self.haproxy.view(), self.owners.read()
-            selected = select_servers(view, names, hosts, self.name)
+            selected = select_servers(view, selection, self.name)
             try:
                 change = decide_change(view, selected, request, records)
             except ServersError as exc:
@@ -148,7 +146,7 @@ class GatewayServers:
             time.sleep(min(_LONGEST_PAUSE, left))
             try:
                 outcome.view, unanswered = self.haproxy.view(), ""
-                select_servers(outcome.view, names, (), self.name)
+                select_servers(outcome.view, Selection(names), self.name)
             except NoAnswerError as exc:
                 # HAProxy is restarting.
                 unanswered = str(exc)
@@ -156,7 +154,7 @@ class GatewayServers:
     def _update(self, outcome: ServersOutcome, request: ServersRequest, worker: str) -> bool:
         """Read the servers again; return whether a drain that a reload after ``worker`` lost was set again."""
         outcome.view = self.haproxy.view()
-        select_servers(outcome.view, outcome.names, (), self.name)
+        select_servers(outcome.view, Selection(outcome.names), self.name)
         if request.state != DRAINED:
             return False
         own = outcome.own_names()
@@ -169,7 +167,7 @@ class GatewayServers:
                 f"{self.name}: {', '.join(lost)} was made ready by another user while it was being drained; "
                 "nothing was stopped. Find out who needs it"
             )
-        again = self.change(own, (), request, False)
+        again = self.change(Selection(own), request, False)
         outcome.view, outcome.records = again.view, again.records
         return True
 

@@ -59,35 +59,60 @@ class ServersChange:
     held: list[str] = field(default_factory=list)
 
 
-def check_request(request: ServersRequest, names: Sequence[str], hosts: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class Selection:
+    """The servers that are asked for: by name, by host, and those of instances that span several hosts.
+
+    Each entry of ``groups`` has the names that the servers of one instance may have; a gateway has one at least.
+    """
+
+    names: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    groups: Sequence[Sequence[str]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.hosts or self.groups)
+
+
+def check_request(request: ServersRequest, selection: Selection) -> None:
     """Raise ServersError for an incomplete or invalid request."""
     if request.min_available < 0:
         raise ServersError(f"min_available: found {request.min_available}, expected 0 or more")
     if request.state == STATUS:
         return
-    if not names and not hosts:
+    if not selection:
         raise ServersError(f"servers: the list is empty, expected the servers to make {request.state}")
     if not _OWNER.match(request.owner):
         raise ServersError(f"owner: found {request.owner!r}, expected rollout:ID or admin:USER, such as admin:alice")
 
 
-def select_servers(view: HaproxyView, names: Sequence[str], hosts: Sequence[str], gateway: str) -> list[str]:
+def select_servers(view: HaproxyView, selection: Selection, gateway: str) -> list[str]:
     """Return the selected servers, all of them when none is named. Raises ServersError for an unknown one."""
-    unknown = [name for name in names if name not in view.servers]
+    unknown = [name for name in selection.names if name not in view.servers]
     if unknown:
         listed = "; ".join(f"{name} ({nearest(name, view.servers)})" for name in unknown)
         raise ServersError(f"{gateway}: the gateway has no server {listed}; run playbooks/gateway.yml first")
-    found = dict.fromkeys(names)
-    for host in hosts:
-        of_host = [name for name in view.servers if name.startswith(server_prefix(host))]
-        if not of_host:
+    found = dict.fromkeys(selection.names)
+    for names in selection.groups:
+        of_group = [name for name in names if name in view.servers]
+        if not of_group:
+            raise ServersError(
+                f"{gateway}: the gateway has none of the servers {', '.join(names)}, which are one instance; "
+                "run playbooks/gateway.yml first"
+            )
+        found.update(dict.fromkeys(of_group))
+    for host in selection.hosts:
+        prefix = server_prefix(host)
+        of_host = [name for name in view.servers if name.startswith(prefix)]
+        # A host may have no server of its own, and serve together with others.
+        if not of_host and not any(name.startswith(prefix) for names in selection.groups for name in names):
             known = {name.partition("--")[0] for name in view.servers}
             raise ServersError(
                 f"{gateway}: the gateway has no server of the host {host} ({nearest(host, known)}); "
                 "run playbooks/gateway.yml first"
             )
         found.update(dict.fromkeys(of_host))
-    return list(found) if names or hosts else list(view.servers)
+    return list(found) if selection else list(view.servers)
 
 
 def server_name(host: str, instance: str) -> str:

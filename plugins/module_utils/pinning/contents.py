@@ -91,7 +91,7 @@ def check_chosen(
         )
     if include or any(file.name.endswith(".safetensors") for file in chosen):
         return
-    found = sorted({match[0] for match in (re.search(r"\.\w+$", file.name) for file in files) if match})
+    found = sorted({match[0] for match in (re.search(r"\.\w+\Z", file.name) for file in files) if match})
     kinds = quote_foreign(", ".join(found) or "no files")
     raise WeightsError(
         f"{model}: found no *.safetensors after include and exclude (the model has {kinds}); pin a "

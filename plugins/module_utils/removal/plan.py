@@ -201,7 +201,7 @@ def _refuse_declared(request: Request, contents: Contents) -> None:
     declared = [
         name
         for name in contents.instances
-        if name in request.declared or re.sub(r"-\d+$", "", name) in request.declared
+        if name in request.declared or re.sub(r"-[0-9]+\Z", "", name) in request.declared
     ]
     if declared:
         them = "it" if len(declared) == 1 else "them"

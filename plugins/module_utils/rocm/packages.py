@@ -65,7 +65,7 @@ RELEVANT = re.compile(
     r"(amdgpu|amdrocm|rocm|amd-smi|rocminfo|hipcc$|firmware-amd-graphics|linux-firmware|linux-modules-extra-)"
 )
 _USERSPACE = re.compile(r"(amdrocm|rocm-|rocm$|rocminfo|amd-smi)")
-_CODE = re.compile(r"\.(\d{5,8})$")
+_CODE = re.compile(r"\.([0-9]{5,8})\Z")
 
 
 def is_driver(name: str) -> bool:

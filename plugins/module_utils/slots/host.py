@@ -35,6 +35,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     SlotError,
     SlotState,
     document,
+    files_of_group,
     files_of_kind,
     launch_of,
     link_of,
@@ -49,6 +50,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     STATE_DIR,
     TEMPLATE,
     UNIT,
+    group_path,
     quadlet_path,
     unit_path,
 )
@@ -79,6 +81,19 @@ class Host:
             return UNIT
         return QUADLET if os.path.exists(self.at(quadlet_path(name))) else TEMPLATE
 
+    def spans(self, name: str) -> bool:
+        """Return whether the installed instance spans several hosts."""
+        return os.path.exists(self.at(group_path(name)))
+
+    def group(self, name: str) -> dict[str, Any]:
+        """Return ``hosts`` and ``role`` of an installed instance that spans several hosts, empty for any other one."""
+        try:
+            with open(self.at(group_path(name)), encoding="utf-8") as file:
+                found = json.load(file)
+            return {"hosts": [str(host) for host in found["hosts"]], "role": str(found["role"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
     def is_installed(self, name: str) -> bool:
         """Return whether the instance has its configuration file, by which the role recognises it."""
         return os.path.exists(self.at(f"{CONFIG_DIR}/{name}.yaml"))
@@ -86,7 +101,8 @@ class Host:
     def state(self, name: str) -> SlotState:
         """Return the installed state; missing files are left out."""
         kind = self.kind(name)
-        found = {entry["path"]: self._read(entry["path"]) for entry in files_of_kind(name, kind)}
+        listed_files = [*files_of_kind(name, kind), *(files_of_group(name) if self.spans(name) else [])]
+        found = {entry["path"]: self._read(entry["path"]) for entry in listed_files}
         texts = {path: read[1].decode(errors="replace") for path, read in found.items() if read}
         launch = launch_of(name, kind, texts)
         image = None
@@ -98,7 +114,9 @@ class Host:
     def missing(self, name: str, state: SlotState) -> list[str]:
         """Return the paths that a complete instance has and this one lacks."""
         there = {entry.path for entry in state.files}
-        gone = [entry["path"] for entry in files_of_kind(name, state.kind) if entry["path"] not in there]
+        # The metadata are in some environments only.
+        of_group = files_of_group(name)[:-1] if self.spans(name) else []
+        gone = [entry["path"] for entry in [*files_of_kind(name, state.kind), *of_group] if entry["path"] not in there]
         return gone + ([] if state.model else [link_of(name)])
 
     def changed(self, name: str, state: SlotState) -> tuple[float, str]:

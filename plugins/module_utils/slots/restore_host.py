@@ -29,13 +29,18 @@ from ansible_collections.baremetal.inference.plugins.module_utils.slots.state im
     SlotState,
     bare_id,
     differences,
+    files_of_group,
     foreign_paths,
     is_stale,
     link_of,
     seconds_of,
     timestamp,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import QUADLET
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files import (
+    QUADLET,
+    firewall_path,
+    firewall_table,
+)
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.plan import STAMP_NAME, parse_stamp
 
 # Exit status, output and error output of a command.
@@ -128,6 +133,11 @@ class Service:
     def disable(self) -> None:
         """Disable the start at boot; do nothing without a unit."""
         self._run(["systemctl", "disable", "--quiet", self.unit])
+
+    def remove_firewall(self, table: str) -> None:
+        """Remove a table of nftables; do nothing without nftables or the table."""
+        with contextlib.suppress(OSError):
+            self._run(["nft", "delete", "table", "inet", table])
 
     def reload(self) -> None:
         """Reload systemd."""
@@ -233,7 +243,11 @@ class Restore:
         self.host, self.slots, self.slot, self.service, self.engine = host, slots, slot, service, engine
         self.name = slots.name
         self.before = host.state(self.name)
-        self.foreign = [path for path in foreign_paths(self.name, slot.state.kind) if os.path.lexists(host.at(path))]
+        kept = {entry.path for entry in slot.state.files}
+        # Those of a group are foreign to a state of one host alone.
+        of_group = [entry["path"] for entry in files_of_group(self.name) if not entry["shared"]]
+        foreign = [*foreign_paths(self.name, slot.state.kind), *(path for path in of_group if path not in kept)]
+        self.foreign = [path for path in foreign if os.path.lexists(host.at(path))]
         # Files shared by several instances may be right already. Writing them again would make the other instances
         # appear stale.
         self.wrong = [entry for entry in slot.state.files if host.entry(entry.path) != entry]
@@ -257,6 +271,8 @@ class Restore:
             self._switch(staged)
         finally:
             self._forget(staged)
+        if firewall_path(self.name) in self.foreign:
+            self.service.remove_firewall(firewall_table(self.name))
         self.service.reload()
         self.service.start(enable=self.slot.state.kind != QUADLET)
 

@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vllm.files imp
     STATE_DIR,
     TEMPLATE,
     UNIT,
+    group_files,
     instance_files,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
@@ -124,6 +125,11 @@ def files_of_kind(name: str, kind: str) -> list[dict[str, Any]]:
     return instance_files({"instance": name, "runtime": runtime}, {"user": "", **settings})
 
 
+def files_of_group(name: str) -> list[dict[str, Any]]:
+    """Return the files that an instance has besides where it spans hosts; the last one only in some environments."""
+    return group_files(name, "", metadata=True)
+
+
 def foreign_paths(name: str, kind: str) -> list[str]:
     """Return the paths of the instance's own files that other kinds of unit have and this kind lacks."""
     own = {entry["path"] for entry in files_of_kind(name, kind)}
@@ -197,7 +203,7 @@ def parse(text: str, name: str, digest: str) -> Slot:
         files = tuple(Entry(path, **entry) for path, entry in sorted(found["files"].items()))
         image = Image(**found["image"]) if found["image"] else None
         state = SlotState(found["kind"], files, found["model"], image, found["venv"])
-        known = {entry["path"] for entry in files_of_kind(name, state.kind)}
+        known = {entry["path"] for entry in [*files_of_kind(name, state.kind), *files_of_group(name)]}
         slot = Slot(
             digest, state, dict(found["plan"]), dict(found["record"]), str(found["kept_at"]), bool(found["stamped"])
         )

@@ -26,7 +26,7 @@ EPEL_URL = "https://dl.fedoraproject.org/pub/epel"
 DEBIAN_URL = "http://deb.debian.org/debian"
 DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-_IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)([a-z][\w.-]*)$")
+_IMAGE = re.compile(r"linux-image-(?!unsigned-|extra-)([a-z][\w.-]*)\Z")
 
 
 def exact(version: str, manager: str) -> str:

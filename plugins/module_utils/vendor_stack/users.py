@@ -21,9 +21,9 @@ EXPORTERS = (
 )
 DAEMONS = ("nvidia-imex.service", "nvidia-fabricmanager.service", "nvidia-persistenced.service")
 
-_SERVING = re.compile(r"vllm@.+\.service$")
+_SERVING = re.compile(r"vllm@.+\.service\Z")
 # The unit of a container in an engine; its instance shows only when that is stopped.
-_CONTAINER = re.compile(r"(docker|libpod|cri-containerd)-[0-9a-f]+\.scope$")
+_CONTAINER = re.compile(r"(docker|libpod|cri-containerd)-[0-9a-f]+\.scope\Z")
 
 
 @dataclass(frozen=True)

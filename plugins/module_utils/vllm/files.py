@@ -8,6 +8,7 @@ The role and playbooks/render.yml write the same files, so both use this module.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanOutline
@@ -61,7 +62,9 @@ def instance_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[
     ``template`` (of roles/vllm/templates), ``owner``, ``group``, ``mode``, ``secret`` (it holds secrets), ``unit``
     (systemd or podman reads it) and ``shared`` (several instances use the same file).
     """
-    return [*_group_files(plan, settings), *_own_files(plan, settings)]
+    venv: Mapping[str, Any] = dict(plan).get("venv") or {}  # type: ignore[assignment]
+    shared = group_files(plan["instance"], settings["user"], "distribution" in venv) if "group" in plan else []
+    return [*shared, *_own_files(plan, settings)]
 
 
 def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -88,19 +91,18 @@ def _own_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str,
     ]
 
 
-def _group_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what an instance that spans hosts has besides: its group, the firewall, the watchdog."""
-    if "group" not in plan:
-        return []
-    name = plan["instance"]
-    venv: Mapping[str, Any] = dict(plan).get("venv") or {}  # type: ignore[assignment]
+def group_files(name: str, user: str, metadata: bool) -> list[dict[str, Any]]:
+    """Return what an instance that spans hosts has besides: its group, the firewall, the watchdog.
+
+    ``metadata``: its environment has vLLM under another name.
+    """
     files = [
-        _file(group_path(name), "instance.group.json.j2", settings["user"], "0640"),
-        _file(f"{CONFIG_DIR}/{name}.nft", "group.nft.j2", "root", "0644"),
+        _file(group_path(name), "instance.group.json.j2", user, "0640"),
+        _file(firewall_path(name), "group.nft.j2", "root", "0644"),
         _file(f"{UNIT_DIR}/vllm-group@.service", "vllm-group@.service.j2", "root", "0644", unit=True, shared=True),
         _file(f"{UNIT_DIR}/vllm@{name}.service.d/group.conf", "group.conf.j2", "root", "0644", unit=True),
     ]
-    if "distribution" in venv:
+    if metadata:
         # vLLM's command asks for the version of a distribution called vllm.
         path = f"{STATE_DIR}/{name}/metadata/vllm.dist-info/METADATA"
         files.append(_file(path, "instance.metadata.j2", "root", "0644"))
@@ -110,6 +112,16 @@ def _group_files(plan: PlanOutline, settings: Mapping[str, Any]) -> list[dict[st
 def group_path(name: str) -> str:
     """Return the place of the file that only an instance that spans hosts has."""
     return f"{CONFIG_DIR}/{name}.group.json"
+
+
+def firewall_path(name: str) -> str:
+    """Return the place of the firewall of an instance that spans hosts."""
+    return f"{CONFIG_DIR}/{name}.nft"
+
+
+def firewall_table(name: str) -> str:
+    """Return the name of the table that it loads."""
+    return "vllm_group_" + re.sub(r"[^A-Za-z0-9_]", "_", name)
 
 
 def directory(path: str) -> dict[str, Any]:

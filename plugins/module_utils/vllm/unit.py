@@ -92,7 +92,7 @@ def parse_show(text: str) -> UnitState:
 
     def number(name: str) -> int:
         value = found.get(name, "")
-        return int(value) if value.isdigit() else 0
+        return int(value) if value.isascii() and value.isdigit() else 0
 
     return UnitState(
         load=found.get("LoadState", ""),

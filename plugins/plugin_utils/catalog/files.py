@@ -26,6 +26,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.recipe
     either,
     unread_keys,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import has_recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import (
@@ -81,21 +82,39 @@ def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[st
     path = lookup(kind, name, suffixes, directories)
     if path is not None:
         return path
-    places = _places(kind, directories)
-    # A release lies beside its locks; the others lie in a directory for each organisation.
-    pattern = "*" if kind == "releases" else "*/*"
-    known = {
-        str(path.relative_to(place))[: -len(suffix)]
-        for place in places
-        for suffix in suffixes
-        for path in place.glob(f"{pattern}{suffix}")
-    }
-    way_out = f"; {how_to_pin(name)}" if kind == "weights" else ""
-    where = ", ".join(str(place) for place in places)
+    known = known_names(kind, suffixes, directories)
+    way_out = {"weights": f"; {how_to_pin(name)}", "recipes": _from_upstream(name)}.get(kind, "")
+    where = ", ".join(str(place) for place in _places(kind, directories))
     near = nearest(name, known)
     if kind == "releases" and near.startswith("nearest"):
         near = f"{near}; known: {', '.join(sorted(known, key=lambda each: (version_key(each), each)))}"
     raise UnknownNameError(f"{MISSING[kind]} {name!r} in {where}; {near}{way_out}")
+
+
+def known_names(kind: str, suffixes: Sequence[str], directories: Sequence[str]) -> list[str]:
+    """Return the names of a part of the catalogue and of a site's directories, sorted."""
+    places = _places(kind, directories)
+    # A release lies beside its locks; the others lie in a directory for each organisation.
+    pattern = "*" if kind == "releases" else "*/*"
+    return sorted(
+        {
+            str(path.relative_to(place))[: -len(suffix)]
+            for place in places
+            for suffix in suffixes
+            for path in place.glob(f"{pattern}{suffix}")
+        }
+    )
+
+
+def _from_upstream(name: str) -> str:
+    """Return how to get a recipe that a release of vLLM carries, as the end of a message; empty for another one."""
+    version = has_recipe(name)
+    if version is None:
+        return ""
+    return (
+        f"; vLLM {version} carries it: ansible-playbook playbooks/fetch_recipes.yml -e fetch_dest=DIR, and set "
+        "vllm_recipe_path: [DIR]"
+    )
 
 
 def _places(kind: str, directories: Sequence[str]) -> list[Path]:

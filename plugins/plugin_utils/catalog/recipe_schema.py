@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import CONDITIONS, RESULTS, holds
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
@@ -39,7 +40,7 @@ def unread_keys(recipe: Mapping[str, Any], file: str) -> list[str]:
 
 
 def _wrong(value: Any, where: str, expected: str) -> str:
-    found = repr(value)
+    found = show_value(value)
     if isinstance(value, dict):
         found = "a mapping"
     elif isinstance(value, list):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
@@ -14,8 +15,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playboo
     PlaybookOptionError,
     check_playbook_options,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.preload import load_jinja_plugins, preload
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RoleOptionError,
+    check_names_and_values,
     check_role_options,
 )
 
@@ -31,6 +34,9 @@ class ControllerAction(ActionBase):
     ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
     ROLES: ClassVar[tuple[str, ...]] = ()
     _requires_connection = False
+
+    def __init_subclass__(cls) -> None:
+        preload(partial(check_names_and_values, {}, cls.ROLES))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -53,6 +59,9 @@ class CheckedModule(ActionBase):
 
     ROLES: ClassVar[tuple[str, ...]] = ()
 
+    def __init_subclass__(cls) -> None:
+        preload(partial(check_names_and_values, {}, cls.ROLES))
+
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         check_options(self.ROLES, task_vars, self._templar, self._task)
@@ -71,3 +80,6 @@ def check_options(roles: tuple[str, ...], variables: Mapping[str, Any] | None, t
         raise AnsibleActionFail(str(exc)) from exc
     for text in warnings:
         Display().warning(text)
+
+
+preload(load_jinja_plugins)

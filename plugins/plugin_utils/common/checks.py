@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 # Whether a value is good, and in words what was expected.
@@ -39,14 +40,14 @@ def problem_of(value: Any, known: Mapping[str, Check], where: str = "", required
     a value of another form, and a ``required`` key that is missing.
     """
     if not isinstance(value, dict):
-        return f"{where or 'the file'}: found {value!r}, expected a mapping"
+        return f"{where or 'the file'}: found {show_value(value)}, expected a mapping"
     for key, entry in value.items():
         place = f"{where}.{key}" if where else str(key)
         if key not in known:
             return f"unknown key '{place}'; {nearest(str(key), known)}"
         good, words = known[key]
         if not good(entry):
-            return f"{place}: found {entry!r}, expected {words}"
+            return f"{place}: found {show_value(entry)}, expected {words}"
     for key in required:
         if key not in value:
             return f"{f'{where}.' if where else ''}{key}: is missing; expected {known[key][1]}"

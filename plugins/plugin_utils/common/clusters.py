@@ -27,6 +27,8 @@ def cluster_of(value: Any, groups: Iterable[str]) -> str:
     if isinstance(value, (Mapping, list, tuple)):
         raise ClusterError(f"cluster: found {name_kind(value)}, expected the name of a cluster")
     named = "" if value is None or isinstance(value, bool) else str(value)
+    if not named.isprintable():
+        raise ClusterError(f"cluster: found {named[:80]!r}, expected the name of a cluster on one line")
     found = sorted({group for group in groups if group.startswith(CLUSTER_PREFIX)})
     others = [group for group in found if named and group != name_region_group("cluster", named)]
     if others:

@@ -25,12 +25,37 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
-    "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fit", "fleet", "import",
-    "lock", "pin", "remove", "render", "site", "tune", "undrain", "verify",
+    "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
+    "fleet", "gateway_status", "import", "lock", "monitoring", "pin", "remove", "render", "site", "tune", "undrain",
+    "verify",
 )  # fmt: skip
-WHOLE_NUMBERS = ("discover_timeout", "drain_least", "drain_min_available")
-# Seconds, which may have fractions.
-NUMBERS = ("drain_timeout", "undrain_timeout", "verify_ready_timeout", "verify_request_timeout")
+# The smallest values of whole numbers.
+WHOLE_NUMBERS = {
+    "accept_port": 1024,
+    "accept_storage_bytes": 1,
+    "bench_repeats": 1,
+    "bench_requests_min": 1,
+    "bench_requests_per_stream": 1,
+    "bench_seed": 0,
+    "bundle_bandwidth": 0,
+    "bundle_connections": 1,
+    "discover_timeout": 0,
+    "drain_least": 0,
+    "drain_min_available": 0,
+    "evaluate_concurrency": 1,
+    "evaluate_request_timeout": 1,
+    "evaluate_samples": 0,
+    "evaluate_timeout": 1,
+    "tune_requests_min": 1,
+    "tune_requests_per_stream": 1,
+    "tune_rounds": 1,
+}
+# Seconds and figures from 0 on, which may have fractions.
+NUMBERS = (
+    "accept_bench_tokens_per_s", "accept_minutes", "accept_network_gbit_per_s", "accept_storage_gb_per_s",
+    "bench_timeout", "drain_timeout", "tune_drop_percent", "tune_timeout", "undrain_timeout", "verify_ready_timeout",
+    "verify_request_timeout",
+)  # fmt: skip
 CHOICES = {"drift_format": ("table", "json"), "explain_format": ("table", "json"), "bundle_check": ("stamp", "full")}
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
 _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
@@ -60,8 +85,11 @@ def check_values(extra: Mapping[str, Any]) -> None:
             continue
         if name in CHOICES and value not in CHOICES[name]:
             raise PlaybookOptionError(f"{name}: found {value!r}, expected {' or '.join(CHOICES[name])}")
-        if name in WHOLE_NUMBERS and read_count(value) is None:
-            raise PlaybookOptionError(f"{name}: found {str(value)[:80]!r}, expected a whole number from 0 on")
+        if name in WHOLE_NUMBERS:
+            count = read_count(value)
+            if count is None or count < WHOLE_NUMBERS[name]:
+                expected = f"a whole number from {WHOLE_NUMBERS[name]} on"
+                raise PlaybookOptionError(f"{name}: found {str(value)[:80]!r}, expected {expected}")
         number = read_finite(str(value)) if name in NUMBERS else 0
         if number is None or number < 0:
             raise PlaybookOptionError(f"{name}: found {str(value)[:80]!r}, expected a number from 0 on")

@@ -15,8 +15,9 @@ from typing import Any, Callable, Iterable, Mapping
 from ansible.errors import AnsibleError
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES, Range
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
 
@@ -68,9 +69,9 @@ def check_names_and_values(
     """
     warnings = misspelt_options(frozenset(variables), roles)
     for role in roles:
-        for name, kind in types_of(role).items():
+        for name, spec in specs_of(role).items():
             if name in variables:
-                _check_value(name, kind, variables[name], template)
+                _check_value(name, spec, variables[name], template)
     return warnings
 
 
@@ -90,58 +91,90 @@ def misspelt_options(names: frozenset[str], roles: tuple[str, ...]) -> list[str]
                     f"{name} is now called {RENAMED[name]}; release {REMOVED_IN} no longer reads the old name"
                 )
                 continue
-            nearest = misspelt(name, options)
-            if nearest:
-                raise RoleOptionError(f"{name} is not an option of the role {role}; nearest: {nearest!r}")
+            near = misspelt(name, options)
+            if near:
+                raise RoleOptionError(f"{name} is not an option of the role {role}; nearest: {near!r}")
             unknown.append(name)
         if unknown:
             warnings.append(f"the role {role} has no option called {', '.join(unknown)}; nothing reads it")
     return warnings
 
 
-def _check_value(name: str, kind: str, value: Any, template: Callable[[Any], Any] | None) -> None:
+def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+    kind = spec.get("type", "str")
+    if value is None or kind in ("raw", "json", "jsonarg"):
+        return
     if kind in _TEXTS:
         if isinstance(value, (Mapping, list, tuple)):
             raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a text")
         return
-    if isinstance(value, str) and ("{{" in value or "{%" in value):
+    if is_template(value):
         if template is None:
             return
         try:
             value = template(value)
         except AnsibleError:
             return  # the task that reads the option reports it
-    try:
-        _READERS[kind](name, value)
-    except BooleanError as exc:
-        raise RoleOptionError(str(exc)) from exc
+    if kind == "bool":
+        try:
+            read_boolean(name, value)
+        except BooleanError as exc:
+            raise RoleOptionError(str(exc)) from exc
+    elif kind in ("int", "float"):
+        check_number(name, value, RANGES.get(name), whole=kind == "int")
+    elif kind == "list":
+        _check_list(name, spec, value, template)
+    else:
+        _check_mapping(name, spec, value, template)
 
 
-def _check_number(name: str, value: Any, expected: str, whole: bool) -> None:
-    """Raise RoleOptionError for anything but a finite number or its text, which -e makes of every number."""
+def is_template(value: Any) -> bool:
+    """Return whether a value is a text that Ansible renders first."""
+    return isinstance(value, str) and ("{{" in value or "{%" in value)
+
+
+def check_number(name: str, value: Any, limits: Range | None, whole: bool) -> None:
+    """Raise RoleOptionError for anything but a number within its range, or the text of one, which -e makes of it."""
     number = None
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        number = read_finite(str(value)) if "_" not in str(value) else None
-    if value is not None and (number is None or (whole and not number.is_integer())):
-        found = name_kind(value) if isinstance(value, (Mapping, list, tuple)) else repr(value)[:80]
-        raise RoleOptionError(f"{name}: found {found}, expected {expected}")
+        number = read_finite(str(value))
+    if number is None or (whole and not number.is_integer()):
+        expected = "a whole number" if whole else "a number"
+        raise RoleOptionError(f"{name}: found {_show(value)}, expected {expected}")
+    if limits and not limits.least <= number <= limits.most:
+        raise RoleOptionError(
+            f"{name}: found {_show(value)}, expected {'a whole number' if whole else 'a number'} {limits.describe()}"
+        )
 
 
-def _check_list(name: str, value: Any) -> None:
-    """Raise RoleOptionError for a mapping or a number; a text is a list of one."""
-    if value is not None and not isinstance(value, (list, tuple, str)):
-        raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a list of texts")
+def _check_list(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+    """Raise RoleOptionError for anything but a list, or a text, which counts as a list of one."""
+    element = spec.get("elements", "raw")
+    texts = element in (*_TEXTS, "raw")
+    expected = "a list of texts" if element in _TEXTS else "a list of mappings" if element == "dict" else "a list"
+    if not isinstance(value, (list, tuple)) and not (texts and isinstance(value, str)):
+        raise RoleOptionError(f"{name}: found {name_kind(value)}, expected {expected}")
+    for number, entry in enumerate(value if isinstance(value, (list, tuple)) else ()):
+        _check_value(f"{name}[{number}]", {**spec, "type": element}, entry, template)
 
 
+def _check_mapping(name: str, spec: Spec, value: Any, template: Callable[[Any], Any] | None) -> None:
+    """Raise RoleOptionError for anything but a mapping, for a key that it does not have, and for a value of a key."""
+    if not isinstance(value, Mapping):
+        raise RoleOptionError(f"{name}: found {name_kind(value)}, expected a mapping")
+    keys = spec.get("options") or {}
+    for key, entry in value.items() if keys else ():
+        if key not in keys:
+            raise RoleOptionError(f"{name}: unknown key {str(key)[:80]!r}; {nearest(str(key), keys)}")
+        _check_value(f"{name}.{key}", keys[key], entry, template)
+
+
+def _show(value: Any) -> str:
+    return name_kind(value) if isinstance(value, (Mapping, list, tuple)) else repr(value)[:80]
+
+
+Spec = Mapping[str, Any]
 _TEXTS = ("str", "path")
-# A list whose entries are texts.
-_LIST = "list of texts"
-_READERS: Mapping[str, Callable[[str, Any], object]] = {
-    "bool": read_boolean,
-    "int": functools.partial(_check_number, expected="a whole number", whole=True),
-    "float": functools.partial(_check_number, expected="a number", whole=False),
-    _LIST: _check_list,
-}
 
 
 @functools.lru_cache(maxsize=None)
@@ -152,15 +185,13 @@ def options_of(role: str) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=None)
-def types_of(role: str) -> Mapping[str, str]:
-    """Return the types of the options of a role that are checked here: booleans, numbers, texts and lists of texts."""
+def specs_of(role: str) -> Mapping[str, Spec]:
+    """Return the specs of the options of all entry points of a role, sorted by name."""
     specs = read_yaml(ROLES / role / "meta" / "argument_specs.yml")["argument_specs"]
     options = {name: option for entry in specs.values() for name, option in (entry.get("options") or {}).items()}
-    kinds = {name: option.get("type", "str") for name, option in options.items()}
-    kinds.update((name, _LIST) for name, option in options.items() if option.get("elements") in _TEXTS)
-    return {name: kinds[name] for name in sorted(kinds) if kinds[name] in _READERS or kinds[name] in _TEXTS}
+    return {name: options[name] for name in sorted(options)}
 
 
 def booleans_of(role: str) -> tuple[str, ...]:
     """Return the names of the boolean options of a role, sorted."""
-    return tuple(name for name, kind in types_of(role).items() if kind == "bool")
+    return tuple(name for name, spec in specs_of(role).items() if spec.get("type") == "bool")

@@ -102,7 +102,7 @@ def parse_probe(text: str) -> Observation:
         words, _bar, size = value.partition(" bytes ")
         function = _function(words)
         functions.append(function)
-        if size.isdigit() and int(size):
+        if size.isascii() and size.isdigit() and int(size):
             memory_mib[function.address] = int(size) // 1024**2
     return Observation(
         functions=tuple(sorted(functions, key=lambda function: function.address)),

@@ -55,14 +55,21 @@ def states_of(before: Entry | None, after: Entry | None, details: Sequence[str])
 def differences_of(before: Entry, after: Entry) -> list[str]:
     """Return a text for each change in what a flag accepts; the keys inside it have rows of their own."""
     if before["kind"] == after["kind"] == "choice":
-        old, new = [str(value) for value in before["values"]], [str(value) for value in after["values"]]
-        gone, came = [value for value in old if value not in new], [value for value in new if value not in old]
-        return _listed("no longer takes", gone) + _listed("takes", came)
+        return _differences("takes", before["values"], after["values"])
     found = [f"now takes {_takes(after)}"] if _takes(before) != _takes(after) else []
     if before.get("negatable") and not after.get("negatable"):
         found.append("can no longer be switched off")
     gone_names = [name for name in before.get("aliases", ()) if name not in after.get("aliases", ())]
-    return found + _listed("no longer called", gone_names)
+    found += _listed("no longer called", gone_names)
+    # A table that was made before parsers were read has none.
+    known = [entry["known"] for entry in (before, after) if "plugin" in entry]
+    return found + (_differences("has the parser", *known) if len(known) == 2 else [])
+
+
+def _differences(words: str, before: Sequence[Any], after: Sequence[Any]) -> list[str]:
+    old, new = [str(value) for value in before], [str(value) for value in after]
+    gone, came = [value for value in old if value not in new], [value for value in new if value not in old]
+    return _listed(f"no longer {words}", gone) + _listed(words, came)
 
 
 def _listed(words: str, values: Sequence[str]) -> list[str]:

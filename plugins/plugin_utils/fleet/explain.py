@@ -86,11 +86,21 @@ def how_to_narrow(groups: Sequence[Group]) -> str:
 
 
 def _base(entry: Group, groups: Sequence[Group]) -> Group | None:
-    """Return the plan of the same hosts that ``entry`` is a replica of."""
+    """Return the plan that ``entry`` is shown against: of which it is a replica, or that of the head of its hosts."""
     for other in groups:
         if other["instance"] == entry.get("replica_of") != entry["instance"] and other["hosts"] == entry["hosts"]:
             return other
+        if _is_head_of(other, entry):
+            return other
     return None
+
+
+def _is_head_of(other: Group, entry: Group) -> bool:
+    """Return whether ``other`` is the plan of the first host of the hosts that serve ``entry`` together."""
+    group, theirs = entry.get("group"), other.get("group")
+    if not group or not theirs or other["instance"] != entry["instance"]:
+        return False
+    return bool(theirs["hosts"] == group["hosts"] and theirs["rank"] == 0 != group["rank"])
 
 
 def _describe_group(entry: Group, base: Group | None, width: int) -> str:
@@ -111,6 +121,10 @@ def _headlines(entry: Group, base: Group | None) -> list[str]:
     """Return the lines with the choices of a plan."""
     listen = entry.get("listen") or {}
     where = [f"listens on {listen['host']}:{listen['port']}" if listen else "", _chips(entry)]
+    group = entry.get("group")
+    if group and base is not None:
+        beside = f"{group['role']} {group['rank']} of the instance on {group['hosts'][0]}; the rest is as there"
+        return [", ".join(part for part in (beside, *where) if part)]
     if base is not None:
         return [", ".join(part for part in (f"a replica of {base['instance']}", *where) if part)]
     chosen_modes = dict(entry.get("features") or {})
@@ -126,7 +140,8 @@ def _headlines(entry: Group, base: Group | None) -> list[str]:
         f"vLLM {entry.get('vllm_version')}",
         f"{entry.get('runtime')} {image}" if image else str(entry.get("runtime")),
     ]
-    return [", ".join(part for part in line if part) for line in (chosen, [*hardware, *where])]
+    together = [f"one instance over {hosts_in_words(group['hosts'])}; this is its {group['role']}"] if group else []
+    return [", ".join(part for part in line if part) for line in (chosen, [*hardware, *where], together) if line]
 
 
 def _chips(entry: Group) -> str:

@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import LOADED
 
 # The name of the instance that is tried; messages begin with it, which the table leaves out.
 NAME = "trial"
@@ -115,7 +116,22 @@ class Bench:
 
 def models_of(trials: Iterable[Trial]) -> list[str]:
     """Return the repositories whose weights the plans serve, each once."""
-    return list(dict.fromkeys(model for trial in trials if trial.plan for model in trial.plan["models"]))
+    plans = [trial.plan for trial in trials if trial.plan]
+    found = (name for plan in plans for name in plan["models"] if name not in _without_weights(plan))
+    return list(dict.fromkeys(found))
+
+
+def tokenizers_of(trials: Iterable[Trial]) -> list[str]:
+    """Return the repositories of which the plans read tokenizer or configuration only, each once."""
+    trials = list(trials)
+    found = [name for trial in trials if trial.plan for name in _without_weights(trial.plan)]
+    return [name for name in dict.fromkeys(found) if name not in models_of(trials)]
+
+
+def _without_weights(plan: PlanDocument) -> list[str]:
+    # A pinned repository stands there as its path, which holds its name.
+    loaded = str([plan["args"].get(name) for name in LOADED])
+    return [name for name in plan["models"] if name != plan["model"] and name not in loaded]
 
 
 def trial_table(trials: Sequence[Trial], width: int = WIDTH) -> str:

@@ -1,12 +1,16 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the gateways of a host in the inventory."""
+"""Find the gateways of a host in the inventory, and what else is one server with it there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence, cast
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import Spanning
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
     INFERENCE,
     Groups,
@@ -51,4 +55,44 @@ def hosts_behind(gateways: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     for host, names in gateways.items():
         for name in names:
             found.setdefault(name, []).append(host)
+    return found
+
+
+@dataclass(frozen=True)
+class Together:
+    """An instance that spans hosts, and the names that its servers have at gateways: of the head, or of each host."""
+
+    instance: str
+    hosts: tuple[str, ...]
+
+    @property
+    def servers(self) -> list[str]:
+        """The possible names; a gateway has the first of them, or all."""
+        return [server_name(host, self.instance) for host in self.hosts]
+
+
+def together_of(hosts: Iterable[str], spanning: Mapping[str, Spanning], instance: str = "") -> list[Together]:
+    """Return the instances over several hosts that any of ``hosts`` is a part of, or the named one alone.
+
+    Raises GatewayError where none of the hosts is a part of the named one.
+    """
+    found = {
+        Together(name, tuple(members)): None
+        for host in hosts
+        for name, members in spanning[host].items()
+        if instance in ("", name)
+    }
+    if instance and not found:
+        known = {name for instances in spanning.values() for name in instances}
+        hint = nearest(instance, known) if known else "no instance of these hosts does"
+        raise GatewayError(f"instance: found {instance!r}, expected an instance that spans several hosts; {hint}")
+    return list(found)
+
+
+def groups_behind(groups: Iterable[Together], gateways: Mapping[str, Sequence[str]]) -> dict[str, list[list[str]]]:
+    """Return by gateway the names of the servers of each instance, from the gateways of each host."""
+    found: dict[str, list[list[str]]] = {}
+    for group in groups:
+        for gateway in dict.fromkeys(name for host in group.hosts for name in gateways.get(host, ())):
+            found.setdefault(gateway, []).append(group.servers)
     return found

@@ -44,6 +44,8 @@ class GatewayService:
     servers: list[dict[str, Any]] = field(default_factory=list)
     # Model names by server, to report differences.
     names: dict[str, list[str]] = field(default_factory=dict)
+    # The first host of the group that a server belongs to, where each host of it is a server.
+    groups: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the service as the templates expect it."""
@@ -106,6 +108,8 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
                 continue
             service.servers.append(server)
             service.names[server["name"]] = list(plan["served_model_names"])
+            if plan.get("group", {}).get("role") == "peer":
+                service.groups[server["name"]] = plan["group"]["hosts"][0]
     return services, [f"{hosts_in_words(hosts)}: {text}" for text, hosts in problems.items()]
 
 
@@ -267,12 +271,16 @@ def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
 
 
 def _agent(services: Mapping[str, GatewayService]) -> dict[str, dict[str, str]]:
-    """Return the servers that the agent watches: address and port -> names of server, service and a model to test."""
+    """Return the servers that the agent watches: address and port -> names of server, service and a model to test.
+
+    ``group`` is equal for the servers that serve together, and there for no others.
+    """
     return {
         f"{server['address']}:{server['port']}": {
             "name": server["name"],
             "service": service.name,
             "model": service.names[server["name"]][0],
+            **({"group": service.groups[server["name"]]} if server["name"] in service.groups else {}),
         }
         for service in services.values()
         for server in service.servers

@@ -333,5 +333,7 @@ def region_name(variable: str, value: Any) -> str | None:
     if isinstance(value, str) and value.isalnum() and value.isascii():
         return value
     if isinstance(value, (str, int)) and not isinstance(value, bool) and re.search(r"[A-Za-z0-9]", str(value)):
+        if not str(value).isprintable():
+            raise SortingError(f"{variable}: found {_shorten(value)}, expected a name on one line, like fra1")
         return str(value)
     raise SortingError(f"{variable}: found {_shorten(value)}, expected a name, like fra1")

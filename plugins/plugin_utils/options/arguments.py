@@ -64,7 +64,7 @@ def _split(words: Sequence[str]) -> Iterator[str]:
 
 def _setting(flag: str, words: Sequence[str], table: OptionTable) -> Setting:
     known = table.canonical(flag)
-    short = re.match(r"-O(\w+)$", flag)
+    short = re.match(r"-O(\w+)\Z", flag)
     if short and known:
         words = [short.group(1)]
     if known is None:

@@ -24,7 +24,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.options.values
     near_value,
 )
 
-SHORT_LEVEL = re.compile(r"-O=?\w+$")
+SHORT_LEVEL = re.compile(r"-O=?\w+\Z")
 
 FLAG_KINDS = ("switch", "integer", "number", "text", "choice", "list", "json")
 
@@ -147,7 +147,24 @@ class OptionTable:
             if first != spelling:
                 problems.append(f"{_dashed(spelling)} and {_dashed(first)} set the same flag of vLLM; keep one of them")
             problems.extend(self._check_flag(spelling, flag, value, others, replaced or {}))
+            problems.extend(self._check_registered(spelling, flag, value, args, others))
         return problems
+
+    def _check_registered(
+        self, spelling: str, flag: Flag, value: Any, args: Mapping[str, Any], others: Sequence[OptionTable]
+    ) -> Iterator[str]:
+        """Yield a problem for a name that the release does not register, unless a plugin of the site's may."""
+        entry = self.flags[flag.name]
+        known, plugin = entry.get("known") or (), entry.get("plugin")
+        if not plugin or flag.keys or str(value) in known or value in ("", False):
+            return
+        if any(self.canonical(name) == Flag(plugin) and args[name] for name in args):
+            return
+        having = [table for table in others if str(value) in (table.flags.get(flag.name, {}).get("known") or ())]
+        yield Unknown(
+            f"{_dashed(spelling)}: vLLM {self.version} has no parser {value!r}{_history(self.version, having)}; "
+            f"{nearest(str(value), known)}; one of your own needs --{plugin}"
+        )
 
     def check_env(
         self,
@@ -212,7 +229,12 @@ class OptionTable:
             yield f"{_dashed(spelling)}: vLLM {self.version} has no --no-{_dashed(spelling)[2:]}; {way_out}"
         elif not fits(entry, value):
             yield f"{_dashed(spelling)}: expected {expected(entry)}, found {described(value)}{near_value(entry, value)}"
-        elif "known" in entry and str(value) not in entry["known"] and misspelt(str(value), entry["known"]):
+        elif (
+            "known" in entry
+            and "plugin" not in entry
+            and str(value) not in entry["known"]
+            and misspelt(str(value), entry["known"])
+        ):
             hint = nearest(str(value), entry["known"])
             yield Doubt(f"{_dashed(spelling)}: the types of vLLM {self.version} do not name {value!r}; {hint}")
 

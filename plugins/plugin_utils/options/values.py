@@ -11,10 +11,10 @@ from typing import Any, Iterator, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 
-INTEGER = re.compile(r"-?\d+$")
-NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+INTEGER = re.compile(r"-?[0-9]+\Z")
+NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\Z")
 # 1k is 1000, 1K is 1024; the binary ones take no decimals.
-SUFFIXED = re.compile(r"(\d+(\.\d+)?[kmgt]|\d+[KMGT])$")
+SUFFIXED = re.compile(r"([0-9]+(\.[0-9]+)?[kmgt]|[0-9]+[KMGT])\Z")
 BOOLEANS = ("true", "false", "0", "1", "yes", "no", "on", "off")
 
 # The entry of one flag or key in a table: its kind, and what the kind needs.

@@ -63,7 +63,8 @@ class Line:
     ``chips`` are its models with their numbers, the most numerous first; empty where nothing is known. ``declared`` and
     ``found`` describe the sources in words, ``facts`` the other findings. ``why`` is the reason of the state, ``todo``
     the action to take. ``seen_at`` is when the host last answered, in seconds since 1970. ``serves`` pairs the names of
-    instances with their recipes, "" where these are not plain text.
+    instances with their recipes, "" where these are not plain text. An instance that spans several hosts has the others
+    as a third text.
     """
 
     host: str
@@ -77,7 +78,7 @@ class Line:
     found: str = ""
     facts: tuple[str, ...] = ()
     seen_at: int | None = None
-    serves: tuple[tuple[str, str], ...] = ()
+    serves: tuple[tuple[str, ...], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -137,7 +138,7 @@ def line_of(host: Host, models: Mapping[str, Model]) -> Line:
         found=describe_counts(found),
         facts=_facts(detected),
         seen_at=seconds_of(variables.get("accelerator_discovered_at")),
-        serves=_serves(variables.get("vllm_instances")),
+        serves=_serves(variables.get("vllm_instances"), host.name),
     )
 
 
@@ -308,13 +309,18 @@ def _facts(detected: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(facts)
 
 
-def _serves(instances: Any) -> tuple[tuple[str, str], ...]:
+def _serves(instances: Any, host: str) -> tuple[tuple[str, ...], ...]:
     if not isinstance(instances, Mapping):
         return ()
-    recipes = {
-        str(name): entry.get("recipe") if isinstance(entry, Mapping) else "" for name, entry in instances.items()
-    }
-    return tuple((name, recipe if isinstance(recipe, str) else "") for name, recipe in sorted(recipes.items()))
+    entries = {str(name): entry if isinstance(entry, Mapping) else {} for name, entry in instances.items()}
+    return tuple(_served(name, entry, host) for name, entry in sorted(entries.items()))
+
+
+def _served(name: str, entry: Mapping[str, Any], host: str) -> tuple[str, ...]:
+    recipe, nodes = entry.get("recipe"), entry.get("nodes")
+    named = [str(each) for each in nodes] if isinstance(nodes, (list, tuple)) else []
+    others = [each for each in named if each != host]
+    return (name, recipe if isinstance(recipe, str) else "", *([", ".join(others)] if others else []))
 
 
 def _cluster(value: Any, groups: Sequence[str]) -> tuple[str, str]:

@@ -51,7 +51,10 @@ class OverviewReader(HostReader):
             return value
         # Only the names and recipes of instances are needed, and these are seldom templates.
         if name == "vllm_instances" and isinstance(value, Mapping):
-            return {str(key): {"recipe": _recipe(entry)} for key, entry in value.items()}
+            groups = own.get("groups") or {}
+            return {
+                str(key): {"recipe": _recipe(entry), "nodes": _nodes(entry, groups)} for key, entry in value.items()
+            }
         text = self._plain(value)
         try:
             return json.loads(self._json(name, value, self._templar(own)) if text is None else text)
@@ -92,3 +95,10 @@ def open_page(path: str) -> PageFile:
 def _recipe(entry: Any) -> str:
     recipe = entry.get("recipe") if isinstance(entry, Mapping) else None
     return str(recipe) if isinstance(recipe, str) and "{{" not in recipe and "{%" not in recipe else ""
+
+
+def _nodes(entry: Any, groups: Mapping[str, Any]) -> list[str]:
+    """Return the hosts that serve an instance together; empty for one host, and where they are a template."""
+    nodes = entry.get("nodes") if isinstance(entry, Mapping) else None
+    named = groups.get(nodes) if isinstance(nodes, str) else nodes
+    return [str(host) for host in named] if isinstance(named, (list, tuple)) else []

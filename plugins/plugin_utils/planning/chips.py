@@ -18,7 +18,7 @@ GIB = 1024**3
 MEMORY_UTILIZATION = 0.9
 
 # A number of tokens with vLLM's suffixes: 1k is 1000, 1K is 1024.
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kmgtKMGT]?)\Z")
+_LENGTH = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kmgtKMGT]?)\Z")
 _SUFFIXES = {
     **{letter: 1000**power for power, letter in enumerate("kmgt", 1)},
     **{letter: 1024**power for power, letter in enumerate("KMGT", 1)},

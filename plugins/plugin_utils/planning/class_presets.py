@@ -9,10 +9,12 @@ models here: the recipe's own presets of the same name go first.
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
-# Models that write text, whatever they read. An embedding has one step and no mode to choose.
+# Models that write text, whatever they read.
 GENERATING = ("text", "multimodal", "omni")
+# An embedding is one step, so that no graph of small batches makes it faster: these have no latency.
+POOLING = ("embedding",)
 
 # The mode is about graphs and kernels of these stacks.
 _WHERE = {"stack": ["cuda", "rocm"], "vllm": ">=0.17"}
@@ -41,8 +43,13 @@ BY_CLASS: Mapping[str, Mapping[str, Any]] = {
 
 def with_class_presets(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a recipe with the presets of its class below its own; unchanged where its class has none."""
-    tasks = (recipe.get("meta") or {}).get("tasks") or []
+    presets = _presets_of((recipe.get("meta") or {}).get("tasks") or [])
     own = recipe.get("presets") or {}
-    if not any(task in GENERATING for task in tasks) or set(BY_CLASS) <= set(own):
-        return recipe
-    return {**recipe, "presets": {**BY_CLASS, **own}}
+    return recipe if set(presets) <= set(own) else {**recipe, "presets": {**presets, **own}}
+
+
+def _presets_of(tasks: Sequence[str]) -> Mapping[str, Any]:
+    """Return the presets of a class. An embedding of pictures is an embedding."""
+    if any(task in POOLING for task in tasks):
+        return {name: preset for name, preset in BY_CLASS.items() if name != "latency"}
+    return BY_CLASS if any(task in GENERATING for task in tasks) else {}

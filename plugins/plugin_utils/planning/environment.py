@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.compo
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import SiteSettings
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import ROOT_STACKS, visible_env
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import paths_in
 
 # Parsers of vLLM that read the vocabulary of gpt-oss, whatever a model is called.
 _HARMONY_PARSERS = {"tool-call-parser": ("openai",), "reasoning-parser": ("openai_gptoss",)}
@@ -77,12 +78,10 @@ def mounts_of(
     name: str, weights: str | None, composed: Composed, accelerator: Accelerator, site: SiteSettings
 ) -> list[str]:
     """Return the host paths that a container mounts under the same names: inputs read-only, its cache writable."""
-    spec = composed.args.get("speculative-config")
-    draft = spec.get("model") if isinstance(spec, Mapping) else None
     encodings = composed.env.get(ENCODINGS_VARIABLE)
     inputs = [
         *([weights] if weights else []),
-        *([draft] if isinstance(draft, str) and draft.startswith("/") else []),
+        *paths_in(composed.args),
         # The container engine refuses to mount a missing path, and a host that needs no encodings has none.
         *([encodings] if encodings else []),
         f"{site.config_dir}/{name}.yaml",

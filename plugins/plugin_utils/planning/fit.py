@@ -20,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardw
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import Library, Manifest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.memory import SHORTEST, Request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import shape_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import side_models
 
 LENGTH = "max-model-len"
 TENSOR = "tensor-parallel-size"
@@ -27,12 +28,18 @@ TENSOR = "tensor-parallel-size"
 _NAMED_CHIPS = 4
 
 
-def weights_size(manifest: Manifest | None) -> int | None:
-    """Return the bytes of the weights alone, which is what the chips hold; None where they are unknown."""
+def weights_size(manifest: Manifest | None, load_format: str = "auto") -> int | None:
+    """Return the bytes of the weights alone, which is what the chips hold; None where they are unknown.
+
+    Of tensors that are there in two formats, vLLM loads those of ``load_format``.
+    """
     if manifest is None:
         return None
-    files = manifest["files"].items()
-    return sum(int(entry["size"]) for name, entry in files if name.endswith(".safetensors")) or None
+    sizes = {name: int(entry["size"]) for name, entry in manifest["files"].items() if name.endswith(".safetensors")}
+    read, other = ("consolidated", "model") if load_format == "mistral" else ("model", "consolidated")
+    if any(name.startswith(read) for name in sizes):
+        sizes = {name: size for name, size in sizes.items() if not name.startswith(other)}
+    return sum(sizes.values()) or None
 
 
 def request_of(
@@ -40,7 +47,7 @@ def request_of(
 ) -> Request | None:
     """Return what is to fit by the model's own configuration, None where no manifest has one that is understood."""
     manifest = library.manifest(str(entry.variant.get("model_id") or entry.recipe["model"]["model_id"]))
-    size, shape = weights_size(manifest), shape_of((manifest or {}).get("config"))
+    size, shape = weights_size(manifest, str(args.get("load-format"))), shape_of((manifest or {}).get("config"))
     if size is None or shape is None:
         return None
     size += sum(weights_size(library.manifest(draft)) or 0 for draft in drafts)
@@ -48,11 +55,19 @@ def request_of(
     return Request(shape, size, args, accelerator, context)
 
 
+def _loaded(composed: Composed) -> list[str]:
+    """Return the repositories besides the model's whose weights the chips hold: a draft model's and adapters'."""
+    written = _as_written(composed)
+    return side_models(
+        {name: value for name, value in written.items() if name in ("speculative-config", "lora-modules")}
+    )
+
+
 def length_layer(entry: Chosen, composed: Composed, accelerator: Accelerator, library: Library) -> Layer | None:
     """Return the layer with the longest context that fits, None where the model's own does or somebody chose one."""
     if LENGTH in composed.history or accelerator.stack == "cpu":
         return None
-    request = request_of(entry, composed.args, accelerator, library, draft_models(composed))
+    request = request_of(entry, composed.args, accelerator, library, _loaded(composed))
     if request is None or request.context <= SHORTEST or request.fits():
         return None
     tokens = request.longest_context()
@@ -60,12 +75,15 @@ def length_layer(entry: Chosen, composed: Composed, accelerator: Accelerator, li
     return Layer("collection", {LENGTH: tokens}, {}, because) if tokens else None
 
 
-def draft_models(composed: Composed) -> list[str]:
-    """Return the models besides the main one that the arguments name by repository."""
-    steps = composed.history.get("speculative-config") or []
-    value = steps[-1].value if steps else None
-    model = value.get("model") if isinstance(value, Mapping) else None
-    return [model] if isinstance(model, str) and model.count("/") == 1 and model[0] != "/" else []
+def named_models(composed: Composed) -> list[str]:
+    """Return the repositories besides the model's that the arguments name, as somebody wrote them."""
+    return side_models(_as_written(composed))
+
+
+def _as_written(composed: Composed) -> dict[str, Any]:
+    """Return the arguments before paths on the host replaced the names of repositories."""
+    written = {name: steps[-1].value for name, steps in composed.history.items() if steps}
+    return {name: written.get(name, value) for name, value in composed.args.items()}
 
 
 def required_memory(
@@ -75,14 +93,16 @@ def required_memory(
     # vram_minimum_gb is an estimate. Where the recipe names the number of chips itself, the host's count applies.
     estimated = manifest is None and str(entry.choice.sizes.because or "").startswith("tp ")
     room = (accelerator.count if estimated else max(1, chips)) * _hosts_of_one_model(entry)
-    request = request_of(entry, composed.args, accelerator, library, draft_models(composed))
+    request = request_of(entry, composed.args, accelerator, library, _loaded(composed))
     if request is not None and accelerator.stack != "cpu":
         footprint = request.footprint()
         needs: float | None = round(footprint.total * room / GIB, 1)
         words = footprint.describe()
     else:
         request = None
-        needs, words = required_gib(entry.recipe, entry.variant, weights_size(manifest), composed.args)
+        needs, words = required_gib(
+            entry.recipe, entry.variant, weights_size(manifest, str(composed.args.get("load-format"))), composed.args
+        )
     if accelerator.stack == "cpu":
         # On a CPU the memory of the processes counts too. The recipe's own figure includes it.
         needs = max(needs or 0, entry.variant.get("vram_minimum_gb") or 0) or None
@@ -93,6 +113,8 @@ def required_memory(
         if request is not None and not request.fits():
             suited = _suited(entry.recipe, library.chips(), str((manifest or {}).get("precision") or ""))
             ways += ways_out(request, suited)
+        if manifest is None and needs is not None:
+            ways += estimated_ways(entry.recipe, needs, room, accelerator, library)
         check_fit(entry.where, needs, words, room, composed.args, accelerator, manifest is not None, ways)
     return needs
 
@@ -109,6 +131,32 @@ def ways_out(request: Request, suited: Sequence[Accelerator]) -> list[str]:
     chips = [chip.model for chip in _larger(request, suited)]
     if chips:
         ways.append(f"as many chips of {', '.join(chips[:_NAMED_CHIPS])} would do")
+    return ways
+
+
+def estimated_ways(
+    recipe: Mapping[str, Any], needs: float, chips: int, accelerator: Accelerator, library: Library
+) -> list[str]:
+    """Return what would hold ``needs`` GiB by the recipe's own estimate instead of ``chips`` chips, a clause each."""
+    each = (accelerator.memory_mib or 0) / 1024
+    ways = []
+    # Tensor parallel sizes are powers of two.
+    sizes = [2**power for power in range(8) if chips < 2**power <= accelerator.count and each * 2**power >= needs]
+    if sizes:
+        ways.append(f"{sizes[0]} chips of this host would do")
+    larger = [
+        chip
+        for chip in sorted(_suited(recipe, library.chips(), ""), key=lambda chip: chip.memory_mib or 0)
+        if chip.stack != "cpu" and (chip.memory_mib or 0) / 1024 > max(each, needs / chips)
+    ]
+    if larger:
+        ways.append(f"as many chips of {', '.join(chip.model for chip in larger[:_NAMED_CHIPS])} would do")
+    # With multi_node_tp_dp each host holds all of the weights.
+    spread = {"multi_node_tp", "multi_node_tep", "multi_node_dep", "multi_node_tp_pp"} & {
+        *(recipe.get("compatible_strategies") or ())
+    }
+    if spread and chips >= accelerator.count and each:
+        ways.append(f"{-int(-needs // (each * accelerator.count))} such hosts together would do (nodes)")
     return ways
 
 

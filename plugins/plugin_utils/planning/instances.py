@@ -10,13 +10,14 @@ import ipaddress
 import re
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import CHECKS
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 INSTANCE_KEYS = (
-    "args", "chips", "env", "feature_modes", "features", "group_port", "host", "node_address", "nodes", "port",
-    "preset", "recipe", "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
+    "args", "checks", "chips", "env", "feature_modes", "features", "group_port", "host", "node_address", "nodes",
+    "port", "preset", "recipe", "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -88,7 +89,7 @@ def check_instance(name: str, requested: Any) -> None:
 def _kind(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
-    return f"the text {value!r}" if isinstance(value, str) else repr(value)
+    return f"the text {value!r}" if isinstance(value, str) else show_value(value)
 
 
 def _is_count(value: Any) -> bool:
@@ -146,10 +147,13 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
     nodes = requested.get("nodes")
     if isinstance(nodes, list) and len(set(map(str, nodes))) < len(nodes):
         raise PlanError(f"{where}.nodes: found {nodes!r}, expected each host once")
-    for key in ("features", "nodes", "served_model_names"):
+    for key in ("checks", "features", "nodes", "served_model_names"):
         value = requested.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise PlanError(f"{where}.{key}: found {value!r}, expected a list of names")
+    for name in requested.get("checks", []):
+        if name not in CHECKS:
+            raise PlanError(f"{where}.checks: unknown check {name!r}; {nearest(name, CHECKS)}")
     for key in ("args", "env", "feature_modes"):
         if not isinstance(requested.get(key) or {}, Mapping):
             raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a mapping of names to values")

@@ -69,7 +69,7 @@ def plan_kernels(stack: Mapping[str, Any], name: str, venv_path: str) -> Kernels
     if "flashinfer-jit-cache" in pins:
         return Kernels(path, "programs of the environment first; the lock has FlashInfer's kernels prebuilt")
     version, major = stack.get("interpreter_version"), pins.get("nvidia-cuda-nvcc", "").partition(".")[0]
-    if "ninja" in pins and version and major.isdigit() and int(major) >= 13:
+    if "ninja" in pins and version and major.isascii() and major.isdigit() and int(major) >= 13:
         home = f"{venv_path}/lib/python{version}/site-packages/nvidia/cu{major}"
         env = {**path, "CUDA_HOME": home, "LIBRARY_PATH": f"{home}/lib"}
         return Kernels(env, "FlashInfer compiles its kernels with the ninja and the nvcc of the lock", flashinfer=True)

@@ -54,8 +54,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.envir
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.explanation import explain
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import (
-    draft_models,
     length_layer,
+    named_models,
     required_memory,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.groups import (
@@ -83,6 +83,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kerne
     compiles,
     plan_kernels,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.remote_code import check_remote_code
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runtime import (
     container_of,
     devices_of,
@@ -90,6 +91,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.runti
     launch_of,
     venv_of,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.side_models import with_paths
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
 
 __all__ = ["Accelerator", "Library", "PlanError", "ServePlan", "SiteSettings", "plan_instances"]
 
@@ -215,7 +218,7 @@ def _compose(entry: Chosen, accelerator: Accelerator, site: SiteSettings, librar
         composed = compose([*layers, length], entry.table, where)
     # The instance itself sets its address and its model; a recipe's value would be the same for all replicas.
     args = {name: value for name, value in composed.args.items() if name not in PLACE}
-    composed = _with_draft(replace(composed, args=args), site, library)
+    composed = _with_local_paths(replace(composed, args=args), site, library)
     _check_options(entry, composed, accelerator, site, library)
     if entry.group is not None:
         check_executor(composed.args, entry.where)
@@ -238,15 +241,14 @@ def _kernels(entry: Chosen, accelerator: Accelerator, site: SiteSettings) -> Ker
     return plan_kernels(entry.stack, accelerator.stack, path)
 
 
-def _with_draft(composed: Composed, site: SiteSettings, library: Library) -> Composed:
-    """Return the arguments with the local path of a pinned draft model, because hosts have no hub to ask."""
-    spec = composed.args.get("speculative-config")
-    model = spec.get("model") if isinstance(spec, Mapping) else None
-    manifest = library.manifest(model) if isinstance(model, str) and "/" in model[1:] and model[0] != "/" else None
-    if not manifest or not isinstance(spec, Mapping):
-        return composed
-    path = _weights_path(manifest, site)
-    return replace(composed, args={**composed.args, "speculative-config": {**spec, "model": path}})
+def _with_local_paths(composed: Composed, site: SiteSettings, library: Library) -> Composed:
+    """Return the arguments with the paths of other pinned repositories, because hosts have no hub to ask."""
+
+    def path_of(name: str) -> str | None:
+        manifest = library.manifest(name)
+        return _weights_path(manifest, site) if manifest else None
+
+    return replace(composed, args=with_paths(composed.args, path_of))
 
 
 def _check_options(
@@ -318,7 +320,8 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
-    models = [model, *draft_models(composed)]
+    models = list(dict.fromkeys([model, *named_models(composed)]))
+    check_remote_code(entry, composed, {name: library.manifest(name) for name in models})
     exposed = [] if worker else exposure(entry.where, entry.name, listen["host"], secrets)
     warnings = [*exposed, *_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)]
     return ServePlan(
@@ -350,7 +353,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
         groups=list(accelerator.groups),
         secrets=secrets,
         memory_required_gib=memory,
-        known_issues=[*known_issues(entry.recipe, facts), *(ISSUES if compilers else ())],
+        known_issues=[*known_issues(entry.recipe, facts), *(ISSUES if compilers else ()), *START_FAILURES],
         compilers=compilers,
         explain=explain(composed, args, env),
         warnings=warnings,

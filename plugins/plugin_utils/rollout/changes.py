@@ -37,13 +37,19 @@ def changes_of(plans: Plans, slots: Slots, files: Mapping[str, Sequence[str]]) -
     return found
 
 
-def spanning(plans: Plans, slots: Slots) -> list[str]:
+def spanning(plans: Plans, slots: Slots) -> dict[str, dict[str, Any]]:
     """Return the instances that span several hosts: stopping one of their hosts stops the whole instance.
 
-    A rollback has no plans; there counts what is installed.
+    Each has its ``hosts``, planned and installed ones, and the ``role`` of this host. A rollback has no plans; there
+    counts what is installed.
     """
-    planned = [name for name, plan in plans.items() if plan.get("group")]
-    return [*planned, *(name for name, slot in slots.items() if slot.get("spans") and name not in planned)]
+    found: dict[str, dict[str, Any]] = {}
+    planned = {name: plan["group"] for name, plan in plans.items() if plan.get("group")}
+    installed = {name: slot["group"] for name, slot in slots.items() if slot.get("group")}
+    for name, group in (*planned.items(), *installed.items()):
+        entry = found.setdefault(name, {"hosts": [], "role": group["role"]})
+        entry["hosts"] += [host for host in group["hosts"] if host not in entry["hosts"]]
+    return found
 
 
 def returns_of(slots: Slots, in_turn: bool = False) -> tuple[Changes, list[str]]:
@@ -122,7 +128,7 @@ def in_inventory(slots: Slots, instances: Mapping[str, Any]) -> Slots:
     return {
         name: slot
         for name, slot in slots.items()
-        if not instances or name in instances or re.sub(r"-[0-9]+$", "", name) in instances
+        if not instances or name in instances or re.sub(r"-[0-9]+\Z", "", name) in instances
     }
 
 

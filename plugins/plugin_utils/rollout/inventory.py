@@ -26,6 +26,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.journa
     read,
     state_of,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.units import Seen, Units, check_units, touched
 from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves import (
     Concerned,
     Pace,
@@ -34,9 +35,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves 
     Wave,
 )
 
-Seen = Mapping[str, Mapping[str, Any]]
 # Options that must be equal on all hosts of a rollout; the other options must be equal within a cluster.
 WHOLE = ("state_dir", "order")
+# Groups of hosts that a plan lists by name.
+SHOWN_GROUPS = 4
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,13 @@ class Known:
     locks: Mapping[str, str] = field(default_factory=dict)
 
 
-def concerned_of(hosts: Sequence[str], seen: Seen) -> list[Concerned]:
-    """Return the hosts that change or whose update was interrupted, in the inventory's order."""
-    return [
-        Concerned(host, seen[host]["cluster"], seen[host]["interrupted"])
-        for host in hosts
-        if host in seen and seen[host]["concerned"]
-    ]
+def concerned_of(hosts: Sequence[str], seen: Seen, units: Units) -> list[Concerned]:
+    """Return the hosts that change or whose update was interrupted, in the inventory's order; all hosts of a unit with
+    one of them. Raises RolloutError."""
+    changing = [host for host in hosts if host in seen and seen[host]["concerned"]]
+    check_units(changing, seen, units)
+    wanted = {member for host in changing for member in units.get(host, [host])}
+    return [Concerned(host, seen[host]["cluster"], seen[host]["interrupted"]) for host in hosts if host in wanted]
 
 
 def by_cluster(seen: Seen) -> dict[str, dict[str, Mapping[str, Any]]]:
@@ -91,7 +93,11 @@ def serving_of(
             raise
         return [Serving(host, hosts[host], list(hostvars[host].get("vllm_instances") or {})) for host in wanted]
     return [
-        Serving(backend.host, hosts[backend.host], [plan["replica_of"] for plan in backend.plans.values()])
+        Serving(
+            backend.host,
+            hosts[backend.host],
+            [plan["replica_of"] for plan in backend.plans.values() if plan.get("group", {}).get("role") != "worker"],
+        )
         for backend in backends
     ]
 
@@ -121,8 +127,12 @@ def shared_option(name: str, seen: Seen) -> Any:
     return value
 
 
-def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, variables: Any) -> dict[str, dict[str, Any]]:
-    """Return the data that the update of each host needs."""
+def turns_of(waves: Sequence[Wave], seen: Seen, units: Units, groups: Any, variables: Any) -> dict[str, dict[str, Any]]:
+    """Return the data that the update of each host needs.
+
+    ``members`` are the hosts that are changed together with it, itself included; ``restarts`` its instances that start
+    again with them, ``before`` and ``to`` the states of these before the rollout and after a rollback.
+    """
     gateways = gateways_of([host for wave in waves for host in wave.all_hosts()], groups, variables)
     return {
         host: {
@@ -130,14 +140,40 @@ def turns_of(waves: Sequence[Wave], seen: Seen, groups: Any, variables: Any) -> 
             "wave": number,
             "gateways": gateways[host],
             "instances": seen[host]["instances"],
+            "asked": seen[host]["servers"],
             "servers": [server_name(host, name) for name in seen[host]["servers"]],
+            "members": list(units.get(host, [host])),
+            "restarts": touched(host, seen),
+            "before": _earlier(host, seen),
+            "to": _targets(host, seen),
             "changes": sorted(seen[host]["changes"]),
-            "words": seen[host]["words"] or f"go on after {seen[host]['interrupted']}",
+            "words": _describe_turn(host, seen, units),
         }
         for number, wave in enumerate(waves)
         for cluster, hosts in wave.hosts.items()
         for host in hosts
     }
+
+
+def _describe_turn(host: str, seen: Seen, units: Units) -> str:
+    own = seen[host]
+    if own["words"] or own["interrupted"]:
+        return str(own["words"] or f"go on after {own['interrupted']}")
+    others = [each for each in units[host] if each != host]
+    return f"{', '.join(touched(host, seen)) or 'nothing'}: started again together with {hosts_in_words(others)}"
+
+
+def _earlier(host: str, seen: Seen) -> dict[str, str]:
+    """Return by instance over several hosts the state before the rollout; after an interruption the good one counts."""
+    states = {} if seen[host]["interrupted"] else seen[host]["states"]
+    return {name: states[name] for name in touched(host, seen) if name in states}
+
+
+def _targets(host: str, seen: Seen) -> dict[str, str]:
+    """Return by instance the state that a rollback restores; instances that only start again keep theirs."""
+    changes = {name: change["to"] for name, change in seen[host]["changes"].items() if "to" in change}
+    installed = seen[host]["installed"]
+    return {**{name: installed[name] for name in touched(host, seen) if name in installed}, **changes}
 
 
 def lock_hosts(turns: Mapping[str, Mapping[str, Any]], groups: Any, variables: Any) -> dict[str, str]:
@@ -170,6 +206,10 @@ def describe_plan(waves: Sequence[Wave], turns: Mapping[str, Mapping[str, Any]],
         lines.append(
             f"behind no gateway, so the rollout can only wait for requests that already run: {hosts_in_words(without)}"
         )
+    together = list(dict.fromkeys(tuple(turn["members"]) for turn in turns.values() if len(turn["members"]) > 1))
+    lines += [f"changed together, as one: {hosts_in_words(members)}" for members in together[:SHOWN_GROUPS]]
+    if together[SHOWN_GROUPS:]:
+        lines.append(f"and {len(together) - SHOWN_GROUPS} more groups of hosts, each of them as one")
     for number, wave in enumerate(waves):
         name = f"wave {number + 1} of {len(waves)}{' (canary)' if wave.canary else ''}"
         lines.append(f"{name}: {hosts_in_words(wave.all_hosts())}")

@@ -61,13 +61,19 @@ class Wave:
 
 
 def waves_of(
-    concerned: Sequence[Concerned], serving: Sequence[Serving], paces: Mapping[str, Pace], order: str = CLUSTERS
+    concerned: Sequence[Concerned],
+    serving: Sequence[Serving],
+    paces: Mapping[str, Pace],
+    order: str = CLUSTERS,
+    units: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Wave]:
     """Return the waves of a rollout over ``concerned``, in their order. Raises RolloutError with all problems.
 
     ``serving`` are all hosts of the clusters; ``paces`` has an entry for each cluster that has a host to change. Hosts
-    that an earlier rollout left interrupted come first, since they are out of service already.
+    that an earlier rollout left interrupted come first, since they are out of service already. ``units`` has the hosts
+    that are changed together; they count as one host.
     """
+    names = {host: members[0] for host, members in (units or {}).items()}
     problems: list[str] = []
     queues = []
     everyone: dict[str, list[Serving]] = {}
@@ -78,9 +84,9 @@ def waves_of(
         changing.setdefault(host.cluster, []).append(host)
     for cluster, hosts in changing.items():
         peers = everyone.get(cluster, [])
-        found = _pace_problems(cluster, paces[cluster], peers)
+        found = _pace_problems(cluster, paces[cluster], len({names.get(peer.host, peer.host) for peer in peers}))
         if not found:
-            waves = _cluster_waves(hosts, paces[cluster])
+            waves = _cluster_waves(hosts, paces[cluster], names)
             found = _gaps(cluster, waves, peers, paces[cluster].min_available)
             queues.append(waves)
         problems += dict.fromkeys(found)
@@ -89,22 +95,29 @@ def waves_of(
     return _together(queues) if order == TOGETHER else [wave for waves in queues for wave in waves]
 
 
-def _cluster_waves(hosts: Sequence[Concerned], pace: Pace) -> list[Wave]:
-    """Return the waves of one cluster: interrupted hosts, canaries, then the others by ``pace.waves``."""
+def _cluster_waves(hosts: Sequence[Concerned], pace: Pace, names: Mapping[str, str]) -> list[Wave]:
+    """Return the waves of one cluster: interrupted units, canaries, then the others by ``pace.waves``."""
     cluster = hosts[0].cluster
-    begun = [host.host for host in hosts if host.interrupted]
-    others = [host.host for host in hosts if not host.interrupted]
-    waves = [Wave(True, {cluster: [name]}) for name in begun]
-    sizes = [size_of(entry, len(hosts)) for entry in pace.waves] or [1]
+    units: dict[str, list[Concerned]] = {}
+    for host in hosts:
+        units.setdefault(names.get(host.host, host.host), []).append(host)
+    begun = [unit for unit in units.values() if any(host.interrupted for host in unit)]
+    others = [unit for unit in units.values() if unit not in begun]
+    waves = [_wave(True, cluster, [unit]) for unit in begun]
+    sizes = [size_of(entry, len(units)) for entry in pace.waves] or [1]
     if pace.canaries and others:
-        waves.append(Wave(True, {cluster: others[: pace.canaries]}))
+        waves.append(_wave(True, cluster, others[: pace.canaries]))
         others = others[pace.canaries :]
     number = 0
     while others:
         size = sizes[min(number, len(sizes) - 1)]
-        waves.append(Wave(False, {cluster: others[:size]}))
+        waves.append(_wave(False, cluster, others[:size]))
         others, number = others[size:], number + 1
     return waves
+
+
+def _wave(canary: bool, cluster: str, units: Sequence[Sequence[Concerned]]) -> Wave:
+    return Wave(canary, {cluster: [host.host for unit in units for host in unit]})
 
 
 def size_of(entry: Any, hosts: int) -> int:
@@ -121,18 +134,19 @@ def size_of(entry: Any, hosts: int) -> int:
     raise RolloutError(f"found {entry!r}, expected a number of hosts above 0, or a share such as 25%")
 
 
-def _pace_problems(cluster: str, pace: Pace, peers: Sequence[Serving]) -> list[str]:
+def _pace_problems(cluster: str, pace: Pace, hosts: int) -> list[str]:
+    """Return the sizes that a cluster of so many hosts cannot have; hosts that are changed together count as one."""
     where, problems = _named(cluster), []
     for number, entry in enumerate(pace.waves):
         try:
-            size = size_of(entry, len(peers))
+            size = size_of(entry, hosts)
         except RolloutError as exc:
             problems.append(f"{where}: rollout_waves[{number}]: {exc}")
             continue
-        if size > len(peers):
-            problems.append(f"{where}: rollout_waves[{number}] is {size}, and the cluster has {len(peers)} hosts")
-    if pace.canaries > len(peers):
-        problems.append(f"{where}: rollout_canaries is {pace.canaries}, and the cluster has {len(peers)} hosts")
+        if size > hosts:
+            problems.append(f"{where}: rollout_waves[{number}] is {size}, and the cluster has {hosts} hosts")
+    if pace.canaries > hosts:
+        problems.append(f"{where}: rollout_canaries is {pace.canaries}, and the cluster has {hosts} hosts")
     if pace.canaries < 0:
         problems.append(f"{where}: rollout_canaries is {pace.canaries}, expected 0 or more")
     if pace.min_available < 0:
@@ -176,13 +190,19 @@ def _named(cluster: str) -> str:
 
 
 def verdict(
-    waves: Sequence[Mapping[str, Any]], number: int, failed: Mapping[str, str], limits: Mapping[str, int]
+    waves: Sequence[Mapping[str, Any]],
+    number: int,
+    failed: Mapping[str, str],
+    limits: Mapping[str, int],
+    units: Mapping[str, str] | None = None,
 ) -> str:
     """Return why the rollout stops after a wave, empty where it continues.
 
     ``waves`` are ``{"canary": bool, "hosts": {cluster: [host]}}``; ``failed`` maps every host that has failed so far to
-    its cluster, ``limits`` each cluster to the number of failures that it may have after its canaries.
+    its cluster, ``limits`` each cluster to the number of failures that it may have after its canaries. Hosts with the
+    same entry in ``units`` count as one.
     """
+    unit = units or {}
     here = [host for hosts in waves[number]["hosts"].values() for host in hosts if host in failed]
     if not here:
         return ""
@@ -191,6 +211,6 @@ def verdict(
     canaries = {host for wave in waves if wave["canary"] for hosts in wave["hosts"].values() for host in hosts}
     for cluster in dict.fromkeys(failed[host] for host in here):
         lost = [host for host, of in failed.items() if of == cluster and host not in canaries]
-        if len(lost) > limits[cluster]:
+        if len({unit.get(host, host) for host in lost}) > limits[cluster]:
             return f"{_named(cluster)}: {hosts_in_words(lost)} failed, and rollout_max_failures is {limits[cluster]}"
     return ""

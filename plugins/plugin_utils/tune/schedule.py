@@ -46,9 +46,17 @@ class Taken:
         return [found[number][metric] for number in sorted(found) if number <= last and metric in found[number]]
 
 
+# Equal runs on one machine differed by up to this share (tests/gpu/results). It stands for the noise of a variant of
+# which there is one run alone.
+NOISE = 0.35
+
+
 @dataclass(frozen=True)
 class Rules:
-    """The rules of a tune: the number of rounds, and the share by which a variant must be worse to be dropped."""
+    """The rules of a tune: the number of rounds, and the share by which a variant must be worse to be dropped.
+
+    The share is a lower bound: the noise of the runs counts where it is larger, see `_noise`.
+    """
 
     rounds: int = 3
     margin: float = 0.1
@@ -68,8 +76,8 @@ def dropped(variants: Sequence[str], taken: Taken, goal: Goal, rules: Rules, las
     """Return the variants that are not measured after round ``last``, and why.
 
     A variant that failed is dropped at once. After each round a variant is dropped whose best run is worse than the
-    worst run of the leader by more than the margin, or whose best run misses a limit by more than the margin. CURRENT
-    is never dropped, because the others are compared with it.
+    worst run of the leader, or misses a limit, by more than the margin and by more than the runs of either differ among
+    themselves. CURRENT is never dropped, because the others are compared with it.
     """
     out = {variant: why for variant, why in taken.failures.items() if variant in variants}
     for number in range(1, last + 1):
@@ -109,7 +117,7 @@ def missed_limits(variant: str, taken: Taken, goal: Goal, last: int) -> list[str
 def _missed(variant: str, taken: Taken, goal: Goal, rules: Rules, last: int) -> str:
     for name, limit in goal.limits.items():
         values = taken.values(variant, name, last)
-        if values and worse_by(name, best_of(name, values), limit) > rules.margin:
+        if values and worse_by(name, best_of(name, values), limit) > max(rules.margin, _noise(name, values)):
             return f"{TITLES[name]} {best_of(name, values):,.1f} at best, limit {limit:g}"
     return ""
 
@@ -118,11 +126,18 @@ def _behind(variant: str, lead: str | None, taken: Taken, goal: Goal, rules: Rul
     values = taken.values(variant, goal.metric, last)
     if lead in (None, variant) or not values:
         return ""
-    worst = worst_of(goal.metric, taken.values(str(lead), goal.metric, last))
+    others = taken.values(str(lead), goal.metric, last)
+    worst = worst_of(goal.metric, others)
     best = best_of(goal.metric, values)
-    if worse_by(goal.metric, best, worst) <= rules.margin:
+    noise = max(_noise(goal.metric, values), _noise(goal.metric, others))
+    if worse_by(goal.metric, best, worst) <= max(rules.margin, noise):
         return ""
     return f"{best:,.1f} {TITLES[goal.metric]} at best, {lead} has {worst:,.1f} at worst"
+
+
+def _noise(metric: str, values: Sequence[float]) -> float:
+    """Return the share by which runs of one variant differ; that of one run is not known, and assumed to be NOISE."""
+    return worse_by(metric, worst_of(metric, values), best_of(metric, values)) if len(values) > 1 else NOISE
 
 
 def best_of(metric: str, values: Sequence[float]) -> float:

@@ -39,6 +39,16 @@ OUTPUT = 8
 STEADY = 0.8
 # A step runs at most this many times.
 REPEATS = 4
+# A prompt alone makes a batch of its length. Triton's experts (vLLM's choice for MXFP4 on Hopper) compile kernels for
+# each number of tokens in a batch, in steps of GRAIN, and others where that is no multiple of 16, 4 or 2 (ODD has one
+# of each). Graphs cover only small batches. BATCH: vLLM's own limit of the tokens in a batch.
+GRAIN, ODD, BATCH = 32, (0, 21, 12, 30), 8192
+# A prompt is slow if it takes more than SLOW times what its length explains. PATIENCE prompts in a row that are not
+# slow show that nothing is compiled any longer.
+SLOW, PATIENCE = 2.0, 24
+# A compiler takes at least so many seconds; a kernel from the disk less. While most of the last RECENT prompts compile
+# something, as at the first start, the warm-up may take LONGER times as long.
+COMPILED, RECENT, LONGER = 0.15, 8, 3
 # Used if the model's vocabulary is unknown: small enough for any.
 VOCABULARY = 1000
 
@@ -56,6 +66,7 @@ class Instance:
     tls: bool
     max_num_seqs: int = 0
     max_model_len: int = 0
+    max_num_batched_tokens: int = 0
 
     def connect(self, timeout: float) -> http.client.HTTPConnection:
         """Return a connection to it."""
@@ -99,7 +110,7 @@ def read_instance(name: str) -> Instance:
     config = (CONFIG / f"{name}.yaml").read_text(encoding="utf-8")
     found = dict(re.findall(r"^([a-z-]+): *['\"]?([^'\"\n]+?)['\"]? *$", config, re.MULTILINE))
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(found["host"], found["host"])  # noqa: S104
-    bounds = (found.get(key, "") for key in ("max-num-seqs", "max-model-len"))
+    bounds = (found.get(key, "") for key in ("max-num-seqs", "max-model-len", "max-num-batched-tokens"))
     numbers = [int(text) if text.isdecimal() else 0 for text in bounds]
     return Instance(host, int(found["port"]), "ssl-certfile" in found, *numbers)
 
@@ -144,27 +155,49 @@ def steps(instance: Instance) -> Iterator[tuple[int, int]]:
         at_once = min(4 * at_once, most)
 
 
+def lengths(instance: Instance) -> list[int]:
+    """Return the lengths of prompts that are sent alone: first powers of two and what lies between, then all others.
+
+    The others are in the order of their reversed bits, so that each beginning of the list is spread over all of it.
+    """
+    longest = instance.max_model_len - 2 if instance.max_model_len else BATCH
+    classes = min(instance.max_num_batched_tokens or BATCH, longest, BATCH) // GRAIN
+    bits = max(1, (classes - 1).bit_length())
+    order = sorted(range(classes), key=lambda number: f"{number:0{bits}b}"[::-1])
+    spread = [GRAIN * (number + 1) - ODD[(place + place // 4) % len(ODD)] for place, number in enumerate(order)]
+    coarse = [size for power in range(4, 14) for size in (1 << power, 3 << power - 1)]
+    return [size for size in coarse if size <= GRAIN * classes] + spread
+
+
 class WarmUp:
     """Runs requests until each batch size takes the same time twice, or the time is up.
 
-    Every size runs once before any runs again: what is compiled for a size is compiled the first time.
+    Every size runs once before any runs again: what is compiled for a size is compiled the first time. In between,
+    single prompts of many lengths run, until that compiles nothing any longer.
     """
 
     def __init__(self, instance: Instance, vocabulary: int, seconds: float) -> None:
         self.instance, self.vocabulary = instance, vocabulary
         self.began = time.monotonic()
         self.deadline = self.began + seconds
+        self.latest = self.began + LONGER * seconds
         self.requests = 0
         # Seconds of each run, by the number of requests at a time.
         self.times: dict[int, list[float]] = {}
+        # Seconds of the single prompts by their length, and the lengths at which something was compiled.
+        self.alone: dict[int, float] = {}
+        self.compiled: list[int] = []
 
     def run(self) -> str:
         """Run all sizes; return a line for the journal. Raises WarmUpError."""
-        model = self.instance.ask("GET", "/v1/models", self.deadline)["data"][0]["id"]
-        left = self.rounds(model)
+        model = self.instance.ask("GET", "/v1/models", self.deadline)["data"][0]
+        # Without a setting of the plan, vLLM takes the model's own limit.
+        self.instance.max_model_len = int(model.get("max_model_len") or self.instance.max_model_len)
+        left = self.rounds(model["id"])
         took = time.monotonic() - self.began
         figures = ", ".join(f"{at_once}: {self.describe_times(at_once)} s" for at_once in self.times)
-        return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({figures})"
+        alone = f"{len(self.alone)} lengths alone, of which {len(self.compiled)} compiled something"
+        return f"Warm-up: {self.requests} requests in {took:.1f} s, {left} ({figures}; {alone})"
 
     def rounds(self, model: str) -> str:
         """Run the sizes round by round and return what is left to do."""
@@ -175,8 +208,33 @@ class WarmUp:
                 if time.monotonic() + (known[-1] if known else 0) >= self.deadline:
                     return f"the time was up at {at_once} requests at a time in round {number}"
                 self.step(model, at_once, tokens)
+            if number == 1:
+                self.all_lengths(model)
             cold = [step for step in cold if not self.warm(step[0])]
         return "every size is warm" if not cold else f"{cold[0][0]} requests at a time still get faster"
+
+    def all_lengths(self, model: str) -> None:
+        """Run prompts of all lengths, one after the other, until the time is up or many in a row were not slow."""
+        rate, in_a_row = float("inf"), 0
+        for tokens in lengths(self.instance):
+            if tokens in self.alone:
+                continue
+            if in_a_row >= PATIENCE or (time.monotonic() >= self.deadline and not self.compiling()):
+                return
+            began = time.monotonic()
+            self.request(model, tokens, 0, output=1)
+            took = self.alone[tokens] = time.monotonic() - began
+            self.requests += 1
+            rate = min(rate, took / tokens)
+            expected = min(self.alone.values()) + rate * tokens
+            in_a_row = 0 if took > SLOW * expected else in_a_row + 1
+            if took > expected + COMPILED:
+                self.compiled.append(tokens)
+
+    def compiling(self) -> bool:
+        """Return whether most of the last lengths compiled something, and the longest time is not up."""
+        last = list(self.alone)[-RECENT:]
+        return time.monotonic() < self.latest and 2 * sum(tokens in self.compiled for tokens in last) > len(last)
 
     def step(self, model: str, at_once: int, tokens: int) -> None:
         """Run one size once."""
@@ -196,12 +254,12 @@ class WarmUp:
         first, *others = self.times[at_once]
         return f"{first:.2f} then {others[-1]:.2f}" if others else f"{first:.2f}"
 
-    def request(self, model: str, tokens: int, number: int) -> None:
+    def request(self, model: str, tokens: int, number: int, output: int = OUTPUT) -> None:
         """Run one request of random tokens, so that no cache contains its prompt or a beginning of it."""
         body = {
             "model": model,
             "prompt": [random.randrange(self.vocabulary // 10, self.vocabulary) for _token in range(tokens)],  # noqa: S311
-            "max_tokens": OUTPUT,
+            "max_tokens": output,
             "ignore_eos": True,
             # Greedy and random sampling use different kernels.
             **({"temperature": 0} if number % 2 == 0 else {"temperature": 1, "top_p": 0.9, "top_k": 40}),
@@ -224,6 +282,7 @@ def main() -> None:
     if instance is None:
         print("Joined the head", flush=True)
         return
+    began = time.monotonic()
     if seconds:
         try:
             print(WarmUp(instance, vocabulary_of(name), seconds).run(), flush=True)
@@ -232,7 +291,8 @@ def main() -> None:
             print(f"Warm-up ended: {exc}", flush=True)
     # The unit of an instance that an older release installed has no such directory.
     if (RUN / name).is_dir():
-        (RUN / name / "ready").touch()
+        # The service of the role health reads how long the warm-up took.
+        (RUN / name / "ready").write_text(f"{time.monotonic() - began:.3f}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -257,8 +257,8 @@
     add("last answer", host.seen && `${age(host.seen)} (${new Date(host.seen * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC)`);
     add("cluster", host.cluster);
     add("site", host.site);
-    add("serves", host.serves.map(([instance, recipe]) => {
-      const line = make("div", "", instance);
+    add("serves", host.serves.map(([instance, recipe, beside]) => {
+      const line = make("div", "", beside ? `${instance}, with ${beside},` : instance);
       if (recipe) line.append(" ", make("span", "recipe", recipe));
       return line;
     }));

@@ -66,6 +66,27 @@ def test_variables_of_gateways_and_hosts_are_templated_as_their_own(tmp_path):
     assert found["clusters"] == {"a1": "a", "b1": "b", "lone": ""} and not found["changed"]
 
 
+POD = {"big": {"nodes": "pod"}, "chat": {}}
+
+
+def test_an_instance_over_several_hosts_is_one(tmp_path):
+    hosts = {name: {"cluster": "a", "vllm_instances": POD} for name in ("h1", "h2")}
+    hosts["h3"] = {"cluster": "a", "vllm_instances": {"chat": {"model": "{{ nowhere }}"}}}
+    gateway = {"hosts": {"ga": {"cluster": "a"}}}
+    children = {"inference": {"hosts": hosts}, "pod": {"hosts": {"h1": {}, "h2": {}}}, "gateways": gateway}
+    rc, found = run(tmp_path, children, ["h2"])
+    assert rc == 0, found
+    assert found["instances"] == [{"instance": "big", "hosts": ["h1", "h2"]}]
+    assert found["groups"] == {"ga": [["h1--big", "h2--big"]]}
+    assert found["hosts"] == {"ga": ["h2"]} and found["gateways"] == {"h1": ["ga"], "h2": ["ga"]}
+    rc, found = run(tmp_path, children, ["h3"])
+    assert rc == 0 and found["groups"] == {"ga": []} and found["instances"] == []
+    rc, found = run(tmp_path, children, ["h1", "h2", "h3"], instance="big")
+    assert rc == 0 and found["hosts"] == {"ga": []} and found["groups"] == {"ga": [["h1--big", "h2--big"]]}
+    rc, said = run(tmp_path, children, ["h1"], instance="bigg")
+    assert rc and "instance: found 'bigg', expected an instance that spans several hosts; nearest: 'big'" in said, said
+
+
 def test_one_clear_error(tmp_path):
     rc, said = run(tmp_path, groups(ga={"cluster": "c"}), ["a1"])
     assert rc and "ga: gateway_cluster: no host of the group inference is in the cluster 'c'; " in said, said

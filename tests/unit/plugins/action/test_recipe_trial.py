@@ -82,6 +82,18 @@ def test_one_command_checks_pins_and_shows_the_plan(recipe, weights, tmp_path):
     assert "fp4, not on 8 x h200: nvfp4 needs blackwell" in text
 
 
+def test_a_tokenizer_of_another_repository_is_pinned_without_weights(recipe, weights, tmp_path):
+    recipe.write_text(RECIPE.replace("[--trust-remote-code]", "[--tokenizer, org/tokens]"))
+    (weights / "tokenizer.json").write_text("{}")
+    site = tmp_path / "site"
+    status, text = playbook("import_recipe.yml", recipe=recipe, import_dest=site, import_source=weights)
+    assert status == 0, text
+    manifest = yaml.safe_load((site / "manifests" / "org" / "tokens.yml").read_text())
+    assert set(manifest["files"]) == {"config.json", "tokenizer.json"}
+    # The plan after it has the path on hosts.
+    assert "/srv/models/org/tokens/" in text
+
+
 def test_check_mode_writes_nothing_and_a_second_run_changes_nothing(recipe, tmp_path, monkeypatch):
     options = {"file": str(recipe), "dest": str(tmp_path / "site"), "accelerators": ["h200"]}
     with monkeypatch.context() as patch:
@@ -127,6 +139,15 @@ def test_bad_input_is_one_sentence(options, message):
         return
     with pytest.raises(AnsibleActionFail, match=message):
         run_action("recipe_trial", options, {})
+
+
+def test_all_recipes_of_site_and_collection_are_tried(recipe, tmp_path):
+    run_action("recipe_trial", {"file": str(recipe), "dest": str(tmp_path / "site"), "accelerators": ["h200"]}, {})
+    found = run_action("recipe_trial", {"recipes": ["all"], "recipe_path": [str(tmp_path / "site")]}, {})
+    assert {"org/tiny", "openai/gpt-oss-20b", "openai/gpt-oss-120b"} <= set(found["recipes"])
+    # Each on the chips that it lists itself.
+    assert {trial["accelerator"] for trial in found["trials"] if trial["recipe"] == "org/tiny"} == {"h200"}
+    assert {"b200", "mi300x"} <= {trial["accelerator"] for trial in found["trials"]}
 
 
 def test_a_new_recipe_needs_a_place(recipe):

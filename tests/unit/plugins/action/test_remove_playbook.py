@@ -32,9 +32,9 @@ def there(tmp_path):
 @pytest.fixture
 def remove(tmp_path, there):
     """Run the playbook; return its exit status, what it says, and how many tasks changed something."""
-    hosts = {
-        "inference": {"hosts": {"here": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}}}
-    }
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    # Both have the same files.
+    hosts = {"inference": {"hosts": {"here": local, "beside": local}}}
     (tmp_path / "hosts.json").write_text(json.dumps({"all": {"children": hosts}}))
 
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
@@ -66,6 +66,14 @@ def remove(tmp_path, there):
         return done.returncode, said, int(found[1]) if found else None
 
     return remove
+
+
+def test_a_part_of_an_instance_over_several_hosts_is_refused(there, remove):
+    there.write("/etc/vllm/chat.group.json", json.dumps({"hosts": ["beside", "gone", "here"], "role": "worker"}))
+    rc, said, _changed = remove("--check", remove_instance="chat")
+    assert rc and "chat is one instance over beside, gone, here, and beside is not in this run" in said, said
+    rc, said, _changed = remove("-l", "here,beside", "--check", remove_instance="chat")
+    assert rc == 0 and "would remove: instance chat vllm@chat.service (" in said, said
 
 
 def test_check_mode_lists_a_run_removes_and_a_second_run_changes_nothing(there, remove):

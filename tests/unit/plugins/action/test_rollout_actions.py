@@ -113,6 +113,23 @@ def test_waves_locks_and_gateways_follow_from_the_inventory(site):
     assert "behind no gateway, so the rollout can only wait for requests that already run: ber-1, ber-2" in said
 
 
+def test_hosts_that_serve_an_instance_together_are_changed_together(site):
+    def slots(role, hosts=("fra-2", "fra-3")):
+        return {"chat": {"digest": "one", "up": True, "group": {"hosts": list(hosts), "role": role}}}
+
+    pair = {"fra-2": {"slots": slots("head")}, "fra-3": {"slots": slots("worker"), "files": {}}}
+    plan, _output = site(hosts=pair, options={"waves": [1]})
+    assert [wave["hosts"]["fra"] for wave in plan["waves"][:3]] == [["fra-1"], ["fra-2", "fra-3"], ["fra-4"]]
+    head, worker = plan["hosts"]["fra-2"], plan["hosts"]["fra-3"]
+    assert (head["servers"], worker["servers"], worker["asked"]) == (["fra-2--chat"], [], [])
+    assert head["members"] == worker["members"] == ["fra-2", "fra-3"] and worker["restarts"] == ["chat"]
+    assert worker["words"] == "chat: started again together with fra-2"
+    assert "changed together, as one: fra-2, fra-3" in plan["summary"]
+    apart = {"fra-2": {"slots": slots("head", ("fra-2", "ber-1"))}}
+    _plan, output = site(hosts=apart, fails=True)
+    assert "nothing was changed: chat spans several clusters (fra-2 in fra, ber-1 in ber)" in output
+
+
 def test_hosts_that_are_as_they_should_be_are_left_alone(site):
     same = {name: {"files": {}} for name in ("fra-1", "fra-2", "ber-1", "ber-2")}
     plan, _output = site(hosts=same)
@@ -138,17 +155,6 @@ def test_what_would_leave_no_server_is_refused_before_anything(site):
     _plan, output = site(options={"canaries": 0, "waves": [2]}, fails=True)
     assert "nothing was changed" in output
     assert "cluster ber: a wave of ber-1, ber-2 leaves none of 2 servers for the service chat" in output
-
-
-def test_an_instance_that_spans_hosts_is_refused(site):
-    spread = [{**WORLD[0], "tasks": [json.loads(json.dumps(WORLD[0]["tasks"][0]))]}, WORLD[1]]
-    spread[0]["tasks"][0]["baremetal.inference.rollout_changes_info"]["plans"]["chat"]["group"] = {"role": "head"}
-    before, WORLD[:] = list(WORLD), spread
-    try:
-        _plan, output = site(fails=True)
-    finally:
-        WORLD[:] = before
-    assert "chat spans several hosts" in output
 
 
 def journal(tmp_path):

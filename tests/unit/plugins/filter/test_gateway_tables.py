@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from ansible_collections.baremetal.inference.plugins.filter.gateway_engines import FilterModule as EngineFilters
 from ansible_collections.baremetal.inference.plugins.filter.gateway_instances import FilterModule as InstanceFilters
 from ansible_collections.baremetal.inference.plugins.filter.gateway_table import FilterModule as TableFilters
 
 gateway_table = TableFilters().filters()["gateway_table"]
+gateway_engines = EngineFilters().filters()["gateway_engines"]
 gateway_instances = InstanceFilters().filters()["gateway_instances"]
 
 
@@ -58,6 +60,23 @@ def test_gateways_without_servers():
     assert gateway_table({}) == gateway_table({"gw": {"servers": {}, "backends": {}}}) == "No gateway has servers."
 
 
+BIG = [{"instance": "chat", "hosts": ["a", "z"]}]
+
+
+def test_a_server_of_several_hosts_names_the_others():
+    shown = gateway_table({"gw1": RESULTS["gw1"]}, instances=BIG)
+    assert "a--chat (with z)" in shown and "b--chat (" not in shown
+
+
+def test_engines_that_stop_with_a_host():
+    assert gateway_engines(RESULTS, "a", []) == [{"host": "a", "instance": "chat"}]
+    # z has no server of its own; the head's engine is the one that has to be idle.
+    assert (
+        gateway_engines(RESULTS, "z", BIG) == gateway_engines(RESULTS, "a", BIG) == [{"host": "a", "instance": "chat"}]
+    )
+    assert gateway_engines(RESULTS, "b", BIG) == [{"host": "b", "instance": name} for name in ("chat", "chat-2")]
+
+
 def test_instances_of_a_host():
     assert gateway_instances(RESULTS, "b") == ["chat", "chat-2"]
     assert gateway_instances(RESULTS, "b/1") == ["chat"]
@@ -68,6 +87,12 @@ def test_instances_of_a_host():
 def test_something_else_is_refused_in_words(wrong):
     with pytest.raises(AnsibleFilterError, match="gateway_table: expected results of gateway_server"):
         gateway_table(wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, {"gw": {}}, [1]])
+def test_something_else_has_no_engines(wrong):
+    with pytest.raises(AnsibleFilterError, match="gateway_engines: expected results of gateway_server"):
+        gateway_engines(wrong, "a", [])
 
 
 @pytest.mark.parametrize("wrong", [5, {"gw": {}}, [1]])

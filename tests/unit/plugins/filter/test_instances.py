@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.filter.busy_instances import busy_instances
+from ansible_collections.baremetal.inference.plugins.filter.instance_checks import instance_checks
 from ansible_collections.baremetal.inference.plugins.filter.instance_files import instance_entries
 from ansible_collections.baremetal.inference.plugins.filter.instance_restarts import instance_restarts
 from ansible_collections.baremetal.inference.plugins.filter.instance_restores import instance_restores
@@ -97,3 +98,9 @@ def test_instances_that_still_work():
 @pytest.mark.parametrize("waited", [None, {}, {"skipped": True}])
 def test_a_wait_that_did_not_run_leaves_no_instance_at_work(waited):
     assert busy_instances(waited) == []
+
+
+def test_the_checks_of_an_entry_are_those_of_its_replicas():
+    instances = {"vectors": {"recipe": "x/y", "checks": ["models", "embedding"]}, "chat-2": {"recipe": "x/y"}}
+    assert instance_checks(instances, "vectors") == instance_checks(instances, "vectors-12") == ["models", "embedding"]
+    assert instance_checks(instances, "chat-2") == instance_checks(instances, "other") == instance_checks({}, "x") == []

@@ -19,6 +19,10 @@ from tests.fakes.vllm import ANSWER, MODEL, chat_body, fake_vllm
 from tests.fakes.wheelhouse import run_module
 
 ROOT = Path(__file__).resolve().parents[4]
+# What the module asks systemd about a unit that runs.
+UNIT_IS_UP = """#!/bin/sh
+printf 'LoadState=loaded\\nActiveState=active\\nSubState=running\\nResult=success\\nNRestarts=0\\nInvocationID=one\\n'
+"""
 KEY, OTHER_KEY, INVALID_KEY = "sk-planted-0123456789", "sk-other-planted-key", "sk-planted 1"
 
 
@@ -89,6 +93,43 @@ def test_a_good_server(fake):
     assert result["answer"] == ANSWER and result["tokens_per_second"] > 0
     assert 0 < result["time_to_first_token_s"] < 5 and result["ready_after_s"] < 5
     assert result["msg"] == f"{MODEL} at {fake.url} passes 6 checks"
+
+
+@pytest.fixture
+def installed(fake, tmp_path):
+    """Write the files of an instance, with a model of this configuration, and run the module on it."""
+
+    def call(config, options="", **more):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        lines = f"host: 127.0.0.1\nport: {fake.server.server_port}\nserved-model-name: {MODEL}\nmodel: {tmp_path}\n"
+        (tmp_path / "chat.yaml").write_text(lines + options)
+        return run(instance="chat", config_dir=str(tmp_path), **more)
+
+    return call
+
+
+def test_an_instance_is_asked_what_fits_its_model(installed, fake, monkeypatch, tmp_path):
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text(UNIT_IS_UP)
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+    result = installed({"architectures": ["BertModel"]})
+    assert [row["name"] for row in result["checks"]] == ["ready", "models", "embedding"] and result["ok"], result
+    sees = {"architectures": ["Qwen3VLForConditionalGeneration"], "vision_config": {"depth": 1}}
+    fake.behaviour["image"] = lambda handler: handler.send_json(chat_body(content="Blue."))
+    result = installed(sees, "enable-auto-tool-choice: true\n")
+    assert [row["name"] for row in result["checks"]][2:] == [
+        *("chat", "chat_stream", "responses", "completions"),
+        *("tool_call", "image"),
+    ]
+    assert result["ok"] and result["doubts"] == ["image: answered 'Blue.' about a red picture"]
+    assert any("answered 'Blue.' about a red picture" in str(warning) for warning in result["warnings"])
+    result = installed(sees, checks=["models"])
+    assert [row["name"] for row in result["checks"]] == ["ready", "models"]
+    fake.behaviour["/rerank"] = lambda handler: handler.send_json({}, 500)
+    result = installed({"architectures": ["BertForSequenceClassification"], "num_labels": 1})
+    assert not result["ok"] and "vllm_instances.NAME.checks replaces it." in result["msg"]
 
 
 def test_a_bad_answer_fails_with_one_message(fake):

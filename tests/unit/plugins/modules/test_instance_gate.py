@@ -42,6 +42,17 @@ def verdicts(result):
     return {verdict["name"]: verdict["ok"] for verdict in result["verdicts"]}
 
 
+def test_a_model_that_does_not_chat_is_neither_asked_nor_measured(gate, fake, tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["BertModel"]}')
+    with (tmp_path / "chat.yaml").open("a") as file:
+        file.write(f"model: {tmp_path}\n")
+    result = gate(prompts=[FLEET])
+    assert result["passed"] and result["figures"] == {} and payloads(fake) == []
+    assert result["verdicts"] == [{"name": "chat", "ok": True, "detail": "not asked: the model answers embedding"}]
+    # The site knows better.
+    assert verdicts(gate(checks=["models", "chat_stream"], measure={"prompts": 0})) == {"warm": True}
+
+
 def test_an_instance_that_answers_passes_and_is_measured(gate, fake):
     result = gate(prompts=[FLEET], measure={"streams": 2, "prompts": 5, "max_tokens": 32})
     assert result["passed"] and not result["changed"] and result["rc"] == 0, result

@@ -394,6 +394,47 @@ def test_from_any_kind_of_unit_back_to_any_other(there, kept, slot, systemd, tmp
     assert not slot("restored")["changed"]
 
 
+def group(there, role="head", hosts=("a", "b")):
+    """Write what an instance that spans hosts has besides."""
+    there.write("/etc/vllm/chat.group.json", json.dumps({"hosts": list(hosts), "role": role, "rank": 0}))
+    there.write("/etc/vllm/chat.nft", f"# {hosts}\n")
+    there.write("/etc/systemd/system/vllm-group@.service", "[Unit]\n")
+    there.write("/etc/systemd/system/vllm@chat.service.d/group.conf", "[Unit]\n")
+
+
+def test_the_files_of_a_group_are_kept_and_come_back(there, kept, slot):
+    there.template()
+    group(there)
+    first = kept()
+    assert first["group"] == {"hosts": ["a", "b"], "role": "head"} and first["missing"] == []
+    before = there.picture()
+    group(there, "worker", ("b", "a", "c"))
+    there.at("/etc/vllm/chat.nft").unlink()
+    assert slot("status")["missing"] == ["/etc/vllm/chat.nft"]
+    back = slot("restored")
+    assert set(back["differences"]) == {"/etc/vllm/chat.group.json", "/etc/vllm/chat.nft"}
+    assert back["digest"] == first["digest"] and back["group"]["role"] == "head" and there.picture() == before
+
+
+def test_a_group_goes_back_to_one_host_and_leaves_nothing(there, kept, slot, tmp_path):
+    asked = tmp_path / "asked"
+    nft = tmp_path / "bin/nft"
+    nft.write_text(f'#!/bin/sh\necho "$@" >>{asked}\n')
+    nft.chmod(0o755)
+    there.template()
+    alone = kept()
+    assert alone["group"] == {}
+    before = there.picture()
+    group(there)
+    there.template(flag="2")
+    kept()
+    back = slot("restored", to=alone["digest"])
+    assert back["digest"] == alone["digest"] and back["group"] == {}
+    # Other groups of the host share the unit of the watchdog.
+    assert set(there.picture()) - set(before) == {"etc/systemd/system/vllm-group@.service"}
+    assert asked.read_text() == "delete table inet vllm_group_chat\n"
+
+
 def test_what_instances_share_is_not_touched_where_it_is_right(there, kept, slot, tmp_path):
     docker = FakeEngine(tmp_path / "bin", store={REF: OLD})
     there.template()

@@ -14,7 +14,10 @@ from tests.fakes.fuzz import HostileServer, assert_enough, cases, mutated_text, 
 from tests.fakes.gateways import loaded
 
 agent = loaded("gateway-agent")
-STAT = "# pxname,svname,status,hrsp_5xx,bout,\nchat,gpu-1--chat,UP,3,918,\nchat,BACKEND,UP,3,918,\n\n"
+STAT = (
+    "# pxname,svname,status,hrsp_5xx,bout,check_health,check_rise,\n"
+    "chat,gpu-1--chat,UP,3,918,4,2,\nchat,BACKEND,UP,3,918,,,\n\n"
+)
 METRICS = (
     "# HELP vllm:num_requests_running x\n"
     'vllm:num_requests_running{engine="0",model_name="m"} 2.0\n'
@@ -31,7 +34,7 @@ def test_whatever_haproxy_counts_it_is_read_or_a_value_error():
             with contextlib.suppress(ValueError):
                 found = within(60, lambda text=text: agent.read_servers(text))
                 read += bool(found)
-                assert all(isinstance(errors, int) for _is_up, errors, _sent in found.values())
+                assert all(isinstance(each.errors, int) for each in found.values())
     assert_enough(read, 50, "read")
 
 

@@ -83,6 +83,19 @@ def test_health_turns_red_while_everything_else_is_served(tmp_path, host, at):
         assert ask(engine, "/metrics", at)[0] == 200 and not engine.late
 
 
+def test_while_a_host_is_missing_requests_are_refused_and_may_come_again(tmp_path):
+    with stopping_engine(tmp_path) as engine:
+        engine.takes = 0.0
+        (tmp_path / "ready").rename(tmp_path / "withdrawn")
+        assert [ask(engine, path)[0] for path in ("/health", "/slow", "/metrics")] == [503, 503, 200]
+        assert engine.asked == []
+        connection = http.client.HTTPConnection("127.0.0.1", engine.port, timeout=5)
+        connection.request("GET", "/slow")
+        assert connection.getresponse().headers["retry-after"] == "5"
+        (tmp_path / "withdrawn").rename(tmp_path / "ready")
+        assert [ask(engine, path)[0] for path in ("/health", "/slow")] == [200, 200]
+
+
 def test_a_stop_waits_for_requests_from_before_and_after_its_beginning(tmp_path):
     with stopping_engine(tmp_path) as engine:
         found = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the baremetal.inference authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When the role vllm installs: a host that lacks nothing is passed over, the first group of a host is not."""
+"""When the role vllm installs, and asks about the encodings: a host that lacks nothing is passed over."""
 
 from __future__ import annotations
 
@@ -33,7 +33,28 @@ COMPLETE = {
     ],
 )
 def test_a_host_installs_what_it_lacks(changes, expected):
+    assert render("__vllm_lacks_something", changes) == str(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, False),
+        ({"vllm_host_state": {"encodings_accepted": False}}, True),
+        ({"__vllm_venvs": {"changed": True}}, True),
+        ({"__vllm_pulled": {"changed": True}}, True),
+        ({"vllm_plan": {"encodings": []}, "__vllm_venvs": {"changed": True}}, False),
+        # The plan of a release before 0.5.0 has no encodings.
+        ({"vllm_plan": {}, "vllm_host_state": {}}, False),
+    ],
+)
+def test_new_libraries_are_asked_about_the_encodings(changes, expected):
+    known = {"vllm_plan": {"encodings": ["o200k"]}, "vllm_host_state": {"encodings_accepted": True}}
+    assert render("__vllm_encodings_due", {"__vllm_pulled": {"changed": False}, **known, **changes}) == str(expected)
+
+
+def render(name, changes):
     environment = jinja2.Environment(autoescape=False)
     environment.tests["changed"] = lambda result: result["changed"]
-    text = yaml.safe_load(VARS.read_text(encoding="utf-8"))["__vllm_lacks_something"]
-    assert environment.from_string(text).render({**COMPLETE, **changes}) == str(expected)
+    text = yaml.safe_load(VARS.read_text(encoding="utf-8"))[name]
+    return environment.from_string(text).render({**COMPLETE, **changes})

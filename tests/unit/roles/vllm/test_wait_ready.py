@@ -78,15 +78,17 @@ def test_every_size_of_batch_is_run_until_it_gets_no_faster(host, monkeypatch, c
         run(monkeypatch, "20")
         assert engine.most == 6 and health(engine) == 200
     said = capsys.readouterr().out
-    assert said.startswith("Warm-up: ") and "every size is warm (1: 0." in said
-    sizes = {len(asked["prompt"]) for asked in engine.completions}
+    assert said.startswith("Warm-up: ") and "every size is warm (1: " in said and "lengths alone" in said
     # Prompt and answer fit into the model's context.
-    assert sizes == {128 - wait_ready.OUTPUT - 1}
+    sizes = {output: {len(asked["prompt"]) for asked in engine.completions if asked["max_tokens"] == output}
+             for output in (1, wait_ready.OUTPUT)}  # fmt: skip
+    assert sizes[wait_ready.OUTPUT] == {128 - wait_ready.OUTPUT - 1}
+    assert {16, 96} < sizes[1] and max(sizes[1]) + 1 < 128
     assert all(50 <= token < 500 for asked in engine.completions for token in asked["prompt"])
     assert {asked["model"] for asked in engine.completions} == {"lab/model"}
     assert {asked["temperature"] for asked in engine.completions} == {0, 1}
     # No prompt begins like another, so that none is read from the cache of prompts.
-    assert len({tuple(asked["prompt"][:8]) for asked in engine.completions}) == len(engine.completions)
+    assert len({tuple(asked["prompt"][:16]) for asked in engine.completions}) == len(engine.completions)
 
 
 def test_a_warm_up_ends_when_its_time_is_up(host, monkeypatch, capsys):
@@ -106,7 +108,11 @@ def test_every_size_comes_once_before_any_comes_again(monkeypatch):
     monkeypatch.setattr(wait_ready.WarmUp, "request", lambda _self, _model, _tokens, number: asked.append(number))
     warm_up = wait_ready.WarmUp(instance, 1000, 60)
     monkeypatch.setattr(wait_ready.WarmUp, "warm", lambda _self, at_once: at_once == 1)
+    monkeypatch.setattr(wait_ready.WarmUp, "all_lengths", lambda _self, _model: asked.append(-1))
     assert "4 requests at a time still get faster" in warm_up.run()
+    # The lengths come between the first time of all sizes and the second.
+    assert asked.index(-1) == 21 and asked.count(-1) == 1
+    asked.remove(-1)
     runs = [1, 4, 16, *[4, 16] * (wait_ready.REPEATS - 1)]
     assert len(asked) == sum(runs) == warm_up.requests
     assert sorted(asked[:21]) == sorted([0, *range(4), *range(16)])
@@ -193,6 +199,58 @@ def test_steps_stay_within_what_the_instance_takes(bounds, first, last):
     found = list(wait_ready.steps(wait_ready.Instance("x", 1, False, **bounds)))
     assert (found[0], found[-1]) == (first, last)
     assert [at_once for at_once, _tokens in found] == sorted({at_once for at_once, _tokens in found})
+
+
+@pytest.mark.parametrize(("bounds", "last"), [
+    ({}, 8192), ({"max_num_batched_tokens": 2048}, 2048), ({"max_model_len": 1000}, 992), ({"max_model_len": 16}, 0),
+    ({"max_num_batched_tokens": 65536}, 8192),
+])  # fmt: skip
+def test_lengths_cover_each_number_of_tokens_that_a_batch_can_have(bounds, last):
+    found = wait_ready.lengths(wait_ready.Instance("x", 1, False, **bounds))
+    assert max(found, default=0) <= last
+    grains = {-(-tokens // wait_ready.GRAIN) for tokens in found}
+    assert grains == set(range(1, last // wait_ready.GRAIN + 1))
+    if last == 8192:
+        # Each quarter of the range comes early, and has lengths of each kind.
+        assert {tokens // 2049 for tokens in found[19:27]} == {0, 1, 2, 3}
+        kinds = {(tokens // 2049, tokens % 16 == 0, tokens % 4 == 0, tokens % 2) for tokens in found[19:]}
+        assert len(kinds) == 4 * 4
+
+
+def lengths_of(monkeypatch, seconds_of):
+    """Run single prompts against a vLLM that takes ``seconds_of(tokens)``; return the warm-up."""
+    clock = [0.0]
+    monkeypatch.setattr(wait_ready.time, "monotonic", lambda: clock[0])
+
+    def request(self, _model, tokens, _number, output):
+        assert output == 1
+        clock[0] += seconds_of(tokens)
+
+    monkeypatch.setattr(wait_ready.WarmUp, "request", request)
+    found = wait_ready.WarmUp(wait_ready.Instance("x", 1, False), 1000, 20)
+    found.all_lengths("m")
+    return found
+
+
+def test_single_prompts_end_when_they_compile_nothing(monkeypatch):
+    found = lengths_of(monkeypatch, lambda tokens: 0.01 + tokens / 80000)
+    assert len(found.alone) == wait_ready.PATIENCE and not found.compiled
+
+
+@pytest.mark.parametrize(("more", "ends", "compiled"), [(0.4, 60, True), (0.1, 20, False)], ids=["compiled", "read"])
+def test_single_prompts_go_on_while_kernels_come(monkeypatch, more, ends, compiled):
+    """While they are compiled, for three times as long as when they only come from the disk."""
+    seen = set()
+
+    def seconds_of(tokens):
+        grain = -(-tokens // wait_ready.GRAIN)
+        new = grain > 32 and grain not in seen
+        seen.add(grain)
+        return 0.01 + tokens / 80000 + (more if new else 0)
+
+    found = lengths_of(monkeypatch, seconds_of)
+    assert time.monotonic() == pytest.approx(ends, abs=1)
+    assert (len(found.compiled) > 40) == compiled and len(found.alone) < len(wait_ready.lengths(found.instance))
 
 
 @pytest.mark.parametrize(("text", "expected"), [

@@ -139,6 +139,9 @@ FILES = {
                 parser.add_argument("--later", type=optional_type(json.loads), deprecated=True)
                 parser.add_argument("--old", action="store_true", deprecated=True)
                 parser.add_argument("--port", type=int, nargs="+")
+                parser.add_argument("--tool-call-parser", type=str)
+                parser.add_argument("--tool-parser-plugin", type=str)
+                parser.add_argument("--reasoning-parser", type=str)
                 current_platform.pre_register_and_update(parser)
                 return parser
     """,
@@ -150,6 +153,13 @@ FILES = {
             parser.add_argument("model_tag", nargs="?")
             return AsyncEngineArgs.add_cli_args(parser)
     """,
+    "vllm/tool_parsers/__init__.py": """
+        _TOOL_PARSERS_TO_REGISTER = {
+            "openai": ("a", "A"),
+            "hermes": ("b", "B"),
+        }
+    """,
+    "vllm/reasoning/__init__.py": "_REASONING_PARSERS_TO_REGISTER: dict = {'deepseek_r1': ('a', 'A')}",
     "vllm-1.2.3.dist-info/METADATA": "Metadata-Version: 2.4\nName: vllm\nVersion: 1.2.3+cu129\n",
 }
 EXPECTED = """\
@@ -165,6 +175,9 @@ flags:
   name: {kind: text, aliases: [-n]}
   old: {kind: switch}
   port: {kind: list, of: integer}
+  reasoning-parser: {kind: text, known: [deepseek_r1]}
+  tool-call-parser: {kind: text, known: [hermes, openai], plugin: tool-parser-plugin}
+  tool-parser-plugin: {kind: text}
 env:
   - CUDA_HOME
   - VLLM_A

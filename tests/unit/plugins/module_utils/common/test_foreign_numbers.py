@@ -27,6 +27,8 @@ def test_finite_numbers(text, number):
     assert read_finite(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "N/A", "nan", "inf", "-Infinity", "1e999", "9" * 5000, "²", "0x10"])
+@pytest.mark.parametrize(
+    "text", ["", "N/A", "nan", "inf", "-Infinity", "1e999", "9" * 5000, "²", "٣", "1_0", "0x10", "."]
+)
 def test_anything_else_is_no_number(text):
     assert read_finite(text) is None

@@ -8,7 +8,7 @@ import datetime
 import types
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 
 VALUES = [
     ({}, "a mapping"),
@@ -37,3 +37,7 @@ def test_a_kind_is_named_in_plain_words(value, kind):
 def test_a_derived_class_has_the_name_of_its_kind(kind):
     derived = type("_AnsibleTagged", (kind,), {})
     assert name_kind(derived()) == name_kind(kind())
+
+
+def test_null_is_shown_as_nothing():
+    assert [show_value(value) for value in (None, "", 0, [None])] == ["nothing", "''", "0", "[None]"]

@@ -47,7 +47,8 @@ def test_a_good_server_passes(fake, name):
     finding = ask(fake, name)
     assert finding.ok, finding.detail
     assert finding.row() == {"name": name, "ok": True, "seconds": round(finding.seconds, 3), "detail": finding.detail}
-    assert finding.answer == {"models": "", "completions": " ready."}.get(name, ANSWER)
+    texts = {**dict.fromkeys(("chat", "chat_stream", "responses"), ANSWER), "completions": " ready."}
+    assert finding.answer == texts.get(name, "") and not finding.doubt
     assert "Authorization" not in repr(fake.asked) and fake.asked[0][2] is None
 
 
@@ -61,7 +62,7 @@ def test_the_stream_asks_for_its_usage_and_gives_the_speed(fake):
 
 
 def test_what_is_asked_is_short_and_repeatable(fake):
-    for name in CHECKS[1:]:
+    for name in CHECKS[1:5]:
         ask(fake, name)
     sent = [payload for _path, payload, _key in fake.asked]
     assert [payload["temperature"] for payload in sent] == [0, 0, 0, 0]

@@ -32,6 +32,7 @@ from tests.fakes.fuzz import (
     told_apart,
     within,
 )
+from tests.fakes.vllm import call_body, chat_body, embedding_body, pooled_body, rerank_body
 
 QUESTION = Question(("org/model",), "Is the fleet ready?", "The fleet", "ready", 64)
 USAGE = {"prompt_tokens": 9, "completion_tokens": 5}
@@ -50,6 +51,13 @@ BODIES = {
     },
     "completions": {"choices": [{"index": 0, "text": "is ready.", "finish_reason": "length"}], "usage": USAGE},
     "chat_stream": [CHUNK, {"choices": [], "usage": USAGE}],
+    "tool_call": call_body(),
+    "image": chat_body("Red."),
+    "embedding": embedding_body(),
+    "rerank": rerank_body(),
+    "classify": pooled_body(label="joy", probs=[0.9, 0.1]),
+    "pooling": pooled_body(data=[[0.1, 0.2], [0.3, 0.4]]),
+    "transcription": {"text": "la", "usage": {"seconds": 1}},
 }
 METRICS = (
     'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_waiting{engine="0"} 0.0\n'

@@ -40,6 +40,25 @@ def test_a_worker_is_ready_when_its_unit_is_active():
     assert unit.states == [RUNNING]
 
 
+@pytest.mark.parametrize(("start", "late", "looks"), [(1, 0.5, 8), (30, 0.7, 65), (600, 2, 600)])
+def test_the_end_of_a_start_is_noticed_soon_and_a_long_start_is_not_asked_too_often(monkeypatch, start, late, looks):
+    clock = [0.0]
+
+    class Slow(Unit):
+        asked = 0
+
+        def state(self):
+            self.asked += 1
+            return RUNNING if clock[0] >= start else STARTING
+
+    monkeypatch.setattr(ready.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(ready.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    unit = Slow()
+    wait = ready.wait_until_ready(None, ready.Watch(unit), 900)
+    assert start <= wait.seconds <= start + late
+    assert unit.asked <= looks
+
+
 def test_a_worker_that_does_not_join():
     wait = ready.wait_until_ready(None, ready.Watch(Unit(STARTING)), 0.1)
     assert wait.problem == "has not joined its head after 0.1 s"

@@ -9,6 +9,7 @@ import json
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import (
     RecordsError,
+    Selection,
     ServersError,
     ServersRequest,
     check_request,
@@ -153,10 +154,21 @@ def test_several_are_refused_in_one_message():
 
 def test_servers_are_chosen_by_name_or_host():
     at = view(server("a--x"), server("a--y"), server("b--x"), server("h_1--x"))
-    assert select_servers(at, ["b--x", "b--x"], [], "gw") == ["b--x"]
-    assert select_servers(at, [], ["a"], "gw") == ["a--x", "a--y"]
-    assert select_servers(at, ["b--x"], ["a", "h/1"], "gw") == ["b--x", "a--x", "a--y", "h_1--x"]
-    assert select_servers(at, [], [], "gw") == ["a--x", "a--y", "b--x", "h_1--x"]
+    assert select_servers(at, Selection(["b--x", "b--x"], []), "gw") == ["b--x"]
+    assert select_servers(at, Selection([], ["a"]), "gw") == ["a--x", "a--y"]
+    assert select_servers(at, Selection(["b--x"], ["a", "h/1"]), "gw") == ["b--x", "a--x", "a--y", "h_1--x"]
+    assert select_servers(at, Selection(), "gw") == ["a--x", "a--y", "b--x", "h_1--x"]
+
+
+def test_an_instance_over_several_hosts_has_the_servers_that_the_gateway_knows():
+    at = view(server("a--big"), server("c--x"))
+    pair = Selection(hosts=["b"], groups=[["a--big", "b--big"]])
+    assert select_servers(at, pair, "gw") == ["a--big"]
+    assert select_servers(at, Selection(hosts=["c"], groups=pair.groups), "gw") == ["a--big", "c--x"]
+    with pytest.raises(ServersError, match="none of the servers d--big, e--big, which are one instance"):
+        select_servers(at, Selection(groups=[["d--big", "e--big"]]), "gw")
+    with pytest.raises(ServersError, match="no server of the host d"):
+        select_servers(at, Selection(hosts=["d"], groups=pair.groups), "gw")
 
 
 @pytest.mark.parametrize(
@@ -169,23 +181,23 @@ def test_servers_are_chosen_by_name_or_host():
 )
 def test_an_unknown_server_is_named(names, hosts, words):
     with pytest.raises(ServersError) as raised:
-        select_servers(view(server("a--x"), server("b--x")), names, hosts, "gw")
+        select_servers(view(server("a--x"), server("b--x")), Selection(names, hosts), "gw")
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("owner", ["", "al", "rollout:", "admin: al", "root:x", "rollout:a b", "admin:al\n"])
 def test_an_owner_has_a_kind_and_a_name(owner):
     with pytest.raises(ServersError, match="owner: found"):
-        check_request(request(owner=owner), ["a--x"], [])
+        check_request(request(owner=owner), Selection(["a--x"], []))
 
 
 def test_a_request_is_enough():
-    check_request(ServersRequest("status"), [], [])
-    check_request(request(owner="admin:al.b-c@x"), [], ["a"])
+    check_request(ServersRequest("status"), Selection([], []))
+    check_request(request(owner="admin:al.b-c@x"), Selection([], ["a"]))
     with pytest.raises(ServersError, match="servers: the list is empty, expected the servers to make ready"):
-        check_request(request("ready"), [], [])
+        check_request(request("ready"), Selection([], []))
     with pytest.raises(ServersError, match="min_available: found -1"):
-        check_request(request(min_available=-1), ["a"], [])
+        check_request(request(min_available=-1), Selection(["a"], []))
 
 
 def test_records_survive_their_file():

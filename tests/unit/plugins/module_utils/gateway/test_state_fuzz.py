@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.server
     DRAINED,
     RETURNED,
     STATUS,
+    Selection,
     ServersError,
     ServersRequest,
     describe_server,
@@ -117,7 +118,7 @@ def test_whatever_haproxy_answers_to_commands_a_drain_ends_with_one_sentence(tmp
             request = ServersRequest(state, "admin:alice", "fans", 0, True, "2026-11-22T03:01:00Z")
             names = [choose.choice(sorted(read_view(RECORDED).servers))]
             try:
-                outcome = within(60, lambda: gateway.change(names, [], request, False))  # noqa: B023 - runs at once
+                outcome = within(60, lambda: gateway.change(Selection(names), request, False))  # noqa: B023 - runs at once
                 within(60, lambda: gateway.wait(outcome, request, 0.2))  # noqa: B023
             except ServersError as exc:
                 assert_presentable(str(exc).replace("\n", " "), 2000)

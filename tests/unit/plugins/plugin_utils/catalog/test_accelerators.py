@@ -237,7 +237,7 @@ def test_a_catalogue_is_read_once(site):
         (model(pci_ids={"10de:2335": {}}), "models.rocket.pci_ids.10de:2335 is an id of models.h200 too"),
         (model(pci_ids=["abcd:0001"]), "models.rocket.pci_ids: found ['abcd:0001'], expected a mapping"),
         ({"models": {"rocket": {"title": "R"}}}, "'models.rocket.generation' is missing"),
-        ({"models": {"rocket": None}}, "models.rocket: found None, expected a mapping"),
+        ({"models": {"rocket": None}}, "models.rocket: found nothing, expected a mapping"),
         ({"models": {"cpu": {}}}, "models.cpu: this name means a host without a known accelerator"),
         ({"models": {"h200": ACME["models"]["rocket"]}}, "models.h200 is a model of nvidia too"),
         ({"models": {"Rocket": {}}}, "models: found the key 'Rocket', expected a name in lower case"),

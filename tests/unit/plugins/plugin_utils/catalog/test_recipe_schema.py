@@ -93,7 +93,7 @@ def test_a_section_may_be_empty(section):
         ({"meta": {"tasks": "text"}}, "meta.tasks: found the text 'text', expected a list of names"),
         ({"model": {}}, "model.model_id is missing"),
         ({"model": {"model_id": ""}}, "model.model_id is missing"),
-        ({"model": None}, "model: found None, expected a mapping"),
+        ({"model": None}, "model: found nothing, expected a mapping"),
         ({"model": []}, "model: found a list, expected a mapping"),
         ({"variants": ["default"]}, "variants: found a list, expected a mapping"),
         ({"variants": {"default": "mxfp4"}}, "variants.default: found the text 'mxfp4', expected a mapping"),
@@ -172,7 +172,7 @@ def test_what_the_schema_does_not_know_is_one_sentence_with_file_and_key(changes
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        (None, "model.yml: the file: found None, expected a mapping"),
+        (None, "model.yml: the file: found nothing, expected a mapping"),
         ([], "model.yml: the file: found a list, expected a mapping"),
         ({}, "model.yml: model is missing"),
     ],

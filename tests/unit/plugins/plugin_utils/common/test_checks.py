@@ -25,7 +25,7 @@ def test_nothing_is_wrong_with_what_is_known_and_of_its_form():
     ("value", "where", "problem"),
     [
         (["h200"], "", "the file: found ['h200'], expected a mapping"),
-        (None, "chips", "chips: found None, expected a mapping"),
+        (None, "chips", "chips: found nothing, expected a mapping"),
         ({"nmae": "h200"}, "", "unknown key 'nmae'; nearest"),
         ({"nmae": "h200"}, "chips", "unknown key 'chips.nmae'; nearest"),
         ({"name": "H200"}, "chips", "chips.name: found 'H200', expected a name in lower case, like h200"),

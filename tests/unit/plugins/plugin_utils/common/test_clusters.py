@@ -64,3 +64,8 @@ def test_a_list_or_mapping_is_no_name(value, kind):
     with pytest.raises(ClusterError) as caught:
         cluster_of(value, [])
     assert str(caught.value) == f"cluster: found {kind}, expected the name of a cluster"
+
+
+def test_a_name_of_several_lines_is_no_cluster():
+    with pytest.raises(ClusterError, match=r"^cluster: found 'a b.n', expected the name of a cluster on one line$"):
+        cluster_of("a b\n", ())

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common import playbook_options
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import CheckedModule, ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.playbook_options import (
     CHOICES,
     NUMBERS,
@@ -36,6 +39,9 @@ TOP = Path(__file__).resolve().parents[5]
         ("remove_instances", "remove_instance"),
         ("drain_forced", "drain_force"),
         ("explain_formt", "explain_format"),
+        ("verify_expct", "verify_expect"),
+        ("gateway_status_host", "gateway_status_hosts"),
+        ("lock_releas", "lock_release"),
     ],
 )
 def test_a_misspelt_option_is_an_error_that_names_the_nearest(name, nearest):
@@ -54,6 +60,10 @@ def test_a_misspelt_option_is_an_error_that_names_the_nearest(name, nearest):
         ("discover_timeout", "1.5", "a whole number from 0 on"),
         ("verify_ready_timeout", "inf", "a number from 0 on"),
         ("undrain_timeout", "-1", "a number from 0 on"),
+        ("bench_repeats", "²", "a whole number from 1 on"),
+        ("bench_repeats", "0", "a whole number from 1 on"),
+        ("tune_rounds", "٣", "a whole number from 1 on"),
+        ("accept_minutes", "٣", "a number from 0 on"),
         ("drain_force", "maybe", "true or false"),
         ("site_drivers", "nein", "true or false"),
     ],
@@ -101,7 +111,42 @@ def test_every_option_of_the_documentation_is_known():
 def test_every_playbook_with_options_has_its_beginning_here():
     names = {path.stem.split("_")[0] for path in PLAYBOOKS.glob("*.yml")}
     # Their options are those of the roles of the same names.
-    assert names - {"gateway", "rollout", "rollback", "mirror"} <= set(PREFIXES)
+    assert names - {"gateway", "health", "rollout", "rollback", "mirror"} <= set(PREFIXES)
+
+
+def first_actions(path):
+    """Yield the modules of a playbook's tasks in order, up to the first that checks the options."""
+    for play in yaml.safe_load(path.read_text()):
+        tasks = list(play.get("tasks") or [])
+        while tasks:
+            task = tasks.pop(0)
+            role = task.get("ansible.builtin.import_role")
+            file = task.get("ansible.builtin.import_tasks")
+            if role:
+                file = f"../roles/{role['name'].split('.')[-1]}/tasks/{role.get('tasks_from', 'main')}.yml"
+            if file:
+                where = (path.parent / file).resolve()
+                tasks = yaml.safe_load(where.read_text()) + tasks
+                continue
+            name = next(key for key in task if "." in key)
+            yield name
+            if (TOP / "plugins/action" / f"{name.split('.')[-1]}.py").is_file():
+                return
+
+
+# It runs what rollout.yml and rollback.yml have checked.
+CHECKED_BEFORE = {"rollout_waves"}
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_every_playbook_checks_its_options_before_a_host_is_contacted(path):
+    if path.stem in CHECKED_BEFORE:
+        return
+    *before, check = first_actions(path)
+    # These are decided on the controller.
+    assert set(before) <= {"ansible.builtin.assert", "ansible.builtin.debug"}
+    module = importlib.import_module(f"ansible_collections.baremetal.inference.plugins.action.{check.split('.')[-1]}")
+    assert issubclass(module.ActionModule, (ControllerAction, CheckedModule)) or "check_options" in vars(module)
 
 
 def test_only_tasks_of_our_playbooks_judge_extra_variables(monkeypatch):

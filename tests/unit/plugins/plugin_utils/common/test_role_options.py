@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 
 import pytest
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
     RENAMED,
     RoleOptionError,
     check_role_options,
     options_of,
+    specs_of,
 )
 
 
@@ -90,12 +94,61 @@ def test_a_role_is_checked_where_the_hardware_was_detected_before(action, role):
         ("vllm", "vllm_recipe_path", {"a": 1}, "found a mapping, expected a list of texts"),
         ("vllm", "vllm_recipe_path", 5, "found a number, expected a list of texts"),
         ("vllm", "vllm_venv_root", {"path": "/opt"}, "found a mapping, expected a text"),
+        ("vllm", "vllm_drain_timeout", "٣", "found '٣', expected a whole number"),
+        ("vllm", "vllm_stop_notice", -1, "found -1, expected a whole number from 0"),
+        ("gateway", "gateway_port", "70000", "found '70000', expected a whole number from 1 to 65535"),
+        ("gateway", "gateway_backends", {"x": 1}, "found a mapping, expected a list of texts"),
+        ("weights", "weights_sources", {"a": 1}, "found a mapping, expected a list"),
+        ("rollout", "rollout_throughput_share", 80, "found 80, expected a number from 0 to 2"),
+        ("rollout", "rollout_prompts", "Hello", "found a text, expected a list of mappings"),
+        ("rollout", "rollout_measure", 5, "found a number, expected a mapping"),
+        ("vllm", "vllm_fabric", ["mlx5"], "found a list, expected a mapping"),
+        ("vllm", "vllm_fabric", {"hcas": "mlx5"}, "unknown key 'hcas'; nearest: 'hca'"),
     ],
 )
 def test_a_number_or_text_of_another_kind_is_an_error_in_plain_words(role, name, value, words):
     with pytest.raises(RoleOptionError) as caught:
         check(role, **{name: value})
     assert str(caught.value) == f"gpu-1: {name}: {words}"
+
+
+def test_an_entry_of_a_list_or_mapping_is_named_by_its_place():
+    with pytest.raises(RoleOptionError, match=r"^gpu-1: vllm_recipe_path\[1\]: found a mapping, expected a text$"):
+        check("vllm", vllm_recipe_path=["/srv/recipes", {"path": "/opt"}])
+    with pytest.raises(RoleOptionError, match=r"^gpu-1: cann_run_files\[0\]\.name: found a list, expected a text$"):
+        check("cann", cann_run_files=[{"name": ["x"]}])
+
+
+def numbers():
+    for role in sorted(path.name for path in ROLES.iterdir()):
+        for name, spec in specs_of(role).items():
+            if spec.get("type") in ("int", "float"):
+                yield role, name, spec
+
+
+def test_every_number_has_a_range_that_holds_its_default():
+    assert {name for _role, name, _spec in numbers()} == set(RANGES)
+    for role, name, spec in numbers():
+        if "default" in spec:
+            assert check(role, **{name: spec["default"]}) == []
+        with pytest.raises(RoleOptionError, match=f"^gpu-1: {name}: found .*, expected a .*number from "):
+            check(role, **{name: RANGES[name].least - 1})
+
+
+WRONG = [{"x": 1}, [{"x": [1]}], "²", "٣", "word", 5, 1.5, True, datetime.date(2026, 1, 2)]
+
+
+@pytest.mark.parametrize("role", sorted(path.name for path in ROLES.iterdir()))
+def test_what_ansible_refuses_in_words_of_its_own_is_refused_here(role):
+    """Ansible's message would name classes such as _AnsibleTaggedDict."""
+    for name, spec in specs_of(role).items():
+        # Keys that a mapping requires, and choices, are refused by Ansible in plain words.
+        kind = {key: spec[key] for key in ("type", "elements") if key in spec}
+        for value in WRONG:
+            if ArgumentSpecValidator({name: kind}).validate({name: value}).error_messages:
+                with pytest.raises(RoleOptionError) as caught:
+                    check(role, **{name: value})
+                assert "class" not in str(caught.value), name
 
 
 def test_numbers_may_be_texts_and_texts_may_be_numbers():

@@ -88,6 +88,18 @@ def test_of_a_replica_only_the_difference_is_told():
     assert "env.CHIPS" in told and "tensor-parallel-size" not in told
 
 
+def test_hosts_that_serve_together_are_told_of_as_one():
+    hosts = ["gpu-1", "gpu-2"]
+    head = plan(group={"hosts": hosts, "rank": 0, "role": "head"})
+    worker = plan("gpu-2", group={"hosts": hosts, "rank": 1, "role": "worker"}, listen={})
+    worker["explain"] = [*head["explain"], {"key": "node-rank", "value": 1, "layer": "strategy"}]
+    told = plan_table([head, worker])
+    assert "one instance over gpu-1, gpu-2; this is its head" in told
+    beside = told.split("chat on gpu-2")[1]
+    assert "worker 1 of the instance on gpu-1; the rest is as there" in beside
+    assert "node-rank" in beside and "tensor-parallel-size" not in beside
+
+
 def test_the_evidence_stands_above_the_settings_and_not_again_with_replicas():
     first = plan(evidence="8,950 tokens/s at 64", replica_of="chat")
     second = plan(instance="chat-2", evidence="8,950 tokens/s at 64", replica_of="chat")

@@ -197,7 +197,7 @@ def test_the_secrets_of_an_instance_that_are_no_mapping_are_refused_and_not_show
     ("variables", "message"),
     [
         ({"vllm_drain_timeout": "soon"}, "vllm_drain_timeout"),
-        ({"accelerator_count": 0}, "accelerator_count: found 0, expected a number above 0"),
+        ({"accelerator_count": 0}, "accelerator_count: found 0, expected a whole number from 1"),
         ({"accelerator_count": "many"}, "accelerator_count: found 'many', expected a whole number"),
         (
             {"accelerator": "h20o"},

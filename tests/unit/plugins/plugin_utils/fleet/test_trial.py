@@ -10,6 +10,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial im
     Bench,
     TrialError,
     models_of,
+    tokenizers_of,
     trial_table,
 )
 
@@ -47,6 +48,17 @@ def test_each_variant_is_planned_on_each_host():
     assert (refused["accelerator_count"], refused["chips"], refused["models"]) == (16, 0, [])
     # The name of the instance that is tried means nothing to anybody.
     assert refused["problem"].startswith("'default' of recipe openai/gpt-oss-120b is not for ascend_a3: vLLM Ascend")
+
+
+def test_a_tokenizer_of_another_repository_is_told_from_weights(tmp_path):
+    path = tmp_path / "org" / "a.yaml"
+    path.parent.mkdir()
+    spec = '\'{"model": "org/draft", "num_speculative_tokens": 3}\''
+    words = f"[--tokenizer, org/tokens, --hf-config-path, org/a, --speculative-config, {spec}]"
+    path.write_text(f"meta: {{tasks: [text]}}\nmodel: {{model_id: org/a, base_args: {words}}}\n")
+    bench = Bench(load_catalogue(), "0.33.0", {"recipe_path": [str(tmp_path)]})
+    found = bench.try_recipe("org/a", load_recipe("org/a", [str(tmp_path)]), bench.hosts(["h200"], []))
+    assert models_of(found) == ["org/a", "org/draft"] and tokenizers_of(found) == ["org/tokens"]
 
 
 def test_without_a_request_the_chips_that_the_recipe_lists_are_tried():

@@ -89,6 +89,14 @@ class TestServices:
         found = decided(backend("a"), backend("b", chat=plan(8000, group={"role": "worker"}, listen={})))
         assert [each["name"] for each in found["services"][0]["servers"]] == ["a--chat"]
 
+    def test_the_agent_knows_which_servers_serve_together(self):
+        found = decided(
+            *(backend(name, chat=plan(8000, group={"role": "peer", "hosts": ["a", "b"]})) for name in ("a", "b")),
+            backend("c"),
+        )
+        groups = {each["name"]: each.get("group") for each in found["agent"].values()}
+        assert groups == {"a--chat": "a", "b--chat": "a", "c--chat": None}
+
     def test_a_key_of_vllms_own_is_refused(self):
         assert "remove VLLM_API_KEY from vllm_secrets.chat" in refused(
             backend("a", chat=plan(8000, secrets=["VLLM_API_KEY"]))

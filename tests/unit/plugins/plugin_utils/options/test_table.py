@@ -39,6 +39,8 @@ TABLE = OptionTable.from_data(
             "middleware": {"kind": "text", "repeat": True},
             "overrides": {"kind": "json", "text": True},
             "parser": {"kind": "text", "known": ["hermes", "openai"]},
+            "plugin": {"kind": "text"},
+            "registered": {"kind": "text", "known": ["hermes", "openai"], "plugin": "plugin"},
             "prefix-caching": {"kind": "switch", "negatable": True, "inverse": ["--disable-prefix-caching"]},
             "sizes": {"kind": "list", "of": "integer"},
             "tensor-parallel-size": {"kind": "integer", "aliases": ["-tp"]},
@@ -111,6 +113,8 @@ def test_short_optimization_level_by_release():
         {"overrides": {"any": {"thing": 1}}},
         {"parser": "openai"},
         {"parser": "one_of_a_plugin"},
+        {"registered": "hermes"},
+        {"registered": "own", "plugin": "own.py"},
         {
             "config-x": {
                 "depth": 1,
@@ -346,3 +350,18 @@ def test_speculative_config_keys():
     assert problem == (
         "--speculative-config.num_speculative_token: no such key in vLLM 0.33.0; nearest: 'num_speculative_tokens'"
     )
+
+
+def test_a_parser_that_the_release_does_not_register_is_refused():
+    newer = {"version": "3.0.0", "flags": {"registered": {"kind": "text", "known": ["kimi"]}}, "env": []}
+    others = [OptionTable.from_data(newer)]
+    assert TABLE.check_args({"registered": "herms"}) == [
+        "--registered: vLLM 2.0.0 has no parser 'herms'; nearest: 'hermes'; one of your own needs --plugin"
+    ]
+    (problem,) = TABLE.check_args({"registered": "kimi"}, others)
+    assert problem == (
+        "--registered: vLLM 2.0.0 has no parser 'kimi', the first release here that has it is 3.0.0; known: hermes, "
+        "openai; one of your own needs --plugin"
+    )
+    # A nightly build may have it.
+    assert isinstance(problem, Unknown)

@@ -135,6 +135,8 @@ def test_what_it_serves_and_what_was_found_is_told():
     )
     assert found.serves == (("chat", ""), ("embed", "BAAI/bge-m3"))
     assert found.facts == ("141 GiB each", "driver 580.95.05")
+    together = line(vllm_instances={"big": {"recipe": "a/b", "nodes": [found.host, "gpu-8", "gpu-9"]}})
+    assert together.serves == (("big", "a/b", "gpu-8, gpu-9"),)
     assert found.seen_at == 1795272000
 
 

@@ -54,10 +54,20 @@ def test_what_cannot_be_read_is_told_of_the_host():
 def test_of_instances_names_and_plain_recipes_are_read():
     instances = {"chat": {"recipe": "a/b", "env": {"TOKEN": "secret"}}, "x": {"recipe": "{{ y }}"}, "z": None}
     assert one(vllm_instances=instances).variables["vllm_instances"] == {
-        "chat": {"recipe": "a/b"}, "x": {"recipe": ""}, "z": {"recipe": ""},
-    }  # fmt: skip
+        name: {"recipe": recipe, "nodes": []} for name, recipe in (("chat", "a/b"), ("x", ""), ("z", ""))
+    }
     whole = one(vllm_instances=as_template("{{ all_of_them }}"), all_of_them={"chat": {"recipe": "a/b"}})
     assert whole.variables["vllm_instances"]["chat"]["recipe"] == "a/b"
+
+
+def test_the_hosts_of_an_instance_are_read():
+    instances = {"big": {"recipe": "a/b", "nodes": "pod"}, "two": {"nodes": ["g1", "g2"]}, "x": {"nodes": "{{ y }}"}}
+    found = one(vllm_instances=instances, groups={"pod": ["g1", "g3"]}).variables["vllm_instances"]
+    assert {name: entry["nodes"] for name, entry in found.items()} == {
+        "big": ["g1", "g3"],
+        "two": ["g1", "g2"],
+        "x": [],
+    }
 
 
 def test_a_cached_fact_counts():

@@ -16,6 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.class
     BY_CLASS,
     with_class_presets,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 RECIPE = """\
 meta: {tasks: [TASK]}
@@ -57,7 +58,19 @@ def test_the_recipe_s_own_presets_go_first():
     assert with_class_presets(gpt_oss) is gpt_oss
 
 
-@pytest.mark.parametrize("meta", [{}, {"tasks": ["embedding"]}, {"tasks": []}])
+@pytest.mark.parametrize("tasks", [["embedding"], ["embedding", "multimodal"]])
+def test_a_model_of_embeddings_has_no_latency(tasks):
+    recipe = {"meta": {"tasks": tasks}, "model": {"model_id": "org/model"}}
+    assert set(with_class_presets(recipe)["presets"]) == {"throughput", "balanced"}
+
+
+def test_an_embedding_with_a_preset_is_planned(directory):
+    assert args(directory, "throughput", task="embedding")["performance-mode"] == "throughput"
+    with pytest.raises(PlanError, match=r"has no preset 'latency'; known: balanced, throughput"):
+        args(directory, "latency", task="embedding")
+
+
+@pytest.mark.parametrize("meta", [{}, {"tasks": ["other"]}, {"tasks": []}])
 def test_other_classes_have_none(meta):
     recipe = {"meta": meta, "model": {"model_id": "org/model"}}
     assert with_class_presets(recipe) is recipe

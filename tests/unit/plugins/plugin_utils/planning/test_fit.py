@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import (
     declared_accelerator,
     load_catalogue,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import library
-from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import weights_size
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.fit import estimated_ways, weights_size
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError, SiteSettings
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import plan_instances
 
@@ -17,10 +19,11 @@ GIB = 1024**3
 SITE = SiteSettings("0.33.0", "/srv/models", "/srv/encodings", "/var/cache/vllm", "/opt/vllm", 60)
 
 
-def planned(chip, count=1, recipe="openai/gpt-oss-20b", **instance):
+def planned(chip, count=1, recipe="openai/gpt-oss-20b", source=None, **instance):
     """Return the plan of one replica with the catalogue's own recipe and manifest."""
     accelerator = declared_accelerator(load_catalogue(), chip, count)
-    return plan_instances("h", accelerator, {"chat": {"recipe": recipe, "replicas": 1, **instance}}, SITE, library())[0]
+    requested = {"chat": {"recipe": recipe, "replicas": 1, **instance}}
+    return plan_instances("h", accelerator, requested, SITE, source or library())[0]
 
 
 def refusal(*chips, **instance):
@@ -76,11 +79,36 @@ def test_a_refusal_names_chips_with_more_memory_that_the_recipe_lists():
     assert refusal("l40s", recipe="openai/gpt-oss-120b").endswith("; as many chips of a100, h100, h200, b200 would do")
 
 
-def test_a_draft_model_takes_memory_too():
-    plain = planned("h200", recipe="openai/gpt-oss-20b")
-    draft = planned("h200", recipe="openai/gpt-oss-20b", features=["tool_calling", "spec_decoding"])
-    # The catalogue pins no draft model: nothing is known of it.
-    assert draft.memory_required_gib == plain.memory_required_gib
+def test_a_pinned_draft_model_takes_memory_too():
+    features = ["tool_calling", "spec_decoding"]
+    plain, unpinned = planned("h200"), planned("h200", features=features)
+    name = unpinned.models[1]
+    # Nothing is known of a draft model without a manifest.
+    assert name != unpinned.model and unpinned.memory_required_gib == plain.memory_required_gib
+    files = {"model.safetensors": {"size": 3 * GIB, "sha256": "0" * 64}, "tokenizer.json": {"size": GIB}}
+    manifest = {"repository": name, "revision": "a" * 40, "files": files}
+    own = library()
+    pinned = planned(
+        "h200",
+        features=features,
+        source=replace(own, manifest=lambda model: manifest if model == name else own.manifest(model)),
+    )
+    assert pinned.memory_required_gib == pytest.approx(plain.memory_required_gib + 3, abs=0.11)
+    assert pinned.args["speculative-config"]["model"] == f"/srv/models/{name}/{'a' * 40}"
+
+
+def test_what_would_hold_the_recipe_s_own_estimate_is_named():
+    def ways(count, chips, needs, **recipe):
+        accelerator = declared_accelerator(load_catalogue(), "h100", count)
+        return estimated_ways(recipe, needs, chips, accelerator, library())
+
+    assert ways(8, 8, 911, meta={"hardware": {"h100": "verified", "h200": "verified", "b200": "verified"}}) == [
+        "as many chips of h200, b200 would do"
+    ]
+    assert ways(8, 2, 200, meta={"hardware": {"h100": "verified"}}) == ["4 chips of this host would do"]
+    spread = {"meta": {"hardware": {"h100": "verified"}}, "compatible_strategies": ["single_node_tp", "multi_node_tp"]}
+    assert ways(8, 8, 911, **spread) == ["2 such hosts together would do (nodes)"]
+    assert ways(8, 8, 911, meta={"hardware": {"h100": "verified"}}) == []
 
 
 def test_only_safetensors_are_weights():
@@ -88,3 +116,10 @@ def test_only_safetensors_are_weights():
     assert weights_size({"files": files}) == 12
     assert weights_size({"files": {"tokenizer.json": {"size": 100}}}) is None
     assert weights_size(None) is None
+
+
+def test_of_two_formats_only_the_one_that_is_read_counts():
+    files = {"model-1.safetensors": {"size": 5}, "consolidated.safetensors": {"size": 6}, "x.safetensors": {"size": 1}}
+    assert weights_size({"files": files}) == 6
+    assert weights_size({"files": files}, "mistral") == 7
+    assert weights_size({"files": {"consolidated.safetensors": {"size": 6}}}) == 6

@@ -29,6 +29,7 @@ def test_an_instance_with_every_key():
                 "preset": "latency",
                 "strategy": "single_node_tp",
                 "features": ["tools"],
+                "checks": ["models", "embedding"],
                 "feature_modes": {"spec": "eagle"},
                 "release": "0.33.0",
                 "runtime": "venv",
@@ -62,7 +63,7 @@ def test_an_instance_with_every_key():
         ),
         (
             None,
-            "vllm_instances: found None, expected a mapping of names to instances, as in {chat: {recipe: "
+            "vllm_instances: found nothing, expected a mapping of names to instances, as in {chat: {recipe: "
             "openai/gpt-oss-20b}}",
         ),
         ({"a b": {}}, "vllm_instances.a b: found the name 'a b', expected a text of letters, digits, '-', '_' and '.'"),
@@ -108,6 +109,11 @@ DATE = datetime.date(2026, 1, 2)
             )
             for host in ("not an address", "10.0.0.300", "10.0.0", "[::]", "*", "a/b", "-x", "http://a", "a:80")
         ),
+        (
+            {"checks": ["embeddings"]},
+            ".checks: unknown check 'embeddings'; nearest: 'embedding'",
+        ),
+        ({"checks": "chat"}, ".checks: found 'chat', expected a list of names"),
         (
             {"node_address": "a b"},
             ".node_address: found 'a b', expected an IP address such as 10.0.0.5, 0.0.0.0 or ::, or the name of a host",

@@ -174,7 +174,8 @@ def test_without_a_manifest_the_recipe_s_figure_counts_for_the_chips_that_were_a
     assert refusal({"args": {"tensor-parallel-size": 2}}, a_recipe=HUGE, manifests={}) == (
         "vllm_instances.chat: does not fit: 640 GB (vram_minimum_gb of the recipe) make 640 GiB, 2 x h200 have "
         "282.0 GiB; "
-        "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host"
+        "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host; 8 chips of this "
+        "host would do"
     )
 
 
@@ -200,7 +201,8 @@ def test_weights_that_are_spread_over_hosts_need_their_share_of_each():
     assert refusal({**requested, "strategy": "multi_node_tp_dp"}, a_recipe=both, manifests={}) == (
         "vllm_instances.chat: does not fit: 2000 GB (vram_minimum_gb of the recipe) make 2000 GiB, 8 x h200 have "
         "1128.0 GiB; "
-        "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host"
+        "take more chips (tensor-parallel-size), a smaller max-model-len or variant, or another host; 2 such hosts "
+        "together would do (nodes)"
     )
 
 

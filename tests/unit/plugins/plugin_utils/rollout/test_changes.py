@@ -162,11 +162,14 @@ def test_instances_that_the_inventory_does_not_name_are_left_out():
 
 
 def test_an_instance_that_spans_hosts_is_known_by_its_group():
-    plans = {"chat": {**PLAN, "group": {"role": "head"}}, "small": {**PLAN, "strategy": "single_node_tp"}}
-    assert spanning(plans, {}) == ["chat"]
+    group = {"role": "head", "hosts": ["a", "b"], "rank": 0}
+    plans = {"chat": {**PLAN, "group": group}, "small": {**PLAN, "strategy": "single_node_tp"}}
+    assert spanning(plans, {}) == {"chat": {"role": "head", "hosts": ["a", "b"]}}
     # A rollback has no plans.
-    assert spanning({}, {"chat": {"spans": True}, "small": {"spans": False}, "old": {}}) == ["chat"]
-    assert spanning(plans, {"chat": {"spans": True}}) == ["chat"]
+    installed = {"chat": {"group": {"role": "worker", "hosts": ["c", "a"]}}, "small": {"group": {}}, "old": {}}
+    assert spanning({}, installed) == {"chat": {"role": "worker", "hosts": ["c", "a"]}}
+    # A host that leaves the group stops with it.
+    assert spanning(plans, installed) == {"chat": {"role": "head", "hosts": ["a", "b", "c"]}}
 
 
 def test_what_has_figures_is_measured_only_when_the_baseline_is_now():

@@ -52,9 +52,24 @@ def test_variants_alternate_round_by_round():
 
 
 def test_a_hopeless_variant_is_measured_once():
-    steps = run_all({"current": {SPEED: 100.0}, "b": {SPEED: 89.0}, "c": {SPEED: 91.0}})
+    steps = run_all({"current": {SPEED: 100.0}, "b": {SPEED: 64.0}, "c": {SPEED: 66.0}})
     assert [step.variant for step in steps].count("b") == 1
+    # The noise of one run is not known: two equal ones show that it is small.
+    assert [step.variant for step in steps].count("c") == 2
+
+
+def test_a_variant_that_is_worse_by_less_than_the_margin_is_measured_to_the_end():
+    steps = run_all({"current": {SPEED: 100.0}, "b": {SPEED: 89.0}, "c": {SPEED: 91.0}})
+    assert [step.variant for step in steps].count("b") == 2
     assert [step.variant for step in steps].count("c") == 3
+
+
+def test_runs_that_differ_much_drop_nothing_that_differs_less():
+    names = ["current", "b"]
+    found = {"current": [130, 100], "b": [86, 85]}
+    assert dropped(names, taken(**found), GOAL, RULES, 2) == {}
+    assert set(dropped(names, taken(current=[105, 100], b=[86, 85]), GOAL, RULES, 2)) == {"b"}
+    assert dropped(names, taken(current=[105, 100], b=[70, 86]), GOAL, RULES, 2) == {}
 
 
 def test_the_instance_as_it_is_is_never_dropped():
@@ -74,7 +89,7 @@ def test_an_interrupted_tune_goes_on_where_it_was():
 
 
 def test_one_bad_run_does_not_drop_a_variant():
-    """Its best run counts, against the worst of the leader."""
+    """Its best run counts, against the worst of the leader; a single one only if it is far off."""
     found = taken(current=[100, 95], b=[60, 99], c=[100, 100])
     assert dropped(NAMES, found, GOAL, RULES, 2) == {
         "b": "dropped after round 1: 60.0 output tokens/s at best, current has 100.0 at worst"
@@ -84,16 +99,16 @@ def test_one_bad_run_does_not_drop_a_variant():
 
 def test_a_limit_that_is_missed_by_far_drops_a_variant():
     goal = Goal(SPEED, "chat", 64, {"itl_p99_ms": 10})
-    runs = {"current": [{SPEED: 100.0, "itl_p99_ms": 9.0}], "b": [{SPEED: 200.0, "itl_p99_ms": 11.5}]}
-    found = taken(**runs, c=[{SPEED: 150.0, "itl_p99_ms": 10.9}])
-    assert dropped(NAMES, found, goal, RULES, 1) == {"b": "dropped after round 1: ITL p99 ms 11.5 at best, limit 10"}
+    runs = {"current": [{SPEED: 100.0, "itl_p99_ms": 9.0}], "b": [{SPEED: 200.0, "itl_p99_ms": 13.6}]}
+    found = taken(**runs, c=[{SPEED: 150.0, "itl_p99_ms": 13.4}])
+    assert dropped(NAMES, found, goal, RULES, 1) == {"b": "dropped after round 1: ITL p99 ms 13.6 at best, limit 10"}
     # Who misses a limit does not lead.
     assert leader(NAMES, found, goal, 1) == "current"
 
 
 def test_lower_is_better_for_times():
     goal = Goal("start_seconds", "chat", 1, {})
-    found = taken(current=[{"start_seconds": 100.0}], b=[{"start_seconds": 50.0}], c=[{"start_seconds": 56.0}])
+    found = taken(current=[{"start_seconds": 100.0}], b=[{"start_seconds": 50.0}], c=[{"start_seconds": 69.0}])
     assert leader(NAMES, found, goal, 1) == "b"
     assert set(dropped(NAMES, found, goal, RULES, 1)) == {"c"}
 

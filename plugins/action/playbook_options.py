@@ -1,0 +1,19 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction, check_options
+
+
+class ActionModule(ControllerAction):
+    """Check the options of a playbook, which every action of this base does, and those of roles."""
+
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {"roles": {"type": "list", "elements": "str", "default": []}}
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        check_options(tuple(options["roles"]), variables, self._templar)
+        return {}

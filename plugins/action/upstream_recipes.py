@@ -1,0 +1,49 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_archive import (
+    fetch_recipes,
+    write_recipes,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstream_recipes import (
+    LICENCE,
+    UpstreamError,
+    load_pins,
+    read_directory,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+
+ARGUMENT_SPEC = {
+    "dest": {"type": "path", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "release": {"type": "str", "default": ""},
+    "source": {"type": "str", "default": "index"},
+    "ca_file": {"type": "path"},
+}
+
+
+class ActionModule(ControllerAction):
+    """Fetches the recipes of a vLLM release into a site's directory, as far as they are not there."""
+
+    ARGUMENT_SPEC = ARGUMENT_SPEC
+    ERRORS = (UpstreamError,)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        pins = load_pins(options["release"])
+        target = Path(options["dest"])
+        wanted = pins.wanted(options["names"])
+        directory = read_directory(target, wanted)
+        missing, kept = directory.missing(wanted), directory.kept(wanted)
+        if missing and not self._task.check_mode:
+            contents = fetch_recipes(pins, options["source"] or "index", options["ca_file"])
+            write_recipes(target, pins, directory, contents, wanted)
+        names = sorted(path.rpartition(".")[0] for path in wanted if path != LICENCE)
+        found = {"changed": bool(missing), "recipes": names, "fetched": missing, "kept": kept, "release": pins.vllm}
+        told = [f"{path} was changed on this site and stays" for path in kept]
+        return {**found, "diff": {"prepared": "".join(f"+{path}\n" for path in missing)}, "warnings": told}

@@ -1,0 +1,18 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """The user of the modules that run a benchmark on the host."""
+
+    DOCUMENTATION = r"""
+options:
+  user:
+    description:
+      - The user that the benchmark runs as, where the instance runs in a virtual environment.
+    type: str
+    default: vllm
+"""

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read on this host what an installed instance serves."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import ModelFiles
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.config_file import InstanceError, read_flat_yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.installed_host import InstalledError, read_text
+
+# A tokenizer_config.json with thousands of special tokens has some megabytes.
+_MOST_BYTES = 32 * 1024 * 1024
+_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+
+
+def options_in(config_dir: str, instance: str) -> dict[str, Any]:
+    """Return the arguments of an instance as texts, from its file; empty without one. Raises InstalledError."""
+    path = os.path.join(config_dir, f"{instance}.yaml")
+    try:
+        return dict(read_flat_yaml(read_text(path) or ""))
+    except InstanceError as exc:
+        raise InstalledError(f"{path}: {exc}") from exc
+
+
+def model_files(directory: str) -> ModelFiles:
+    """Return what a model's directory says; a missing or damaged file counts as empty, and so does a model by name."""
+    if not os.path.isabs(directory):
+        return ModelFiles()
+    modules = _read(directory, "modules.json")
+    return ModelFiles(
+        config=_mapping(_read(directory, "config.json")),
+        mistral=_mapping(_read(directory, "params.json")),
+        tokenizer=_mapping(_read(directory, "tokenizer_config.json")),
+        modules=modules if isinstance(modules, list) else (),
+        template=any(os.path.exists(os.path.join(directory, name)) for name in _TEMPLATES),
+    )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _read(directory: str, name: str) -> Any:
+    path = os.path.join(directory, name)
+    try:
+        with open(path, "rb") as stream:
+            return load_json(stream.read(_MOST_BYTES))
+    except (OSError, ValueError):
+        return None

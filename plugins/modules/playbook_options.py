@@ -1,0 +1,41 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: playbook_options
+short_description: Check the options of a playbook before a host is contacted
+version_added: 0.7.0
+description:
+  - Internal to the playbooks of this collection.
+  - Fails for an extra variable that is a misspelt option of a playbook, and for a value of another kind.
+  - Names the nearest option.
+  - Runs on the controller and connects to no host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  roles:
+    description:
+      - Roles whose options are checked too, among the variables of the host.
+    type: list
+    elements: str
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Check the options
+  baremetal.inference.playbook_options:
+    roles: [rollout]
+"""
+
+RETURN = r""" # """

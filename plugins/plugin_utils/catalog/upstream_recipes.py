@@ -1,0 +1,147 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The recipes that a release of vLLM carries: their pins, and what is to be written into a site's directory of them.
+
+The collection ships the pins only. The files stay vLLM's, under its licence, which is written beside them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
+
+PINS = CATALOG / "upstream"
+MODELS = "recipes/models/"
+LICENCE = "LICENSE"
+# What a directory has from here, so that a later run knows its own files from those that people changed.
+RECORD = "upstream.json"
+
+
+class UpstreamError(ValueError):
+    """The recipes cannot be fetched; the message is the whole sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A source distribution: its file name, its size in bytes and its sha256."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The sha256 of each file of a release, by its path in the archive."""
+
+    vllm: str
+    licence: str
+    archive: Archive
+    files: Mapping[str, str]
+
+    @property
+    def recipes(self) -> dict[str, str]:
+        """The sha256 of each recipe by its name."""
+        return {
+            path[len(MODELS) :].rpartition(".")[0]: sha256
+            for path, sha256 in self.files.items()
+            if path.startswith(MODELS)
+        }
+
+    def wanted(self, names: Sequence[str]) -> dict[str, str]:
+        """Return path in a site's directory -> sha256 of the named recipes, of all without names, and of the licence.
+
+        Raises UpstreamError for a name that the release does not have.
+        """
+        recipes = self.recipes
+        for name in names:
+            if name not in recipes:
+                raise UpstreamError(f"fetch_names: vLLM {self.vllm} has no recipe {name!r}; {nearest(name, recipes)}")
+        chosen = {f"{name}.yaml": recipes[name] for name in names or recipes}
+        return {**chosen, LICENCE: self.files[LICENCE]}
+
+
+def pinned_releases() -> list[str]:
+    """Return the releases whose recipes are pinned, oldest first."""
+    return sorted((path.stem for path in PINS.glob("*.yml")), key=sort_key)
+
+
+@functools.lru_cache(maxsize=None)
+def load_pins(version: str = "") -> Pins:
+    """Return the pins of a release, of the newest one without a version. Raises UpstreamError."""
+    known = pinned_releases()
+    version = version or known[-1]
+    if version not in known:
+        raise UpstreamError(
+            f"fetch_release: the recipes of vLLM {version} are not pinned; known: {', '.join(known)}; pin them with "
+            f"tools/vllm/pin_recipes.py {version}"
+        )
+    data: Mapping[str, Any] = read_yaml(PINS / f"{version}.yml")
+    return Pins(str(data["vllm"]), data["licence"], Archive(**data["archive"]), data["files"])
+
+
+def has_recipe(name: str) -> str | None:
+    """Return the newest release that carries a recipe of this name, None where none does."""
+    return next((version for version in reversed(pinned_releases()) if name in load_pins(version).recipes), None)
+
+
+def sha256_of(data: bytes) -> str:
+    """Return the sha256 of data as hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A site's directory of recipes: the sha256 of each file there that is wanted, and what an earlier run wrote."""
+
+    present: Mapping[str, str]
+    recorded: Mapping[str, str] = field(default_factory=dict)
+
+    def missing(self, wanted: Mapping[str, str]) -> list[str]:
+        """Return the paths to write: those that are not there, and those that an earlier run wrote otherwise."""
+        return [
+            path
+            for path, sha256 in wanted.items()
+            if self.present.get(path) != sha256 and self.present.get(path) in (None, self.recorded.get(path))
+        ]
+
+    def kept(self, wanted: Mapping[str, str]) -> list[str]:
+        """Return the paths whose content is the site's own, and stays."""
+        missing = set(self.missing(wanted))
+        return [path for path, sha256 in wanted.items() if self.present.get(path) != sha256 and path not in missing]
+
+
+def read_directory(directory: Path, wanted: Mapping[str, str]) -> Directory:
+    """Return the state of a directory, also of one that is not there. Raises UpstreamError."""
+    present = {}
+    try:
+        for path in wanted:
+            if (directory / path).exists():
+                present[path] = sha256_of((directory / path).read_bytes())
+        record = directory / RECORD
+        recorded = load_json(record.read_bytes())["files"] if record.exists() else {}
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise UpstreamError(f"fetch_dest: {directory} cannot be read: {exc}") from exc
+    return Directory(present, recorded)
+
+
+def record_of(pins: Pins, directory: Directory, written: Sequence[str], wanted: Mapping[str, str]) -> str:
+    """Return the text of the record: the source of the files, their licence, and the sha256 of each."""
+    ours = {path: sha256 for path, sha256 in wanted.items() if path in written or directory.present.get(path) == sha256}
+    document = {
+        "about": f"Unchanged files of vLLM {pins.vllm}, under the licence {pins.licence} ({LICENCE}).",
+        "archive": {"name": pins.archive.name, "sha256": pins.archive.sha256},
+        "files": dict(sorted({**directory.recorded, **ours}.items())),
+    }
+    return json.dumps(document, indent=1) + "\n"

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which instances of a host span several hosts, from the inventory alone: nothing is planned."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible.errors import AnsibleError
+from ansible.template import Templar
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.members import expand, spans
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+INSTANCES = "vllm_instances"
+
+# By instance: its hosts, the head first.
+Spanning = Mapping[str, Sequence[str]]
+
+
+def spanning_of(
+    hosts: Iterable[str], hostvars: Any, loader: Any, groups: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, list[str]]]:
+    """Return by host the instances that span hosts, each with its hosts in the order of their ranks.
+
+    Used where nothing is changed on the hosts, and where the inventory may be the fault: an instance whose hosts cannot
+    be found out is left out.
+    """
+    return {host: _of_host(host, hostvars, loader, groups) for host in hosts}
+
+
+def _of_host(host: str, hostvars: Any, loader: Any, groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    own = hostvars.raw_get(host)
+    instances = own.get(INSTANCES)
+    if isinstance(instances, Mapping) and not spans(instances):
+        return {}
+    templar = Templar(loader=loader, variables={**own, "hostvars": hostvars})
+    try:
+        if isinstance(instances, str):
+            instances = templar.template(instances)
+        if not spans(instances):
+            return {}
+        nodes = {name: {"nodes": entry["nodes"]} for name, entry in instances.items() if spans({name: entry})}
+        found = expand(templar.template(nodes), groups)
+    except (AnsibleError, PlanError):
+        return {}
+    return {name: list(entry["nodes"]) for name, entry in found.items() if len(entry["nodes"]) > 1}

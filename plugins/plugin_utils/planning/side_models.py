@@ -1,0 +1,101 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The repositories that an instance needs besides its model's: a draft model, adapters, a tokenizer, a configuration.
+
+Hosts have no hub to ask, so each is pinned like the model, and vLLM gets its path on the host.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Mapping
+
+# A text that the repository replaces; the other flags below have separate forms.
+_PLAIN = ("tokenizer", "hf-config-path")
+_DRAFT, _ADAPTERS = "speculative-config", "lora-modules"
+# Those whose weights the chips hold.
+LOADED = (_DRAFT, _ADAPTERS)
+
+# Returns the path of a pinned repository, None for one without a manifest.
+PathOf = Callable[[str], "str | None"]
+
+
+def side_models(args: Mapping[str, Any]) -> list[str]:
+    """Return the repositories that arguments name, each once, the draft model first."""
+    found: list[str] = []
+
+    def note(name: str) -> str | None:
+        found.append(name)
+        return None
+
+    with_paths(args, note)
+    return list(dict.fromkeys(found))
+
+
+def with_paths(args: Mapping[str, Any], path_of: PathOf) -> dict[str, Any]:
+    """Return the arguments with the path of each pinned repository in place of its name."""
+    found = dict(args)
+    spec = args.get(_DRAFT)
+    if isinstance(spec, Mapping):
+        found[_DRAFT] = _with_entry(spec, "model", path_of)
+    adapters = args.get(_ADAPTERS)
+    if isinstance(adapters, (list, tuple)):
+        found[_ADAPTERS] = [_adapter(entry, path_of) for entry in adapters]
+    elif adapters is not None:
+        found[_ADAPTERS] = _adapter(adapters, path_of)
+    for name in _PLAIN:
+        if name in args:
+            found[name] = _path(args[name], path_of)
+    return found
+
+
+def paths_in(args: Mapping[str, Any]) -> list[str]:
+    """Return the paths that stand where arguments may name a repository."""
+    found: list[str] = []
+
+    def note(value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("/"):
+            found.append(value)
+        return value
+
+    spec, adapters = args.get(_DRAFT), args.get(_ADAPTERS)
+    if isinstance(spec, Mapping):
+        note(spec.get("model"))
+    for entry in adapters if isinstance(adapters, (list, tuple)) else [adapters]:
+        _each_adapter(entry, note)
+    for name in _PLAIN:
+        note(args.get(name))
+    return list(dict.fromkeys(found))
+
+
+def _adapter(entry: Any, path_of: PathOf) -> Any:
+    return _each_adapter(entry, lambda value: _path(value, path_of))
+
+
+def _each_adapter(entry: Any, change: Callable[[Any], Any]) -> Any:
+    """Return an entry of --lora-modules with its path changed: a mapping, its JSON, or NAME=PATH."""
+    if isinstance(entry, Mapping):
+        return {**entry, "path": change(entry["path"])} if "path" in entry else entry
+    text = str(entry or "")
+    if text.startswith("{"):
+        try:
+            return json.dumps(_each_adapter(json.loads(text), change))
+        except (ValueError, RecursionError):
+            return entry
+    name, equals, path = text.partition("=")
+    return f"{name}={change(path)}" if equals else entry
+
+
+def _with_entry(spec: Mapping[str, Any], key: str, path_of: PathOf) -> dict[str, Any]:
+    return {**spec, key: _path(spec[key], path_of)} if key in spec else dict(spec)
+
+
+def _path(value: Any, path_of: PathOf) -> Any:
+    if not isinstance(value, str) or not _is_repository(value):
+        return value
+    return path_of(value) or value
+
+
+def _is_repository(text: str) -> bool:
+    return text.count("/") == 1 and text[0] not in "/." and text[-1] != "/"

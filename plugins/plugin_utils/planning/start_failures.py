@@ -1,0 +1,35 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What vLLM reports of any model that it cannot start, and what to do; a recipe's own issues go before these.
+
+The texts are those of vLLM 0.33.0; a parity test finds each of them in its sources.
+"""
+
+from __future__ import annotations
+
+_ADVICE = {
+    "`trust_remote_code=True`": (
+        "The model needs code that comes with its weights: read its files, then set args: {trust-remote-code: true}"
+    ),
+    "are not supported for now": (
+        "This release of vLLM does not know the model's architecture: choose a newer vllm_release"
+    ),
+    "Cannot find any model weights": (
+        "The pinned files are not in the format that load-format reads: pin the model again with pin_load_format"
+    ),
+    "No available memory for the cache blocks": (
+        "The weights leave no memory for the KV cache: raise tensor-parallel-size or gpu-memory-utilization, or take a "
+        "smaller variant; playbooks/fit.yml shows what fits"
+    ),
+    "To serve at least one request with the model's max seq len": (
+        "The context does not fit: set max-model-len to the length that the line names, or raise tensor-parallel-size"
+    ),
+    "is less than desired GPU memory utilization": (
+        "Another process uses the memory of the chips: stop it, or lower gpu-memory-utilization"
+    ),
+    "must be divisible by tensor parallel size": (
+        "Set tensor-parallel-size to a number that divides the number of heads in the line"
+    ),
+}
+START_FAILURES = tuple({"symptom": symptom, "advice": f"{text}."} for symptom, text in _ADVICE.items())

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A source distribution with two recipes, and the pins of one."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+VERSION = "9.1.0"
+TINY = b"model: {model_id: org/tiny}\n"
+CONTENTS = {
+    "LICENSE": b"Apache License\n",
+    "recipes/manifest.yaml": b"schema_version: 1\n",
+    "recipes/models/org/tiny.yaml": TINY,
+    "recipes/models/org/big.yaml": b"model: {model_id: org/big}\n",
+    "vllm/__init__.py": b"",
+}
+
+
+def write_archive(path: Path, contents: dict[str, bytes] = CONTENTS, version: str = VERSION) -> Path:
+    """Write a source distribution."""
+    with tarfile.open(path, "w:gz") as tar:
+        for name, data in contents.items():
+            member = tarfile.TarInfo(f"vllm-{version}/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path

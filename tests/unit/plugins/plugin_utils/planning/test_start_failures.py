@@ -1,0 +1,15 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.unit import advice
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.start_failures import START_FAILURES
+
+
+def test_a_journal_with_a_symptom_gets_its_advice_and_another_one_none():
+    line = "ValueError: Model architectures ['NewForCausalLM'] are not supported for now. Supported architectures: ..."
+    assert advice([line], START_FAILURES) == [
+        "This release of vLLM does not know the model's architecture: choose a newer vllm_release."
+    ]
+    assert advice(["INFO 11-21 08:20:14 [api_utils.py:286] ready"], START_FAILURES) == []
