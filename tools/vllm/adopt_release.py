@@ -52,6 +52,14 @@ from tools.vllm.surface import METRIC, has_metric, metrics, routes  # noqa: E402
 MOST = 12
 
 
+class Indented(yaml.SafeDumper):
+    """Indent lists, as ansible-lint demands."""
+
+    def increase_indent(self, flow: bool = False, **_indentless: bool) -> None:
+        """Ignore that YAML allows lists without indentation."""
+        super().increase_indent(flow, indentless=False)
+
+
 @dataclass(frozen=True)
 class Release:
     """What the catalogue has of a release: its option table, its surface, and the sha256 of its recipes by name."""
@@ -97,7 +105,8 @@ def write_files(version: str, archive: Path | None, catalog: Path) -> None:
         surface = {"vllm": version, "metrics": metrics(source / "vllm"), "routes": routes(source / "vllm")}
         texts = {
             "options": options_table(version, source),
-            "surface": "---\n# Written by: tools/vllm/adopt_release.py " + f"{version}\n" + yaml.safe_dump(surface),
+            "surface": f"---\n# Written by: tools/vllm/adopt_release.py {version}\n"
+            + yaml.dump(surface, Dumper=Indented),
         }
         if (source / MODELS).is_dir():
             texts["upstream"] = pins_of(archive, version)
