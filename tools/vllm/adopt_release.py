@@ -55,7 +55,7 @@ MOST = 12
 class Indented(yaml.SafeDumper):
     """Indent lists, as ansible-lint demands."""
 
-    def increase_indent(self, flow: bool = False, **_indentless: bool) -> None:
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         """Ignore that YAML allows lists without indentation."""
         super().increase_indent(flow, indentless=False)
 
