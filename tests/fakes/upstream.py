@@ -20,10 +20,10 @@ CONTENTS = {
 }
 
 
-def write_archive(path: Path, contents: dict[str, bytes] = CONTENTS, version: str = VERSION) -> Path:
+def write_archive(path: Path, contents: dict[str, bytes] | None = None, version: str = VERSION) -> Path:
     """Write a source distribution."""
     with tarfile.open(path, "w:gz") as tar:
-        for name, data in contents.items():
+        for name, data in (CONTENTS if contents is None else contents).items():
             member = tarfile.TarInfo(f"vllm-{version}/{name}")
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))

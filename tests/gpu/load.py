@@ -42,7 +42,7 @@ async def ask(session: aiohttp.ClientSession, url: str, prompt: list[int]) -> tu
 async def run(port: int, at_once: int, requests: int, seed: int) -> dict[str, object]:
     """Send all requests; return the figures."""
     draw = random.Random(seed)
-    prompts = [[draw.randrange(FIRST_TOKEN, LAST_TOKEN) for _ in range(TOKENS_IN)] for _ in range(requests)]
+    prompts = [[draw.randrange(FIRST_TOKEN, LAST_TOKEN) for _token in range(TOKENS_IN)] for _prompt in range(requests)]
     url = f"http://127.0.0.1:{port}/v1/completions"
     found: list[tuple[float, float, float]] = []
     began = time.perf_counter()
@@ -54,7 +54,7 @@ async def run(port: int, at_once: int, requests: int, seed: int) -> dict[str, ob
 
     timeout = aiohttp.ClientTimeout(total=300)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session:
-        await asyncio.gather(*(work(session) for _ in range(at_once)))
+        await asyncio.gather(*(work(session) for _worker in range(at_once)))
     took = time.perf_counter() - began
     ttft = [first * 1000 for _at, first, _total in found]
     tpot = [(total - first) / (TOKENS_OUT - 1) * 1000 for _at, first, total in found]

@@ -128,7 +128,7 @@ def first_actions(path):
                 where = (path.parent / file).resolve()
                 tasks = yaml.safe_load(where.read_text()) + tasks
                 continue
-            name = next(key for key in task if "." in key)
+            (name,) = (key for key in task if "." in key)
             yield name
             if (TOP / "plugins/action" / f"{name.split('.')[-1]}.py").is_file():
                 return
