@@ -88,7 +88,7 @@ def site(tmp_path, text, name="nvidia"):
 
 def test_a_site_lays_its_own_actions_over_the_bundled_ones(tmp_path):
     text = "vendor: nvidia\nkinds: {xid: {faults: {'79': {action: report, back: null}}}}\n"
-    with pytest.raises(FaultsError, match="back: found None"):
+    with pytest.raises(FaultsError, match="back: found nothing"):
         load_faults(site(tmp_path, text))
     own = tmp_path / "own"
     own.mkdir()
