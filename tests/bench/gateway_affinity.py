@@ -58,11 +58,9 @@ class Replica(BaseHTTPRequestHandler):
             missing = sum(not server.has(hash(tuple(words[:end]))) for end in ends)
             time.sleep(missing * READ)
         first = time.perf_counter() - began
-        server.asked, server.read, server.hit = (
-            server.asked + 1,
-            server.read + len(ends),
-            server.hit + len(ends) - missing,
-        )
+        server.asked += 1
+        server.read += len(ends)
+        server.hit += len(ends) - missing
         time.sleep(WRITE)
         self.send(json.dumps(first).encode())
 
@@ -115,8 +113,6 @@ def converse(found: object, number: int) -> list[float]:
         messages.append({"role": "user", "content": " ".join(str(chance.random()) for _word in range(USER))})
         body = json.dumps({"messages": messages}).encode()
         status, _headers, text = found.ask("POST", "/v1/chat/completions", KEY, body)
-            "POST", "/v1/chat/completions", KEY, json.dumps({"messages": messages}).encode()
-        )
         assert status == 200, text
         took.append(json.loads(text))
         messages.append({"role": "assistant", "content": " ".join(str(chance.random()) for _word in range(ANSWER))})
