@@ -133,10 +133,11 @@ def end_of(last_day: Any) -> int:
 
 
 def end_in_words(ends: str | None) -> str:
-    """Return the last day before an end in a map, "none" without one."""
-    if not (ends or "").isdigit():
+    """Return the last day before an end in a map, "none" without one, or where the map is damaged."""
+    try:
+        return str(datetime.datetime.fromtimestamp(int(ends or "") - 86400, datetime.timezone.utc).date())
+    except (ValueError, OverflowError, OSError):
         return "none"
-    return str(datetime.datetime.fromtimestamp(int(str(ends)) - 86400, datetime.timezone.utc).date())
 
 
 def ending(clients: Sequence[Client], now: float) -> list[str]:

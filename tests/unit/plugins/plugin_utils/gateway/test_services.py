@@ -394,7 +394,8 @@ class TestClients:
         where = {"directory": str(tmp_path), "socket": str(tmp_path / "s"), "group": "root"}
         result = run_module("gateway_keys", clients=given, _ansible_diff=True, **where)
         assert result["changed"] and not result["running"]
-        assert result["diff"] == {"before": "", "after": "alice: keys 1, rate 5, concurrent any, services any, last day none\n"}
+        after = "alice: keys 1, rate 5, concurrent any, services any, last day none\n"
+        assert result["diff"] == {"before": "", "after": after}
         assert (tmp_path / "clients.map").stat().st_mode & 0o777 == 0o640
         again = run_module("gateway_keys", clients=given, **where)
         assert not again["changed"]
