@@ -24,7 +24,7 @@ EXACT = {
     "rollout_throughput_share": 0.8,
     "rollout_first_token_share": 0.8,
 }
-# Each piece of an answer comes a tenth of a second late: far below a machine that is busy, and no less on one that is idle.
+# Each piece of an answer comes a tenth of a second late: slower than on a busy machine, and no faster on an idle one.
 SLOW_CODE = """
 import asyncio
 
