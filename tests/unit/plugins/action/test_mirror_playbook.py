@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.hub_server import Model, hubs_running
+
 TOP = Path(__file__).resolve().parents[4]
 REVISION = "1" * 40
 DATA = b"weights" * 1000
@@ -113,3 +115,24 @@ def test_one_clear_error(site, variables, words):
     rc, said, _changed = run(site, **variables)
     assert rc != 0 and words in said, said
     assert not (site / "disk/bundle.json").exists()
+
+
+def test_a_model_without_a_manifest_is_pinned_on_the_way(site, monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with hubs_running() as hubs:
+        hubs.hub["acme/new"] = Model({REVISION: {"model.safetensors": DATA, "config.json": b"{}"}}, {"main": REVISION})
+        hub = f"hub:{hubs.url}"
+        wanted = {"bundle_models": "acme/new", "bundle_weights_sources": [hub], "bundle_pin_source": hub}
+        wanted["bundle_pin_dest"] = str(site / "new")
+        rc, said, _changed = run(site, "--check", **wanted)
+        assert rc == 0 and "to pin first: acme/new" in said, said
+        assert not (site / "new").exists() and not (site / "disk").exists()
+        rc, said, _changed = run(site, **wanted)
+        assert rc == 0, said
+        assert (site / "disk/weights/acme/new" / REVISION / "model.safetensors").read_bytes() == DATA
+        assert (site / "new/acme/new.yml").is_file()
+        # The second run keeps the revision, although the branch has moved.
+        hubs.hub["acme/new"].branches["main"] = "2" * 40
+        rc, said, changed = run(site, **wanted)
+        assert (rc, changed) == (0, 0), said

@@ -102,8 +102,14 @@ DATE = datetime.date(2026, 1, 2)
         ({"recipe": 5}, ".recipe: found 5, expected a text"),
         ({"release": 0.33}, ".release: found 0.33, expected a text, quoted"),
         ({"variant": ["a"]}, ".variant: found ['a'], expected a text"),
-        ({"revision": "main"}, ".revision: found 'main', expected the commit of a manifest, 40 hexadecimal digits"),
-        ({"revision": int("1" * 40)}, ".revision: found 1111"),
+        (
+            {"revision": "main"},
+            ".revision: found 'main', expected the commit of a manifest, 40 hexadecimal digits in quotes",
+        ),
+        (
+            {"revision": 12},
+            ".revision: found 12, expected the commit of a manifest, 40 hexadecimal digits in quotes",
+        ),
         ({"runtime": "conteiner"}, ".runtime: found 'conteiner'; nearest: 'container'"),
         *(
             (
