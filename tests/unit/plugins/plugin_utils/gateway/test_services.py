@@ -23,6 +23,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     check_clients,
     commands,
     differences,
+    end_in_words,
     end_of,
     ending,
     hashes_of,
@@ -171,7 +172,7 @@ class TestPorts:
                 {"chat": {"affinity": "prefx"}},
                 "gateway_services.chat.affinity: found 'prefx', expected one of none, session, prefix, client; nearest",
             ),
-            ({"chat": {"affinity": None}}, "gateway_services.chat.affinity: found None"),
+            ({"chat": {"affinity": None}}, "gateway_services.chat.affinity: found nothing, expected one of none"),
             ([], "gateway_services: found []"),
         ],
     )
@@ -343,9 +344,9 @@ class TestClients:
         assert end_of(datetime.date(2027, 3, 31)) == end_of("2027-03-31") == 1806537600
         assert time.gmtime(1806537600)[:6] == (2027, 4, 1, 0, 0, 0) and end_of(None) == 0
         client = Client("a", (HASH,), ends=1806537600)
-        assert (
-            maps_of([client])["ends.map"] == {"a": "1806537600"} and maps_of([Client("b", (HASH,))])["ends.map"] == {}
-        )
+        assert maps_of([client, Client("b", ("0" * 64,))])["ends.map"] == {"a": "1806537600"}
+        assert end_in_words("1806537600") == "2027-03-31"
+        assert {end_in_words(damaged) for damaged in (None, "", "x", "9" * 30, "9" * 15)} == {"none"}
         after = maps_of([Client("a", (HASH,))])
         assert differences(maps_of([client]), after)["changed"] == ["a"]
 
