@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurement import Measurement
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.choice import (
     ChoiceError,
@@ -193,4 +194,4 @@ def check_numbers(options: Mapping[str, Any]) -> None:
         raise WorkloadError(f"bench_timeout: found {options['timeout']:g}, expected more than 0 seconds")
     seed = options["seed"].strip()
     if seed and not (seed.isascii() and seed.isdigit()):
-        raise WorkloadError(f"bench_seed: found {options['seed']!r}, expected a whole number from 0 up")
+        raise WorkloadError(f"bench_seed: found {show_value(options['seed'])}, expected a whole number from 0 up")

@@ -18,6 +18,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
     peers_of,
     read_clients,
     served_cluster,
+    with_services,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError, decide
@@ -34,6 +35,7 @@ class ActionModule(ControllerAction):
         "port": {"type": "int", "default": 443},
         # Any type is accepted, so that a wrong one gets a message with an example.
         "services": {"type": "raw", "default": {}},
+        "models": {"type": "raw", "default": {}},
         "clients": {"type": "raw", "default": {}},
         "paths": {"type": "raw", "default": []},
         "open": {"type": "bool", "default": False},
@@ -45,6 +47,7 @@ class ActionModule(ControllerAction):
         "agent_port": {"type": "int", "default": 8405},
         "max_body": {"type": "int", "default": 64},
         "error_limit": {"type": "int", "default": 5},
+        "inspect_kib": {"type": "int", "default": 64},
         "address": {"type": "str", "default": ""},
         "interface": {"type": "str", "default": ""},
         "peers": {"type": "str", "default": "gateways"},
@@ -61,6 +64,8 @@ class ActionModule(ControllerAction):
             hosts = hosts_of(options["backends"], cluster, groups, serving)
             found = decide(gateway, backends_of(hosts, hostvars, self._loader), options)
             found["peers"] = peers_of(gateway, options, groups, hostvars)
+            clients, unknown = with_services(clients, options["clients"], found.pop("models"))
+            problems += unknown
         except (FleetError, GatewayError) as exc:
             problems.append(str(exc))
         if problems:

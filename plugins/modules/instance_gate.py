@@ -225,6 +225,7 @@ from dataclasses import replace
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     GateError,
@@ -271,7 +272,7 @@ class Instance:
 
     def __init__(self, name: str, config_dir: str, checks: Sequence[str] | None) -> None:
         if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", name):
-            raise GateError(f"instance: found {name!r}, expected a name such as chat")
+            raise GateError(f"instance: found {show_value(name)}, expected a name such as chat")
         self.url, models = endpoint_in(config_dir, name)
         self.name, self.model = name, models[0]
         options = options_in(config_dir, name)

@@ -10,16 +10,18 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
-OPTIONS = ("concurrent", "key_file", "rate")
+OPTIONS = ("concurrent", "key_file", "models", "rate")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # Characters of a bearer token.
 _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")
 
-CLIENTS, RATES, CONCURRENT = "clients.map", "rates.map", "concurrent.map"
+CLIENTS, RATES, CONCURRENT, RIGHTS = "clients.map", "rates.map", "concurrent.map", "rights.map"
+# In place of a service's name: all of them.
+ANY = "*"
 
 
 class KeyFileError(ValueError):
@@ -28,22 +30,26 @@ class KeyFileError(ValueError):
 
 @dataclass(frozen=True)
 class Client:
-    """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit)."""
+    """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit).
+
+    ``services`` are those that it may use, ANY for all.
+    """
 
     name: str
     sha256: tuple[str, ...]
     rate: int = 0
     concurrent: int = 0
+    services: tuple[str, ...] = (ANY,)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the client as plain data."""
-        return {**asdict(self), "sha256": list(self.sha256)}
+        return {**asdict(self), "sha256": list(self.sha256), "services": list(self.services)}
 
 
 def check_clients(entries: Any) -> list[str]:
     """Return a problem for each invalid entry of ``gateway_clients``."""
     if not isinstance(entries, Mapping):
-        return [f"gateway_clients: found {entries!r}, expected a mapping of names to {{key_file: ...}}"]
+        return [f"gateway_clients: found {show_value(entries)}, expected a mapping of names to {{key_file: ...}}"]
     return [text for name, entry in entries.items() for text in _problems(str(name), entry)]
 
 
@@ -53,12 +59,19 @@ def _problems(name: str, entry: Any) -> list[str]:
         return [f"{where}: expected a name of at most 64 letters, digits, dots, dashes and underscores"]
     if not isinstance(entry, Mapping):
         return [f"{where}: found {name_kind(entry)}, expected a mapping with key_file"]
-    found = [f"{where}: unknown key {key!r}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS]
+    found = [
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS
+    ]
     for key in ("rate", "concurrent"):
         value = entry.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             problem = not_a_number(value, "a whole number from 1")
             found.append(f"{where}.{key}: {problem}; leave {key} out for no limit")
+    models = entry.get("models")
+    if models is not None and (not isinstance(models, (list, tuple)) or not models):
+        found.append(
+            f"{where}.models: found {show_value(models)}, expected a list of model names; leave it out for all models"
+        )
     if not isinstance(entry.get("key_file"), str) or not entry["key_file"]:
         found.append(f"{where}.key_file: expected the path of a file on the controller with the key")
     return found
@@ -101,6 +114,8 @@ def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
         # Limits first, so that a known key always has its limits.
         RATES: {client.name: str(client.rate) for client in clients if client.rate},
         CONCURRENT: {client.name: str(client.concurrent) for client in clients if client.concurrent},
+        # A client's name has no colon.
+        RIGHTS: {f"{client.name}:{service}": "1" for client in clients for service in client.services},
         CLIENTS: {digest: client.name for client in clients for digest in client.sha256},
     }
 
@@ -140,4 +155,17 @@ def _clients(maps: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Any, ...]
     for digest, name in maps.get(CLIENTS, {}).items():
         keys.setdefault(name, []).append(digest)
     limits = [maps.get(name, {}) for name in (RATES, CONCURRENT)]
-    return {name: (sorted(found), *(limit.get(name) for limit in limits)) for name, found in keys.items()}
+    rights = rights_of(maps)
+    return {
+        name: (sorted(found), rights.get(name, [ANY]), *(limit.get(name) for limit in limits))
+        for name, found in keys.items()
+    }
+
+
+def rights_of(maps: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the services that each client may use; earlier releases had no map of them."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(maps.get(RIGHTS, {})):
+        client, _colon, service = key.partition(":")
+        found.setdefault(client, []).append(service)
+    return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import (
     check_chosen,
     check_model,
@@ -172,8 +173,8 @@ def _open_tree(request: Request) -> Tree:
     path = source[len("file://") :] if source.startswith("file://") else os.path.expanduser(source)
     if not os.path.isabs(path):
         raise WeightsError(
-            f"source: found {source!r}, expected hub, modelscope, either with ':' and an address, the address of a "
-            "directory (http, https, file) or an absolute path"
+            f"source: found {show_value(source)}, expected hub, modelscope, either with ':' and an address, the "
+            "address of a directory (http, https, file) or an absolute path"
         )
     return DiskTree(path)
 

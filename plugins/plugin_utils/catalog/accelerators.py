@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     PciVendor,
     check_declared,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks import (
     A_NAME,
@@ -200,7 +201,7 @@ def _entries(
         if not isinstance(key, str) or not re.fullmatch(pattern, key):
             form = {NAME: "a name in lower case", HEX4: "four hex digits", PCI_ID: "vendor:device"}[pattern]
             raise AcceleratorError(
-                f"{path}: {prefix}{section}: found the key {key!r}, expected {form}, lower case and in quotes"
+                f"{path}: {prefix}{section}: found the key {show_value(key)}, expected {form}, lower case and in quotes"
             )
         yield key, entry
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleError
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES, Range
@@ -165,12 +165,12 @@ def _check_mapping(name: str, spec: Spec, value: Any, template: Callable[[Any], 
     keys = spec.get("options") or {}
     for key, entry in value.items() if keys else ():
         if key not in keys:
-            raise RoleOptionError(f"{name}: unknown key {str(key)[:80]!r}; {nearest(str(key), keys)}")
+            raise RoleOptionError(f"{name}: unknown key {show_value(key)[:80]}; {nearest(str(key), keys)}")
         _check_value(f"{name}.{key}", keys[key], entry, template)
 
 
 def _show(value: Any) -> str:
-    return name_kind(value) if isinstance(value, (Mapping, list, tuple)) else repr(value)[:80]
+    return name_kind(value) if isinstance(value, (Mapping, list, tuple)) else show_value(value)[:80]
 
 
 Spec = Mapping[str, Any]

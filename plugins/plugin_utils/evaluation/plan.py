@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation import files
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import SETTINGS, check_comparable
@@ -111,8 +112,8 @@ def _check_same(result: Mapping[str, Any], task: Mapping[str, Any], state: str, 
     for key, value in (("state", state), *((key, task[key]) for key in SETTINGS)):
         if result[key] != value:
             raise EvaluationError(
-                f"{path} holds another run: {key}: found {result[key]!r}, this run has {value!r}; set evaluate_dir to "
-                "another directory, or remove the file"
+                f"{path} holds another run: {key}: found {show_value(result[key])}, this run has {show_value(value)}; "
+                "set evaluate_dir to another directory, or remove the file"
             )
 
 

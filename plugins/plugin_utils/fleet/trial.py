@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     AcceleratorError,
     Catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table, wrapped
@@ -94,7 +95,7 @@ class Bench:
     def _host(self, entry: str) -> Accelerator:
         model, colon, count = entry.partition(":")
         if colon and not re.fullmatch(r"[1-9]\d{0,2}", count, re.ASCII):
-            raise TrialError(f"accelerators: found {entry!r}, expected MODEL or MODEL:COUNT, such as h200:8")
+            raise TrialError(f"accelerators: found {show_value(entry)}, expected MODEL or MODEL:COUNT, such as h200:8")
         try:
             return declared_accelerator(self.catalogue, model, int(count or CHIPS_PER_HOST.get(model, 8)))
         except AcceleratorError as exc:

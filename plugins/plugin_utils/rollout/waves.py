@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 
 CLUSTERS, TOGETHER = "clusters", "together"
@@ -131,7 +132,7 @@ def size_of(entry: Any, hosts: int) -> int:
     text = str(entry).strip()
     if not isinstance(entry, bool) and text.isascii() and text.isdecimal() and int(text) > 0:
         return int(text)
-    raise RolloutError(f"found {entry!r}, expected a number of hosts above 0, or a share such as 25%")
+    raise RolloutError(f"found {show_value(entry)}, expected a number of hosts above 0, or a share such as 25%")
 
 
 def _pace_problems(cluster: str, pace: Pace, hosts: int) -> list[str]:

@@ -98,7 +98,7 @@ def test_unknown_name_gets_the_nearest(kind, name, message):
         ),
         (
             "model: {{ mine }}\n",
-            "cannot be read: found {'mine': None} as a key, expected a text; put a value with braces in quotes "
+            "cannot be read: found {'mine': null} as a key, expected a text; put a value with braces in quotes "
             "(line 1, column 9)",
         ),
     ],

@@ -87,7 +87,7 @@ def test_a_role_is_checked_where_the_hardware_was_detected_before(action, role):
         ("vllm", "vllm_drain_timeout", "²", "found '²', expected a whole number"),
         ("vllm", "vllm_drain_timeout", "1_0", "found '1_0', expected a whole number"),
         ("vllm", "vllm_drain_timeout", 1.5, "found 1.5, expected a whole number"),
-        ("vllm", "vllm_drain_timeout", True, "found True, expected a whole number"),
+        ("vllm", "vllm_drain_timeout", True, "found true, expected a whole number"),
         ("vllm", "vllm_drain_timeout", ["300"], "found a list, expected a whole number"),
         ("vllm", "vllm_drain_timeout", "9" * 5000, f"found '{'9' * 79}, expected a whole number"),
         ("vllm", "vllm_user", ["vllm"], "found a list, expected a text"),
