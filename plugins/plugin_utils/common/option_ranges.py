@@ -31,6 +31,7 @@ RANGES: Mapping[str, Range] = {
     "gateway_agent_port": PORT,
     "gateway_check_interval": FROM_1,
     "gateway_error_limit": FROM_0,
+    "gateway_inspect_kib": Range(1, 1024),
     "gateway_max_body": FROM_0,
     "gateway_min_available": FROM_0,
     "gateway_port": PORT,

@@ -133,9 +133,9 @@ def test_shared_chips_need_shares_that_fit():
         *(
             (
                 {"chat": {"args": {"tensor-parallel-size": value}}},
-                f"vllm_instances.chat.args.tensor-parallel-size: found {value!r}, expected a whole number from 1",
+                f"vllm_instances.chat.args.tensor-parallel-size: found {shown}, expected a whole number from 1",
             )
-            for value in (0, -1, "two", True, 1.5)
+            for value, shown in ((0, "0"), (-1, "-1"), ("two", "'two'"), (True, "true"), (1.5, "1.5"))
         ),
     ],
 )
