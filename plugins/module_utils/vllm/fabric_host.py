@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from typing import Any, Iterable
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
@@ -40,8 +39,8 @@ def rdma_devices(sysfs: str = "/sys") -> list[dict[str, Any]]:
                 "rate": text_of(os.path.join(port, "rate")).strip(),
                 "link": text_of(os.path.join(port, "link_layer")).strip(),
             }
-            for port in sorted(glob.glob(os.path.join(path, "ports", "*")))
-            if re.fullmatch(r"[0-9]+", os.path.basename(port))
+            for port in sorted(glob.glob(os.path.join(path, "ports", "[0-9]*")))
+            if os.path.basename(port).isascii() and os.path.basename(port).isdigit()
         ]
         address = os.path.basename(device) if os.path.exists(os.path.join(device, "vendor")) else ""
         found.append({"name": os.path.basename(path), "address": address, "ports": ports})

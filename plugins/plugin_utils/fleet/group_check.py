@@ -138,7 +138,7 @@ def _fabric_problem(word: str, devices: Mapping[str, Mapping[str, Any]]) -> str:
     ports = [entry for each in matching for entry in devices[each]["ports"] if not port or str(entry["port"]) == port]
     if not any(entry["state"] == ACTIVE for entry in ports):
         states = ", ".join(sorted({entry["state"] or "unknown" for entry in ports})) or "no such port"
-        return f"{word!r} is not active ({states}); connect it, or leave it out"
+        return f"{show_value(word)} is not active ({states}); connect it, or leave it out"
     return ""
 
 
