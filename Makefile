@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test ready python fast lint types sanity molecule unit parity integration long rollout vm \
-	vm-short bench
+	vm-short bench site
 
 BIN := .venv/bin
 # Unit tests spend half of their time waiting, so two processes run on each processor.
@@ -82,3 +82,6 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/groups.py
 	$(BIN)/python tests/bench/rollout.py
 	$(BIN)/python tests/bench/gateway.py
+
+site:  ## Build the documentation site into .cache/site/html; S=--pages-only leaves out the pages of modules and roles
+	@tools/site.sh $(S)

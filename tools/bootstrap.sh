@@ -30,6 +30,7 @@ declare -rA PACKAGES=(
   [aardvark-dns]="host names in the lab's network"
   [openssh-client]="reaching the lab hosts"
   [podman]="running the lab hosts"
+  [prometheus]="promtool, for the tests of alerts and dashboards"
   [python3-venv]="the Python environment"
   [qemu-system-x86]="the virtual machine"
   [rpm]="stand-ins of packages for dnf"

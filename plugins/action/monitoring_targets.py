@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
@@ -32,7 +33,7 @@ class ActionModule(ControllerAction):
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         if not options["directory"].startswith("/"):
             raise FleetError(
-                f"monitoring_dir: found {options['directory']!r}, expected an absolute path; set it with "
+                f"monitoring_dir: found {show_value(options['directory'])}, expected an absolute path; set it with "
                 "-e monitoring_dir=/srv/monitoring"
             )
         groups, hostvars = variables["groups"], variables["hostvars"]

@@ -40,7 +40,7 @@ def rdma_devices(sysfs: str = "/sys") -> list[dict[str, Any]]:
                 "link": text_of(os.path.join(port, "link_layer")).strip(),
             }
             for port in sorted(glob.glob(os.path.join(path, "ports", "[0-9]*")))
-            if os.path.basename(port).isdigit()
+            if os.path.basename(port).isascii() and os.path.basename(port).isdigit()
         ]
         address = os.path.basename(device) if os.path.exists(os.path.join(device, "vendor")) else ""
         found.append({"name": os.path.basename(path), "address": address, "ports": ports})

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
     ACTIONS,
@@ -137,7 +138,9 @@ def _read(path: Path) -> Mapping[str, Any]:
         raise FaultsError(str(exc)) from exc
     _check(path, "", data, FILE_KEYS)
     if data.get("vendor") != path.stem:
-        raise FaultsError(f"{path}: vendor: found {data.get('vendor')!r}, expected the name of the file, {path.stem!r}")
+        raise FaultsError(
+            f"{path}: vendor: found {show_value(data.get('vendor'))}, expected the name of the file, {path.stem!r}"
+        )
     for name, kind in _entries(path, data, "kinds", NAME):
         _check(path, f"kinds.{name}", kind, KIND_KEYS)
         for suffix, pattern in kind.get("suffixes", {}).items():
@@ -153,7 +156,7 @@ def _entries(
 ) -> Iterator[tuple[str, Any]]:
     for key, entry in data.get(section, {}).items():
         if not isinstance(key, str) or not re.fullmatch(pattern, key):
-            raise FaultsError(f"{path}: {prefix}{section}: found the key {key!r}, expected a text in quotes")
+            raise FaultsError(f"{path}: {prefix}{section}: found the key {show_value(key)}, expected a text in quotes")
         yield key, entry
 
 
@@ -190,7 +193,7 @@ def _groups(pattern: str) -> Mapping[str, int]:
 def _check_source(path: Path, where: str, entry: Mapping[str, Any], sources: Mapping[str, str]) -> None:
     source = entry.get("source")
     if source is not None and source not in sources:
-        raise FaultsError(f"{path}: {where}.source: found {source!r}; {nearest(source, sources)}")
+        raise FaultsError(f"{path}: {where}.source: found {show_value(source)}; {nearest(source, sources)}")
 
 
 def _check_action(path: Path, where: str, fault: Mapping[str, Any]) -> None:

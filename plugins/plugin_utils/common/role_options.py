@@ -17,6 +17,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_contents import (
+    CHECKS,
+    ContentError,
+    check_contents,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES, Range
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
@@ -72,6 +77,7 @@ def check_names_and_values(
         for name, spec in specs_of(role).items():
             if name in variables:
                 _check_value(name, spec, variables[name], template)
+                _check_contents(name, variables[name], template)
     return warnings
 
 
@@ -126,6 +132,29 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
         _check_list(name, spec, value, template)
     else:
         _check_mapping(name, spec, value, template)
+
+
+def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
+    """Raise RoleOptionError for contents that no host could use; a template is judged as its result."""
+    if name not in CHECKS or value is None:
+        return
+    if _has_template(value):
+        if template is None:
+            return
+        try:
+            value = template(value)
+        except AnsibleError:
+            return  # the task that reads the option reports it
+    try:
+        check_contents(name, value)
+    except ContentError as exc:
+        raise RoleOptionError(str(exc)) from exc
+
+
+def _has_template(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_template(entry) for entry in value.values())
+    return any(map(_has_template, value)) if isinstance(value, (list, tuple)) else is_template(value)
 
 
 def is_template(value: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.all_reduce import PHASES
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import GroupDocument
@@ -133,11 +134,11 @@ def _fabric_problem(word: str, devices: Mapping[str, Mapping[str, Any]]) -> str:
     matching = [each for each in devices if each == name or (not word.startswith("=") and each.startswith(name))]
     if not name or not matching:
         known = nearest(name, devices) if devices else "it has none"
-        return f"found {word!r}, which is no RDMA device of this host; {known}"
+        return f"found {show_value(word)}, which is no RDMA device of this host; {known}"
     ports = [entry for each in matching for entry in devices[each]["ports"] if not port or str(entry["port"]) == port]
     if not any(entry["state"] == ACTIVE for entry in ports):
         states = ", ".join(sorted({entry["state"] or "unknown" for entry in ports})) or "no such port"
-        return f"{word!r} is not active ({states}); connect it, or leave it out"
+        return f"{show_value(word)} is not active ({states}); connect it, or leave it out"
     return ""
 
 

@@ -25,7 +25,15 @@ def run(site, **variables):
     }  # fmt: skip
     (site / "sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
     (site / "hosts.json").write_text(json.dumps({"inference": {"hosts": {"cpu-1": own}}}))
-    command = ["ansible-playbook", "-i", site / "hosts.json", TOP / "playbooks/health.yml", "--check", "-t", "always"]
+    command = [
+        Path(sys.executable).with_name("ansible-playbook"),
+        "-i",
+        site / "hosts.json",
+        TOP / "playbooks/health.yml",
+        "--check",
+        "-t",
+        "always",
+    ]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
     done = subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout.replace("''", "'")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,13 @@ def site(tmp_path):
 
 
 def run(site, *words):
-    command = ["ansible-playbook", "-i", site / "hosts.json", TOP / "playbooks/monitoring.yml", *words]
+    command = [
+        Path(sys.executable).with_name("ansible-playbook"),
+        "-i",
+        site / "hosts.json",
+        TOP / "playbooks/monitoring.yml",
+        *words,
+    ]
     environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
     return subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, check=False)
 

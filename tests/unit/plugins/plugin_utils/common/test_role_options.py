@@ -99,7 +99,7 @@ def test_a_role_is_checked_where_the_hardware_was_detected_before(action, role):
         ("gateway", "gateway_port", "70000", "found '70000', expected a whole number from 1 to 65535"),
         ("gateway", "gateway_backends", {"x": 1}, "found a mapping, expected a list of texts"),
         ("weights", "weights_sources", {"a": 1}, "found a mapping, expected a list"),
-        ("rollout", "rollout_throughput_share", 80, "found 80, expected a number from 0 to 2"),
+        ("rollout", "rollout_throughput_share", 80, "found 80, expected a number from 0 to 1"),
         ("rollout", "rollout_prompts", "Hello", "found a text, expected a list of mappings"),
         ("rollout", "rollout_measure", 5, "found a number, expected a mapping"),
         ("vllm", "vllm_fabric", ["mlx5"], "found a list, expected a mapping"),
