@@ -168,7 +168,7 @@ class TestPorts:
                 {"chat": {"affinity": "prefx"}},
                 "gateway_services.chat.affinity: found 'prefx', expected one of none, session, prefix, client; nearest",
             ),
-            ({"chat": {"affinity": None}}, "gateway_services.chat.affinity: found None"),
+            ({"chat": {"affinity": None}}, "gateway_services.chat.affinity: found nothing"),
             ([], "gateway_services: found []"),
         ],
     )
