@@ -98,11 +98,15 @@ options:
     type: float
     default: 0.05
   tries:
-    description: How often is measured until the figures are good enough. The best measurement counts.
+    description:
+      - How often is measured until the figures are good enough. The best measurement counts.
+      - Figures that are compared with no O(baseline) are good enough when those of two measurements differ by at most
+        a tenth. They become the baseline of later ones, and one that other work of the host disturbed would let a slow
+        instance pass.
     type: int
     default: 3
   pause:
-    description: Seconds before a measurement that fell short is made again.
+    description: Seconds before a measurement that fell short is made again, or one that differs from that before it.
     type: float
     default: 5
   request_timeout:

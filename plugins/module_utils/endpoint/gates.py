@@ -22,6 +22,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.strea
 
 # Figures are comparable only where these are equal.
 SETTINGS = ("streams", "prompts", "max_tokens", "ignore_eos", "accelerator")
+# The accepted difference of two measurements of the same instance, as a share of the better one.
+STEADY = 0.1
 DEFAULTS = {"streams": 4, "prompts": 8, "max_tokens": 64}
 PROMPT_TOKENS = 256
 _MOST = {"streams": 256, "prompts": 4096, "max_tokens": 131072}
@@ -231,6 +233,14 @@ def compared(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits: Li
     if why:
         return [Verdict("baseline", True, f"not compared: {why}")]
     return [_throughput(figures, baseline, limits), _first_token(figures, baseline, limits)]
+
+
+def steady(figures: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+    """Return whether the tokens per second of two measurements agree, so that a third is not needed."""
+    if not figures or not best:
+        return False
+    fewer, more = sorted((figures["tokens_per_second"], best["tokens_per_second"]))
+    return bool(fewer >= (1 - STEADY) * more)
 
 
 def _not_comparable(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:

@@ -123,9 +123,13 @@ def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
     )
 
 
-def compare_manifest(pinned: Pinned, dest: str) -> Written:
-    """Return the present and the new text of the manifest's file below ``dest``. Raises WeightsError, OSError."""
-    path = os.path.join(dest, f"{pinned.manifest.repository}.yml")
+def compare_manifest(pinned: Pinned, dest: str, beside: bool = False) -> Written:
+    """Return the present and the new text of the manifest's file below ``dest``. Raises WeightsError, OSError.
+
+    ``beside`` puts the revision into the file's name, so that manifests of several revisions lie beside each other.
+    """
+    name = pinned.manifest.repository
+    path = os.path.join(dest, f"{name}@{pinned.manifest.revision}.yml" if beside else f"{name}.yml")
     before = ""
     if os.path.lexists(path):
         with open(path, encoding="utf-8", errors="replace") as file:

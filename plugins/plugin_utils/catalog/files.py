@@ -62,7 +62,11 @@ VARIABLES = {
 
 
 def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path | None:
-    """Return the file of ``name`` in the first directory that has it, None where none has."""
+    """Return the file of ``name`` in the first directory that has it, None where none has.
+
+    Weights may be named with their revision, ORGANISATION/NAME@REVISION: a manifest of that name, or one of
+    ORGANISATION/NAME that pins it. Raises PlanError for a manifest that pins another revision than its name.
+    """
     # A name that leads out of the directories is invalid. Recipes may name models by path, which have no manifest.
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return None
@@ -70,8 +74,25 @@ def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[
         for suffix in suffixes:
             path = place / f"{name}{suffix}"
             if path.is_file():
-                return path
-    return None
+                return _of_revision(path, name) if kind == "weights" else path
+    model, at, revision = name.partition("@")
+    plain = lookup(kind, model, suffixes, directories) if kind == "weights" and at else None
+    return plain if plain and _revision(plain) == revision else None
+
+
+def _of_revision(path: Path, name: str) -> Path:
+    """Return the path of a manifest. Raises PlanError where its name has another revision than its content."""
+    _model, at, revision = name.partition("@")
+    if at and _revision(path) != revision:
+        raise PlanError(
+            f"{path}: revision: found {show_value(_revision(path))}, expected {revision} as in the file's name; make "
+            "the manifest again with -e pin_beside=true"
+        )
+    return path
+
+
+def _revision(path: Path) -> Any:
+    return read(path).get("revision")
 
 
 def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:

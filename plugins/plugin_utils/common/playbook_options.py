@@ -26,8 +26,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
-    "accept", "bench", "bundle", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit", "fleet",
-    "gateway_status", "import", "lock", "pin", "remove", "render", "site", "tune", "undrain", "verify",
+    "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
+    "fleet", "gateway_status", "import", "lock", "monitoring", "pin", "remove", "render", "site", "status", "tune",
+    "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {

@@ -36,7 +36,8 @@ FACTS = (
     "accelerator_rocm_version", "accelerator_stale",
     "cann_host", "container_runtime_host", "cuda_host", "rocm_host",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
-    "vllm_driver_changes", "vllm_files", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
+    "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
+    "vllm_group_throughput", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
 )  # fmt: skip
 # Old names of options, which the defaults still read, and their present names.
 RENAMED = {

@@ -209,7 +209,7 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
     affinity = entry.get("affinity", "none")
     if affinity not in AFFINITIES:
         found.append(
-            f"{where}.affinity: found {affinity!r}, expected one of {', '.join(AFFINITIES)}; "
+            f"{where}.affinity: found {show_value(affinity)}, expected one of {', '.join(AFFINITIES)}; "
             f"{nearest(str(affinity), AFFINITIES)}"
         )
     return [*found, *(task_problems(f"{where}.tasks", entry["tasks"]) if "tasks" in entry else [])]

@@ -78,6 +78,17 @@ class Chosen:
         """The name of the instance in error messages."""
         return f"vllm_instances.{self.name}"
 
+    @property
+    def model(self) -> str:
+        """The repository of the weights, the variant's own where it has one."""
+        return str(self.variant.get("model_id") or self.recipe["model"]["model_id"])
+
+    @property
+    def pinned(self) -> str:
+        """The name of the manifest of the weights: the repository, with @ and the revision that the instance names."""
+        revision = self.requested.get("revision")
+        return f"{self.model}@{revision}" if revision else self.model
+
 
 def choose(
     host: str, name: str, requested: Mapping[str, Any], accelerator: Accelerator, site: SiteSettings, library: Library

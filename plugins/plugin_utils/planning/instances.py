@@ -17,7 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 INSTANCE_KEYS = (
     "args", "checks", "chips", "env", "feature_modes", "features", "group_port", "host", "node_address", "nodes",
-    "port", "preset", "recipe", "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
+    "port", "preset", "recipe", "release", "replicas", "revision", "runtime", "served_model_names", "strategy",
+    "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -39,7 +40,7 @@ RUNTIMES = ("container", "venv")
 # Arguments that follow from another key; setting both could contradict.
 OWNED_ARGS = {
     "model": "recipe",
-    "revision": "the weights' manifest",
+    "revision": "revision, which a manifest of the weights pins",
     "host": "host",
     "port": "port",
     "served-model-name": "served_model_names",
@@ -53,6 +54,7 @@ SECRET_ENV = (API_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
 # The name of an instance becomes the name of a unit, a container and several directories.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
 _HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+\Z")
+_REVISION = re.compile(r"[0-9a-f]{40}\Z", re.ASCII)
 _LINES = re.compile(r"[\n\r\0]")
 
 
@@ -136,6 +138,12 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
         if key in requested and not isinstance(requested[key], str):
             way_out = ", quoted" if isinstance(requested[key], float) else ""
             raise PlanError(f"{where}.{key}: found {show_value(requested[key])}, expected a text{way_out}")
+    revision = requested.get("revision", "0" * 40)
+    if not isinstance(revision, str) or not _REVISION.match(revision):
+        raise PlanError(
+            f"{where}.revision: found {show_value(revision)}, expected the commit of a manifest, 40 hexadecimal digits "
+            "in quotes"
+        )
     for key in ("host", "node_address"):
         if not _is_address(requested.get(key, "")):
             raise PlanError(

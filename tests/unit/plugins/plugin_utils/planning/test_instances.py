@@ -32,6 +32,7 @@ def test_an_instance_with_every_key():
                 "checks": ["models", "embedding"],
                 "feature_modes": {"spec": "eagle"},
                 "release": "0.33.0",
+                "revision": "0123456789" * 4,
                 "runtime": "venv",
                 "host": "::",
                 "port": 65535,
@@ -101,6 +102,14 @@ DATE = datetime.date(2026, 1, 2)
         ({"recipe": 5}, ".recipe: found 5, expected a text"),
         ({"release": 0.33}, ".release: found 0.33, expected a text, quoted"),
         ({"variant": ["a"]}, ".variant: found ['a'], expected a text"),
+        (
+            {"revision": "main"},
+            ".revision: found 'main', expected the commit of a manifest, 40 hexadecimal digits in quotes",
+        ),
+        (
+            {"revision": 12},
+            ".revision: found 12, expected the commit of a manifest, 40 hexadecimal digits in quotes",
+        ),
         ({"runtime": "conteiner"}, ".runtime: found 'conteiner'; nearest: 'container'"),
         *(
             (
