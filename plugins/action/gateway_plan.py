@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import ending
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
@@ -73,7 +75,7 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail("\n".join(f"{gateway}: {line}" for line in lines))
         shared = options["address"].partition("/")[0]
         names = [gateway, address_of(gateway, hostvars), shared, *options["names"]]
-        warnings = found["warnings"]
+        warnings = [*found["warnings"], *ending(clients, time.time())]
         if "backends_min" in self._task.args:
             warnings = [
                 *warnings,

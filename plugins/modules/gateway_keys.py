@@ -58,6 +58,12 @@ options:
         elements: str
         default: ["*"]
         version_added: 0.7.0
+      ends:
+        description:
+          - When its keys end, in seconds since 1970; V(0) for never.
+        type: int
+        default: 0
+        version_added: 0.7.0
   directory:
     description:
       - Directory of the maps.
@@ -119,6 +125,7 @@ CLIENT = {
     "rate": {"type": "int", "default": 0},
     "concurrent": {"type": "int", "default": 0},
     "services": {"type": "list", "elements": "str", "default": ["*"]},
+    "ends": {"type": "int", "default": 0},
 }
 
 

@@ -344,6 +344,7 @@ def test_limits_of_a_client_are_its_own(tmp_path):
         assert [found.ask("GET", "/v1/models", KEY)[0] for _n in range(5)] == [200, 200, 200, 429, 429]
         status, headers, body = found.ask("GET", "/v1/models", KEY)
         assert json.loads(body)["error"]["code"] == "rate_limit_exceeded"
+        assert json.loads(body)["error"]["message"] == "Too many requests in a minute: this key may send 3."
         assert 0 <= int(headers["retry-after"]) - (60 - time.time() % 60) < 5
         waiting = threading.Thread(target=found.ask, args=("POST", "/v1/completions", WRONG, b'{"wait": 1}'))
         while server.running.acquire(blocking=False):

@@ -313,7 +313,10 @@ def test_no_request_hides_in_another(one, lines):
 
 def written(chance, value):
     """Return a value as JSON, with spaces and escapes where they change nothing."""
-    space = lambda: chance.choice(["", "", " ", "\n", "\t \r\n"])  # noqa: E731
+
+    def space():
+        return chance.choice(["", "", " ", "\n", "\t \r\n"])
+
     if isinstance(value, list):
         if value and isinstance(value[0], tuple):
             inner = ",".join(

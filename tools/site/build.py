@@ -134,8 +134,8 @@ def pages_of(top: Path, first: list[str]) -> set[str]:
             continue
         found.add(page)
         text = INLINE.sub("", FENCED.sub("", (top / page).read_text(encoding="utf-8")))
-        for _, link, _ in LINK.findall(text):
-            target = linked(page, link)
+        for match in LINK.findall(text):
+            target = linked(page, match[1])
             if target and target.endswith(".md") and (top / target).is_file():
                 waiting.append(target)
     return found
@@ -181,7 +181,7 @@ def sidebar(top: Path, pages: set[str], further: list[str]) -> str:
     headings = list(SECTION.finditer(text))
     for heading, after in zip(headings, [*headings[1:], None]):
         found = [
-            linked(INDEX, link) for _, link, _ in LINK.findall(text[heading.end() : after.start() if after else None])
+            linked(INDEX, match[1]) for match in LINK.findall(text[heading.end() : after.start() if after else None])
         ]
         new = [page for page in dict.fromkeys(found) if page in pages and page not in seen]
         seen.update(page for page in new if page)

@@ -14,10 +14,12 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     ANY,
     CLIENTS,
     CONCURRENT,
+    ENDS,
     RATES,
     Client,
     commands,
     differences,
+    end_in_words,
     map_text,
     maps_of,
     parse_map,
@@ -70,7 +72,8 @@ def _lines(maps: Maps) -> list[str]:
     return [
         f"{name}: keys {names.count(name)}, rate {maps[RATES].get(name, 'any')}, "
         f"concurrent {maps[CONCURRENT].get(name, 'any')}, "
-        f"services {', '.join(rights.get(name, [ANY])).replace(ANY, 'any')}"
+        f"services {', '.join(rights.get(name, [ANY])).replace(ANY, 'any')}, "
+        f"last day {end_in_words(maps.get(ENDS, {}).get(name))}"
         for name in sorted(set(names))
     ]
 

@@ -10,6 +10,7 @@ import math
 import os
 import queue
 import shutil
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -221,7 +222,8 @@ class Service:
     @staticmethod
     def say(text: str) -> None:
         """Write a line to the journal."""
-        print(text, flush=True)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
     def say_at_times(self, key: tuple[str, str], text: str, times: int = 1) -> None:
         """Write a line about one thing at most once in SAY_EVERY seconds."""

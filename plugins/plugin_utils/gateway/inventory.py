@@ -17,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     Client,
     KeyFileError,
     check_clients,
+    end_of,
     hashes_of,
     shared_keys,
 )
@@ -147,13 +148,14 @@ def read_clients(entries: Any) -> tuple[list[Client], list[str]]:
         return [], problems
     clients = []
     for name, entry in entries.items():
-        where = f"gateway_clients.{name}.key_file: {entry['key_file']}"
         try:
-            hashes = hashes_of(_read(entry["key_file"]))
+            hashes = tuple(entry["sha256"]) if "sha256" in entry else hashes_of(_read(entry["key_file"]))
         except KeyFileError as exc:
-            problems.append(f"{where} {exc}")
+            problems.append(f"gateway_clients.{name}.key_file: {entry['key_file']} {exc}")
             continue
-        clients.append(Client(str(name), hashes, entry.get("rate") or 0, entry.get("concurrent") or 0))
+        ends = end_of(entry.get("last_day"))
+        limits = (entry.get("rate") or 0, entry.get("concurrent") or 0)
+        clients.append(Client(str(name), tuple(dict.fromkeys(hashes)), *limits, ends=ends))
     return clients, [*problems, *shared_keys(clients)]
 
 

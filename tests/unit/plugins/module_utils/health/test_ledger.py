@@ -24,10 +24,10 @@ FIRST = {"chat": Run("a", 10.0, True)}
 SECOND = {"chat": Run("b", 90.0, True)}
 
 
-def ledger_with(*events, runs=FIRST):
+def ledger_with(*events, runs=None):
     ledger = Ledger()
     for event in events:
-        ledger.record(event, runs, 100.0, "boot-1")
+        ledger.record(event, FIRST if runs is None else runs, 100.0, "boot-1")
     return ledger
 
 

@@ -32,9 +32,9 @@ class TCPStore:
 """
 
 
-def run(program, *, options=OPTIONS, seconds=2, **environment):
+def run(program, *, options=None, seconds=2, **environment):
     command = Command([sys.executable, "-"], environment)
-    return run_all_reduce(command, program, json.dumps(options), seconds)
+    return run_all_reduce(command, program, json.dumps(options or OPTIONS), seconds)
 
 
 def torch(tmp_path, wait="pass"):
