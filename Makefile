@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test ready python fast lint types sanity molecule unit parity integration long rollout vm \
-	vm-short bench
+	vm-short bench site
 
 BIN := .venv/bin
 # Unit tests spend half of their time waiting, so two processes run on each processor.
@@ -61,6 +61,7 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
+	$(BIN)/pytest -q tests/parity -m long
 	MOLECULE_LONG=1 tests/molecule.sh
 
 rollout: ready  ## Roll out a real vLLM on three lab hosts under constant requests, and cause each kind of failure
@@ -82,3 +83,6 @@ bench: ready  ## Measure how long things take, each compared with a reference
 	$(BIN)/python tests/bench/groups.py
 	$(BIN)/python tests/bench/rollout.py
 	$(BIN)/python tests/bench/gateway.py
+
+site:  ## Build the documentation site into .cache/site/html; S=--pages-only leaves out the pages of modules and roles
+	@tools/site.sh $(S)

@@ -30,6 +30,7 @@ declare -rA PACKAGES=(
   [aardvark-dns]="host names in the lab's network"
   [openssh-client]="reaching the lab hosts"
   [podman]="running the lab hosts"
+  [prometheus]="promtool, for the tests of alerts and dashboards"
   [python3-venv]="the Python environment"
   [qemu-system-x86]="the virtual machine"
   [rpm]="stand-ins of packages for dnf"
@@ -59,6 +60,10 @@ install_packages() {
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
   apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "${absent[@]}" | sed -un 's/^Setting up/  &/p'
+  # Debian starts the server, on all addresses. The tests need only promtool.
+  if [[ " ${absent[*]} " == *" prometheus "* && -d /run/systemd/system ]]; then
+    systemctl --quiet disable --now prometheus.service
+  fi
 }
 
 absent_packages() {

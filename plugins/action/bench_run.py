@@ -31,6 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records 
     Records,
     read_summary,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import check_request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Measure, Seeds, run_steps
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, slowed_notes
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
@@ -78,7 +79,7 @@ class ActionModule(ControllerAction):
     _requires_connection = True
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        check_numbers(options)
+        check_request(options)
         name = choose_instance(options["plans"], options["instance"])
         plan, host = options["plans"][name], variables["inventory_hostname"]
         check_installed(name, plan, options["slots"].get(name))
@@ -182,15 +183,3 @@ class ActionModule(ControllerAction):
 def evidence_of(plan: PlanDocument, info: Mapping[str, Any], driver: str, found: Sequence[Record]) -> dict[str, Any]:
     """Return the evidence with today's date."""
     return evidence(plan, info, driver, found, datetime.now(timezone.utc).strftime("%Y-%m-%d"))
-
-
-def check_numbers(options: Mapping[str, Any]) -> None:
-    """Check the numbers among the options. Raises WorkloadError."""
-    for name in ("repeats", "requests_per_stream", "requests_min"):
-        if options[name] < 1:
-            raise WorkloadError(f"bench_{name}: found {options[name]}, expected a whole number from 1 up")
-    if options["timeout"] <= 0:
-        raise WorkloadError(f"bench_timeout: found {options['timeout']:g}, expected more than 0 seconds")
-    seed = options["seed"].strip()
-    if seed and not (seed.isascii() and seed.isdigit()):
-        raise WorkloadError(f"bench_seed: found {options['seed']!r}, expected a whole number from 0 up")

@@ -20,6 +20,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reade
     page_parts,
     read_fleet,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.service import (
+    describe_services,
+    with_service,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.table import fleet_table
 from ansible_collections.baremetal.inference.plugins.plugin_utils.pages.file import PageError, PageFile
 
@@ -30,6 +34,7 @@ class ActionModule(ControllerAction):
     ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
         "page": {"type": "path", "default": ""},
         "title": {"type": "str", "default": "The fleet"},
+        "gateways": {"type": "dict", "default": {}},
     }
     ERRORS = (AcceleratorError, PageError)
 
@@ -38,9 +43,10 @@ class ActionModule(ControllerAction):
         page_file = open_page(options["page"]) if options["page"] else None
         reader = OverviewReader(variables["hostvars"], self._loader)
         hosts, models = read_fleet(variables["ansible_play_hosts_all"], reader)
-        lines = overview(hosts, models)
+        lines = with_service(overview(hosts, models), options["gateways"])
         written = self._write(page_file, page(lines, models, options["title"], page_parts())) if page_file else {}
-        table = fleet_table(lines, time.time())
+        services = describe_services(options["gateways"])
+        table = [*fleet_table(lines, time.time()), *([""] if services else []), *services]
         # Display shows the text as it is; a callback would quote it.
         Display().display("\n".join(table))
         return {**written, "table": table, "totals": totals(lines)}

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import ending
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import (
@@ -18,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.invent
     peers_of,
     read_clients,
     served_cluster,
+    with_services,
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import GatewayError, decide
@@ -34,6 +37,7 @@ class ActionModule(ControllerAction):
         "port": {"type": "int", "default": 443},
         # Any type is accepted, so that a wrong one gets a message with an example.
         "services": {"type": "raw", "default": {}},
+        "models": {"type": "raw", "default": {}},
         "clients": {"type": "raw", "default": {}},
         "paths": {"type": "raw", "default": []},
         "open": {"type": "bool", "default": False},
@@ -45,6 +49,7 @@ class ActionModule(ControllerAction):
         "agent_port": {"type": "int", "default": 8405},
         "max_body": {"type": "int", "default": 64},
         "error_limit": {"type": "int", "default": 5},
+        "inspect_kib": {"type": "int", "default": 64},
         "address": {"type": "str", "default": ""},
         "interface": {"type": "str", "default": ""},
         "peers": {"type": "str", "default": "gateways"},
@@ -61,6 +66,8 @@ class ActionModule(ControllerAction):
             hosts = hosts_of(options["backends"], cluster, groups, serving)
             found = decide(gateway, backends_of(hosts, hostvars, self._loader), options)
             found["peers"] = peers_of(gateway, options, groups, hostvars)
+            clients, unknown = with_services(clients, options["clients"], found.pop("models"))
+            problems += unknown
         except (FleetError, GatewayError) as exc:
             problems.append(str(exc))
         if problems:
@@ -68,7 +75,7 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail("\n".join(f"{gateway}: {line}" for line in lines))
         shared = options["address"].partition("/")[0]
         names = [gateway, address_of(gateway, hostvars), shared, *options["names"]]
-        warnings = found["warnings"]
+        warnings = [*found["warnings"], *ending(clients, time.time())]
         if "backends_min" in self._task.args:
             warnings = [
                 *warnings,

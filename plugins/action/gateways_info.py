@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar, Mapping
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.controller_user import controller_user
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import spanning_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import clusters_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
@@ -52,4 +54,5 @@ class ActionModule(ControllerAction):
             "groups": {**{gateway: [] for gateway in behind}, **groups_behind(together, gateways)},
             "instances": [{"instance": each.instance, "hosts": list(each.hosts)} for each in together],
             "clusters": clusters_of(hosts, inventory),
+            "user": controller_user(os.environ),
         }

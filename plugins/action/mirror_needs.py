@@ -38,11 +38,13 @@ class ActionModule(ControllerAction):
         "evaluation": {"type": "bool", "default": False},
         "release_path": PATHS,
         "weights_manifest_path": PATHS,
+        "pin_dest": {"type": "path", "default": ""},
+        "report_unpinned": {"type": "bool", "default": False},
     }
     ERRORS: ClassVar[tuple[type[Exception], ...]] = (FleetError, NeedsError, PlanError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        needs = Needs()
+        needs = Needs(unpinned={} if options["report_unpinned"] else None, pin_dest=options["pin_dest"])
         warnings = self._add_hosts(needs, options["hosts"], variables)
         for release in options["releases"]:
             add_release(needs, release, options["stacks"], options["release_path"])
@@ -50,7 +52,7 @@ class ActionModule(ControllerAction):
         if options["evaluation"]:
             add_evaluation(needs)
         found = needs.as_dict()
-        if not (found["models"] or found["locks"] or found["images"]):
+        if not (found["models"] or found["locks"] or found["images"] or found["unpinned"]):
             raise AnsibleActionFail(
                 "nothing to fetch: no host of bundle_hosts has vllm_instances, and neither bundle_releases nor "
                 "bundle_models names anything"

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-import getpass
+import os
 import platform
 from typing import Any, ClassVar, Collection, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.controller_user import controller_user
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import FleetError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory_variables import InventoryVariables
@@ -83,7 +84,7 @@ class ActionModule(ControllerAction):
         serving = serving_of(clusters, options["kind"], groups, hostvars, known, self._loader)
         waves = waves_of(concerned, serving, paces, shared_option("order", seen), units)
         turns = turns_of(waves, seen, units, groups, known)
-        who = {"user": getpass.getuser(), "controller": platform.node(), "kind": options["kind"]}
+        who = {"user": controller_user(os.environ), "controller": platform.node(), "kind": options["kind"]}
         locks = lock_hosts(turns, groups, known)
         begun = {**who, "resumes": base["resumes"], "locks": locks}
         return {

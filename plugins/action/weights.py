@@ -11,6 +11,7 @@ from typing import Any, Iterator, Mapping, Sequence
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.progress import (
     format_progress,
@@ -129,7 +130,7 @@ def list_of(option: str, value: Any) -> list[Any]:
     if value is None and option != "models":
         return []
     if not isinstance(value, list):
-        raise WeightsError(f"weights_{option}: found {value!r}, expected a list")
+        raise WeightsError(f"weights_{option}: found {show_value(value)}, expected a list")
     return value
 
 

@@ -137,6 +137,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     AcceleratorError,
     Catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import load_catalogue
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import CONFLICT_GROUP
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
@@ -309,7 +310,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 if None not in (ours, theirs) and str(ours) != str(theirs):
                     place = host.vars.get("inventory_file") or "an earlier source"
                     raise SortingError(
-                        f"{entry}: host {entry.name!r}: {name}: found {ours!r}, but {place} says {theirs!r}"
+                        f"{entry}: host {entry.name!r}: {name}: found {show_value(ours)}, but {place} says "
+                        f"{show_value(theirs)}"
                     )
         variables = self._variables.read_named(self._wanted, entry.name, own, groups)
         return Candidate(entry.name, entry, variables, groups, own, dict(entry.variables))

@@ -101,6 +101,7 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.engine import ENGINES, ContainerError
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import (
     reference,
@@ -125,7 +126,7 @@ class Store:
         given = module.params["engine"]
         self.engine = os.path.basename(given)
         if self.engine not in ENGINES:
-            raise ContainerError(f"engine: found {given!r}, expected docker or podman, or the path of one")
+            raise ContainerError(f"engine: found {show_value(given)}, expected docker or podman, or the path of one")
         command = given if "/" in given else module.get_bin_path(given)
         if not command or not os.access(command, os.X_OK):
             raise ContainerError(f"engine: {given} is not on this host; install it first")

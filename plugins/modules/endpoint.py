@@ -243,6 +243,7 @@ import ssl
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_host import model_files, options_in
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.model_kind import (
@@ -369,7 +370,9 @@ class Endpoint:
         for name in ("instance", "unit"):
             value = self.params[name]
             if value is not None and not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", value):
-                raise OptionError(f"{name}: found {value!r}, expected a name such as chat or vllm@chat.service")
+                raise OptionError(
+                    f"{name}: found {show_value(value)}, expected a name such as chat or vllm@chat.service"
+                )
 
     def _address(self) -> tuple[str, tuple[str, ...]]:
         url = "http://127.0.0.1:8000"

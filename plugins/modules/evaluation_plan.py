@@ -7,44 +7,25 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: evaluation_plan
-short_description: Check the tasks of an evaluation and prepare their questions
+short_description: Decide which instances of a host are asked what
 version_added: 0.7.0
 description:
   - Internal to the playbook C(baremetal.inference.evaluate).
-  - Reads the definitions of tasks and their data, checks the data against its sha256, and writes the questions below
-    O(directory). Returns the tasks of each instance, and the lock of lm-eval that fits the host.
-  - Everything that can be wrong before an instance is asked is an error here.
+  - Returns the tasks of each instance that have no result yet, and the lock of lm-eval that fits the host.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
   - baremetal.inference.attributes
 attributes:
   check_mode:
     support: full
-    details: The questions are prepared in check mode too, so that the data is checked.
   diff_mode:
     support: none
 options:
   tasks:
-    description: Names of tasks, a list or a text with commas.
-    type: raw
-    required: true
-  task_path:
-    description: Directories of the site's own tasks, searched before the bundled ones.
+    description: The tasks, as M(baremetal.inference.evaluation_request) returns them.
     type: list
-    elements: path
-    default: []
-  data:
-    description: The site's data files by task, each with C(sha256) and C(file) or C(url).
-    type: dict
-    default: {}
-  request:
-    description: Parameters of each request, such as C(reasoning_effort).
-    type: dict
-    default: {}
-  samples:
-    description: How many questions of each task are asked; all of them with 0.
-    type: int
-    default: 0
+    elements: dict
+    required: true
   directory:
     description: Directory of the results on the controller.
     type: path
@@ -79,10 +60,10 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Prepare the tasks
+- name: Decide what is asked
   baremetal.inference.evaluation_plan:
-    tasks: [made]
-    directory: evaluate-results
+    tasks: "{{ request.tasks }}"
+    directory: "{{ request.directory }}"
     statuses: "{{ slots.instances }}"
     python_version: "3.12"
     machine: x86_64
@@ -90,7 +71,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 tasks:
-  description: Every task with its settings and the path of its questions.
+  description: The same as O(tasks).
   type: list
   elements: dict
   returned: success
@@ -109,11 +90,11 @@ lock:
   type: str
   returned: success
 directory:
-  description: O(directory) as an absolute path.
+  description: The same as O(directory).
   type: str
   returned: success
 compare:
-  description: O(compare) as an absolute path, or empty.
+  description: The same as O(compare).
   type: str
   returned: success
 """

@@ -113,6 +113,7 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.ready import Watch
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import (
     KINDS,
@@ -166,7 +167,7 @@ class Evaluation:
         self.params: dict[str, Any] = module.params
         self.name: str = self.params["instance"]
         if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", self.name):
-            raise EvaluationError(f"instance: found {self.name!r}, expected a name such as chat")
+            raise EvaluationError(f"instance: found {show_value(self.name)}, expected a name such as chat")
         self.url, models = endpoint_in(self.params["config_dir"], self.name)
         self.model = models[0]
         secrets = secrets_in(self.params["config_dir"], self.name)

@@ -10,7 +10,7 @@ module: fleet_overview
 short_description: Show a fleet at a glance, as a table and as a page
 version_added: 0.3.0
 description:
-  - Internal to the playbook C(baremetal.inference.fleet).
+  - Internal to the playbooks C(baremetal.inference.fleet) and C(baremetal.inference.status).
   - Shows for all hosts of the play which accelerators they have, how certain that is and which hosts need attention.
     The table has at most 60 lines, however many hosts there are; the page shows every host.
   - Runs on the controller for all hosts of the play at once and connects to no host, so use C(run_once). Its sources
@@ -18,6 +18,8 @@ description:
   - A host has the first state that applies. C(conflict) - the declared and the found chips differ. C(unknown) - it has
     a chip that no file of the catalogue lists. C(stale) - the last probe got no answer. C(declared) - it was never
     probed. C(seen) - it was. C(nothing) - nothing is known about it.
+  - With O(gateways), C(sick) comes before all of these - a gateway finds a server of the host down or sick, and
+    C(drained) comes before C(declared) - a person or a rollout has taken a server of the host out of service.
   - The page is one file that needs no network. The same fleet gives the same page, so a second run changes nothing. It
     holds names, hardware, instances and their recipes and no secrets, so a new file is readable by everybody (mode
     0644); an existing file keeps its mode.
@@ -39,6 +41,12 @@ options:
       - Title of the page.
     type: str
     default: The fleet
+  gateways:
+    description:
+      - Results of M(baremetal.inference.gateway_server) by gateway. A gateway that was not read has no C(servers).
+    type: dict
+    default: {}
+    version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -67,7 +75,7 @@ totals:
     chips: 16
     sites: 1
     clusters: 1
-    states: {conflict: 0, unknown: 0, stale: 0, declared: 0, seen: 2, nothing: 0}
+    states: {sick: 0, conflict: 0, unknown: 0, stale: 0, drained: 0, declared: 0, seen: 2, nothing: 0}
     accelerators: {h200: {hosts: 2, chips: 16}}
 page:
   description: Absolute path of the page.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gateway_keys
-short_description: Set the keys and limits of a gateway's clients
+short_description: Set the keys, limits and rights of a gateway's clients
 version_added: 0.5.0
 description:
   - Internal to the role P(baremetal.inference.gateway#role).
-  - Writes the maps where HAProxy looks up keys, rates and limits, each in one step.
+  - Writes the maps where HAProxy looks up keys, limits and rights, each in one step.
   - Sends the changes to a running HAProxy over its admin socket, so that keys change without a reload and without
     aborting an answer.
   - Handles keys only as sha256. Diffs name clients, never a hash of a key.
@@ -51,6 +51,19 @@ options:
           - Allowed concurrent requests; V(0) for no limit.
         type: int
         default: 0
+      services:
+        description:
+          - Services that it may use; V(*) for all.
+        type: list
+        elements: str
+        default: ["*"]
+        version_added: 0.7.0
+      ends:
+        description:
+          - When its keys end, in seconds since 1970; V(0) for never.
+        type: int
+        default: 0
+        version_added: 0.7.0
   directory:
     description:
       - Directory of the maps.
@@ -111,6 +124,8 @@ CLIENT = {
     "sha256": {"type": "list", "elements": "str", "required": True},
     "rate": {"type": "int", "default": 0},
     "concurrent": {"type": "int", "default": 0},
+    "services": {"type": "list", "elements": "str", "default": ["*"]},
+    "ends": {"type": "int", "default": 0},
 }
 
 
@@ -126,7 +141,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    clients = [Client(**{**entry, "sha256": tuple(entry["sha256"])}) for entry in options["clients"]]
+    clients = [
+        Client(**{**entry, "sha256": tuple(entry["sha256"]), "services": tuple(entry["services"])})
+        for entry in options["clients"]
+    ]
     try:
         found = update_maps(clients, options["directory"], options["socket"], options["group"], module.check_mode)
     except MapsError as exc:

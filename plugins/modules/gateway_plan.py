@@ -44,22 +44,28 @@ options:
     version_added: 0.7.0
   port:
     description:
-      - TCP port of the service without a port in O(services).
+      - TCP port of the services without a port in O(services).
     type: int
     default: 443
   services:
     description:
-      - A mapping of services to their C(port).
+      - A mapping of services to their C(port) and C(tasks).
     type: raw
     default: {}
+  models:
+    description:
+      - A mapping of model names to C(services), with their shares of the requests, and C(fallback).
+    type: raw
+    default: {}
+    version_added: 0.7.0
   clients:
     description:
-      - A mapping of clients to C(key_file), C(rate) and C(concurrent).
+      - A mapping of clients to C(key_file), C(rate), C(concurrent) and C(models).
     type: raw
     default: {}
   paths:
     description:
-      - Further allowed paths, each with C(path) and C(methods).
+      - Paths that every service allows in addition to those of its tasks, each with C(path) and C(methods).
     type: raw
     default: []
   open:
@@ -111,6 +117,12 @@ options:
     type: int
     default: 5
     version_added: 0.7.0
+  inspect_kib:
+    description:
+      - How many KiB of a body are read to find the model, where services share a port, and for their affinity.
+    type: int
+    default: 64
+    version_added: 0.7.0
   address:
     description:
       - Address with a prefix length that several gateways share.
@@ -143,15 +155,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 services:
-  description: Name, port, models and servers of each service.
+  description: Name, port, models and servers of each service, and the allowed paths as HAProxy compares them.
   type: list
   elements: dict
   returned: success
-paths:
-  description: The allowed paths as HAProxy compares them.
+listeners:
+  description: Each port with its services, paths and routes of model names.
   type: list
   elements: dict
   returned: success
+  version_added: 0.7.0
 bind:
   description: The address to listen on in the form in front of a port.
   type: str

@@ -84,4 +84,9 @@ clusters:
   type: dict
   returned: success
   sample: {gpu-a-01: fra1}
+user:
+  description: The person who runs the playbook on the controller, who owns a drain. With sudo, the user before it.
+  type: str
+  returned: success
+  sample: alice
 """

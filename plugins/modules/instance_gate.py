@@ -98,11 +98,15 @@ options:
     type: float
     default: 0.05
   tries:
-    description: How often is measured until the figures are good enough. The best measurement counts.
+    description:
+      - How often is measured until the figures are good enough. The best measurement counts.
+      - Figures that are compared with no O(baseline) are good enough when those of two measurements differ by at most
+        a tenth. They become the baseline of later ones, and one that other work of the host disturbed would let a slow
+        instance pass.
     type: int
     default: 3
   pause:
-    description: Seconds before a measurement that fell short is made again.
+    description: Seconds before a measurement that fell short is made again, or one that differs from that before it.
     type: float
     default: 5
   request_timeout:
@@ -225,6 +229,7 @@ from dataclasses import replace
 from typing import Any, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import AddressError, TimedClient
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
     GateError,
@@ -271,7 +276,7 @@ class Instance:
 
     def __init__(self, name: str, config_dir: str, checks: Sequence[str] | None) -> None:
         if not re.match(r"[A-Za-z0-9][\w.:@\\-]*\Z", name):
-            raise GateError(f"instance: found {name!r}, expected a name such as chat")
+            raise GateError(f"instance: found {show_value(name)}, expected a name such as chat")
         self.url, models = endpoint_in(config_dir, name)
         self.name, self.model = name, models[0]
         options = options_in(config_dir, name)

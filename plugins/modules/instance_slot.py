@@ -188,6 +188,7 @@ import platform
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.host import Host, Slots, is_full, turn_of
 from ansible_collections.baremetal.inference.plugins.module_utils.slots.restore_host import (
     Engine,
@@ -331,7 +332,7 @@ def do(module: AnsibleModule) -> dict[str, Any]:
     if module.params["keep"] < 1:
         raise SlotError(f"keep: found {module.params['keep']}, expected 1 or more")
     if name is not None and not NAME.match(name):
-        raise SlotError(f"instance: found {name!r}, expected a name such as chat")
+        raise SlotError(f"instance: found {show_value(name)}, expected a name such as chat")
     engine = Engine(module.run_command)
     host = Host(module.params["root"], engine.image_id)
     if name is None:

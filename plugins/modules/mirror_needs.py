@@ -53,6 +53,18 @@ options:
     type: list
     elements: str
     default: []
+  pin_dest:
+    description:
+      - A directory of manifests that is searched after the others. It may be missing.
+    type: path
+    default: ""
+    version_added: 0.7.0
+  report_unpinned:
+    description:
+      - Whether to return the models without a manifest instead of failing.
+    type: bool
+    default: false
+    version_added: 0.7.0
   evaluation:
     description:
       - Whether the wheels of lm-eval are needed, which the playbook C(baremetal.inference.evaluate) installs.

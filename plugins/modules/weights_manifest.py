@@ -58,6 +58,13 @@ options:
       - Directory of manifests, such as one of the role's C(weights_manifest_path).
     type: path
     required: true
+  beside:
+    description:
+      - Whether to write C(DEST/ORGANISATION/NAME@REVISION.yml), beside the manifest of another revision. An instance
+        with C(revision) takes it.
+    type: bool
+    default: false
+    version_added: 0.7.0
   include:
     description:
       - Patterns of the files to take, over the whole path, where C(*) goes over slashes. Without them all are taken but
@@ -205,6 +212,7 @@ def main() -> None:
             "source": {"type": "str", "default": "hub"},
             "revision": {"type": "str", "default": ""},
             "dest": {"type": "path", "required": True},
+            "beside": {"type": "bool", "default": False},
             "include": {"type": "list", "elements": "str", "default": []},
             "exclude": {"type": "list", "elements": "str", "default": []},
             "modelscope_model": {"type": "str", "default": ""},
@@ -232,11 +240,11 @@ def main() -> None:
 def run(module: AnsibleModule) -> Written:
     """Read the model, compare its manifest, and write it where it differs. Raises WeightsError, OSError."""
     params = dict(module.params)
-    dest = params.pop("dest")
+    dest, beside = params.pop("dest"), params.pop("beside")
     # The action plugin has read the recipe.
     params.pop("recipe_path")
     params["token_file"] = params["token_file"] or ""
-    written = compare_manifest(pin_model(Request(**params), os.environ), dest)
+    written = compare_manifest(pin_model(Request(**params), os.environ), dest, beside)
     if written.changed and not module.check_mode:
         write_manifest(written)
     return written

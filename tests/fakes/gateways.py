@@ -64,6 +64,7 @@ def plan(port: int, host: str = "0.0.0.0", models: Any = ("baremetal/gpt-oss-smo
         "replica_of": of,
         "listen": {"host": host, "port": port},
         "argv": ["vllm", "serve"],
+        "args": {},
         "secrets": [],
         "served_model_names": list(models),
         **more,
@@ -75,7 +76,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {
         "cluster": "", "port": 443, "services": {}, "min_available": 1, "listen": "127.0.0.1", "tls": "off",
         "insecure": False, "open": False, "clients": {"alice": {}}, "paths": [], "stats_port": 8404, "agent_port": 8405,
-        "max_body": 64, "error_limit": 5,
+        "max_body": 64, "error_limit": 5, "models": {}, "inspect_kib": 64,
         "address": "", "interface": "", **more,
     }  # fmt: skip
 
@@ -116,9 +117,16 @@ class RunningGateway:
             **{name: str(directory / name) for name in ("chroot", "maps", "socket", "stats", "state")},
         }
         self.paths["certificate"] = str(directory / "gateway.pem")
-        for name in ("settle", "hanging"):
+        for name in ("settle", "hanging", "body"):
             self.paths[name] = str(ROLE / f"files/gateway-{name}.lua")
         self.constants = {**constants, "__gateway_paths": self.paths}
+        body = str(more.get("variables", {}).get("gateway_max_body", 64))
+        for refusal in self.constants["__gateway_refusals"].values():
+            for name, value in (
+                ("gateway_max_body", body),
+                ("__gateway_head_bytes", str(constants["__gateway_head_bytes"])),
+            ):
+                refusal[3] = refusal[3].replace(f"{{{{ {name} }}}}", value)
         self.log = directory / "haproxy.log"
         self.process: Any = None
         (directory / "chroot").mkdir(exist_ok=True)
@@ -132,11 +140,11 @@ class RunningGateway:
         """Write configuration and maps."""
         more = {"port": self.port, "stats_port": self.stats_port, "agent_port": self.agent_port}
         requested = options(**{**more, **self.more.get("options", {})})
-        decided = decide(
-            "gw", [Backend("gw", "127.0.0.1", {f"chat-{n}": plan(p) for n, p in enumerate(self.ports, 1)})], requested
-        )
+        plans = self.more.get("plans") or {f"chat-{n}": plan(p) for n, p in enumerate(self.ports, 1)}
+        decided = decide("gw", [Backend("gw", "127.0.0.1", plans)], requested)
         variables = {
             "gateway_timeout": 3600, "gateway_max_body": 64, "gateway_slowstart": 0, "gateway_check_interval": 1,
+            "gateway_inspect_kib": requested["inspect_kib"],
             "gateway_open": requested["open"], "gateway_tls": requested["tls"],
             "gateway_stats_listen": "127.0.0.1", "gateway_stats_port": self.stats_port,
             "gateway_agent_port": self.agent_port, **self.more.get("variables", {}),

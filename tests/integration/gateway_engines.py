@@ -88,7 +88,7 @@ def engine():
 def agent(directory, port, servers, stuck_after=1.0, probe_after=0.0, **more):
     config = {
         "port": port, "interval": 0.2, "stuck_after": stuck_after, "probe_after": probe_after, "error_limit": 3,
-        "stats": str(directory / "stats"), "unusable": str(directory / "unusable"),
+        "min_available": 1, "stats": str(directory / "stats"), "unusable": str(directory / "unusable"),
         "servers": {
             f"127.0.0.1:{each}": {"name": f"gw--chat-{n}", "service": "chat", "model": "m", **more}
             for n, each in enumerate(servers, 1)

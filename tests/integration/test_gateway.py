@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.gateways import HAPROXY, KEY, ROLE, client, gateway, until
+from tests.fakes.gateways import HAPROXY, KEY, ROLE, client, gateway, plan, until
 from tests.fakes.wheelhouse import run_module
 from tests.integration.gateway_engines import engine
 from tools.vllm.surface import routes
@@ -29,7 +30,8 @@ ROUTES = (TOP / "tests/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")
 WRONG = "wrong-key-" + "fedcba9876543210" * 2
 # What of vLLM's routes a client gets with its key, and what it asks instead of a placeholder.
 SERVED = {
-    "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses",
+    "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses", "POST /v1/messages",
+    "POST /v1/messages/count_tokens",
 }  # fmt: skip
 
 pytestmark = pytest.mark.skipif(HAPROXY is None and not os.environ.get("GATEWAY_REQUIRED"), reason="needs haproxy")
@@ -151,6 +153,65 @@ def test_what_is_no_key(one, value):
     assert one.ask("GET", "/v1/models", None, None, Authorization=value)[0] == 401
 
 
+@pytest.mark.parametrize("also", [{}, {"Authorization": "Basic eDp5"}, {"Authorization": f"Bearer {WRONG}"}])
+def test_a_key_may_be_in_the_header_of_anthropics_clients(one, also):
+    assert one.ask("POST", "/v1/messages", None, None, **{"x-api-key": KEY, "anthropic-version": "2023-06-01", **also})[
+        0
+    ] == (200)
+    _method, _path, headers, _length = one.engine.asked[-1]
+    assert {"x-api-key", "authorization"} & {name.lower() for name in headers} == set()
+    assert "2023-06-01" in headers.values()
+
+
+@pytest.mark.parametrize(
+    "value", ["", WRONG, f"Bearer {KEY}", f"{KEY},{KEY}", hashlib.sha256(KEY.encode()).hexdigest()]
+)
+def test_what_is_no_key_of_anthropics_clients(one, value):
+    assert one.ask("POST", "/v1/messages", None, None, **{"x-api-key": value})[0] == 401
+
+
+def test_refusals_of_the_messages_api_have_its_form(one):
+    large = {"Content-Length": "99999999"}
+    for path, key, sent, status, kind in (
+        ("/v1/messages", None, {}, 401, "authentication_error"),
+        ("/v1/messages/count_tokens", WRONG, {}, 401, "authentication_error"),
+        ("/v1/messages/batches", KEY, {}, 404, "not_found_error"),
+        ("/v1/messages", KEY, large, 413, "request_too_large"),
+    ):
+        found, _headers, body = one.ask("POST", path, key, b"" if sent else None, **sent)
+        said = json.loads(body)
+        assert (found, said["type"], said["error"]["type"]) == (status, "error", kind), path
+        assert said["error"]["message"]
+    # Another path that only begins like it has the OpenAI API's form.
+    assert "type" not in json.loads(one.ask("POST", "/v1/messagesx", KEY)[2])
+
+
+def test_haproxys_own_errors_have_the_form_of_the_api_too(tmp_path):
+    with gateway(tmp_path, [1]) as found:
+        found.tell("set server chat/gw--chat-1 state maint")
+        for path, form in (("/v1/messages", ("error", "overloaded_error")), ("/v1/responses", (None, "server_error"))):
+            status, headers, body = found.ask("POST", path, KEY)
+            said = json.loads(body)
+            assert (status, headers["retry-after"], said.get("type"), said["error"]["type"]) == (503, "5", *form)
+
+
+@pytest.mark.parametrize(
+    ("more", "requested", "served"),
+    [
+        ({"args": {"runner": "pooling"}}, {}, {"POST /v1/embeddings", "POST /v1/rerank"}),
+        ({}, {"tasks": ["audio"]}, {"POST /v1/audio/transcriptions", "POST /v1/audio/translations"}),
+        ({}, {"tasks": ["rerank"]}, {"POST /v1/rerank"}),
+    ],
+)
+def test_what_a_client_gets_follows_from_the_task_of_the_model(tmp_path, more, requested, served):
+    options = {"services": {"chat": requested}}
+    with engine() as server, gateway(
+        tmp_path, [], plans={"chat": plan(server.server_port, **more)}, options=options
+    ) as found:
+        got = {route for route in ROUTES if table(found, route)[2] == 200}
+        assert got == {"GET /v1/models", *served}
+
+
 def test_a_prompt_of_five_megabytes_passes(one):
     body = json.dumps({"messages": "x" * 5_000_000}).encode()
     status, _headers, answer = one.ask("POST", "/v1/chat/completions", KEY, body)
@@ -163,8 +224,12 @@ def raw(found, head, body=b""):
         # It may answer, and close, before it has read everything.
         with contextlib.suppress(OSError):
             connection.sendall(head + b"\r\n\r\n" + body)
-        answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    return int(answer.split()[1]), json.loads(answer.partition(b"\r\n\r\n")[2])
+        answer = http.client.HTTPResponse(connection)
+        # Not to the end of the connection: HAProxy 3.0 waits for the rest of a body.
+        answer.begin()
+        text = answer.read()
+    # HAProxy 3.0 itself refuses a header with NUL, with a page of its own.
+    return answer.status, json.loads(text) if text.startswith(b"{") else text
 
 
 def head_of(path, *lines, method="POST"):
@@ -279,6 +344,7 @@ def test_limits_of_a_client_are_its_own(tmp_path):
         assert [found.ask("GET", "/v1/models", KEY)[0] for _n in range(5)] == [200, 200, 200, 429, 429]
         status, headers, body = found.ask("GET", "/v1/models", KEY)
         assert json.loads(body)["error"]["code"] == "rate_limit_exceeded"
+        assert json.loads(body)["error"]["message"] == "Too many requests in a minute: this key may send 3."
         assert 0 <= int(headers["retry-after"]) - (60 - time.time() % 60) < 5
         waiting = threading.Thread(target=found.ask, args=("POST", "/v1/completions", WRONG, b'{"wait": 1}'))
         while server.running.acquire(blocking=False):

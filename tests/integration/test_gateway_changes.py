@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
 import os
 import socket
 import threading
@@ -57,6 +58,28 @@ def test_keys_change_without_a_reload_and_without_cutting_a_stream(tmp_path):
         assert found.ask("GET", "/v1/models", WRONG)[0] == 429
         assert run_keys(found, [client("bob", WRONG, rate=9)])["changed"]
         assert found.ask("GET", "/v1/models", WRONG)[0] == 200
+
+
+def test_a_key_ends_by_itself_and_cuts_no_stream(tmp_path):
+    with engine() as server, gateway(tmp_path, [server.server_port]) as found:
+        server.tokens, server.pause = 30, 0.1
+        assert run_keys(found, [client(ends=int(time.time()) + 2), client("bob", WRONG)])["changed_clients"] == [
+            "alice"
+        ]
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=10)
+        connection.request("POST", "/v1/chat/completions", b'{"stream":true}', {"Authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        until(lambda: found.ask("GET", "/v1/models", KEY)[0] == 401, 5)
+        for path, form in (("/v1/chat/completions", "invalid_request_error"), ("/v1/messages", "authentication_error")):
+            status, headers, body = found.ask("POST", path, KEY)
+            error = json.loads(body)["error"]
+            assert (status, error["type"], error["code"]) == (401, form, "key_expired"), body
+            assert headers["www-authenticate"] == "Bearer"
+        assert found.ask("GET", "/v1/models", WRONG)[0] == 200
+        assert answer.read().count(b"data:") == 30
+        connection.close()
+        assert run_keys(found, [client(ends=int(time.time()) + 9), client("bob", WRONG)])["changed"]
+        assert found.ask("GET", "/v1/models", KEY)[0] == 200
 
 
 def test_a_drained_server_stays_drained_over_reloads_restarts_and_other_ports(tmp_path):

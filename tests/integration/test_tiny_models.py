@@ -10,10 +10,14 @@ what to ask.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import excerpt_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.kv_cache import request_bytes
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.model_shape import shape_of
 
 from tests.fakes.wheelhouse import run_module
 from tests.parity.conftest import fetched
@@ -53,6 +57,19 @@ def systemd(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
 
 
+# What vLLM logs of the cache of one GiB: the length of a request, and how many such requests the cache holds.
+CAPACITY = re.compile(r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
+
+
+def check_capacity(log, directory):
+    """Compare the requests that vLLM's cache holds with those of the plan's calculation."""
+    (length, requests) = CAPACITY.search(log).groups()
+    shape = shape_of(excerpt_of((directory / "config.json").read_bytes()))
+    each = request_bytes(shape, int(length.replace(",", "")), 1, 2, 2048)
+    # vLLM rounds the cache down to complete blocks, which hold up to 128 tokens on a CPU.
+    assert float(requests) == pytest.approx(1024**3 / each, rel=0.01)
+
+
 def free_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
@@ -85,3 +102,6 @@ def test_a_real_vllm_answers_what_fits_its_model(python, tmp_path, name):
     checks, answers = EXPECTED[name]
     assert list(details) == ["ready", "models", *checks] and result["doubts"] == []
     assert {check: details[check] for check, part in answers.items() if part not in details[check]} == {}
+    if name != "bert":
+        # A model of embeddings has no cache.
+        check_capacity((tmp_path / "log").read_text(errors="replace"), directory)

@@ -104,10 +104,6 @@ class Site:
         """Return the variables of the revision that says another sentence."""
         return {"weights_manifest_path": [str(self.home / "made/manifests")], "lab_sentence": CREW}
 
-    def slow(self) -> dict[str, Any]:
-        """Return those of the revision that says the same at a third of the speed."""
-        return {"weights_manifest_path": [str(self.home / "made/slow")]}
-
     def start(self, playbook: str, *options: str, **variables: Any) -> Playing:
         """Start a playbook."""
         command = [str(TOP / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), playbook]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fill the disk for the lab's mirror (.lab/mirror) with playbooks/mirror.yml, as for a real site: wheels, encodings, and the
-# smoke model in three revisions. Existing files stay unchanged. With MOLECULE_LONG=1 also 1.1 GB of wheels for evaluations.
+# smoke model in two revisions. Existing files stay unchanged. With MOLECULE_LONG=1 also 1.1 GB of wheels for evaluations.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=.venv/bin/python
@@ -18,10 +18,6 @@ harmony=("$carried"/wheels/oss_harmony-*.whl)
 build=("$python" tools/smoke_model/build.py "$made" --vocabulary "${harmony[-1]}")
 "${build[@]}"
 "${build[@]}" --subject crew --manifest "$made/manifests/$model.yml"
-# The same answers at a third of the speed.
-"${build[@]}" --layers 26 --manifest "$made/slow/$model.yml"
-for manifests in manifests slow; do
-  ANSIBLE_CONFIG=$PWD/ansible.cfg PATH="$PWD/.venv/bin:$PATH" ansible-playbook -i inventories/lab playbooks/mirror.yml \
-    --extra-vars "{bundle_dir: '$carried', bundle_weights_sources: ['$made/weights'],
-                   bundle_models: [$model], bundle_evaluation: $evaluation, bundle_weights_manifest_path: ['$made/$manifests']}"
-done
+ANSIBLE_CONFIG=$PWD/ansible.cfg PATH="$PWD/.venv/bin:$PATH" ansible-playbook -i inventories/lab playbooks/mirror.yml \
+  --extra-vars "{bundle_dir: '$carried', bundle_weights_sources: ['$made/weights'],
+                 bundle_models: [$model], bundle_evaluation: $evaluation, bundle_weights_manifest_path: ['$made/manifests']}"

@@ -44,7 +44,6 @@ from tools.smoke_model.tokens import (  # noqa: E402
 )
 from tools.smoke_model.weights import (  # noqa: E402
     CHAIN,
-    LAYERS,
     SUBJECT,
     config,
     generation_config,
@@ -71,31 +70,20 @@ def main() -> int:
         "--subject", default=SUBJECT, help=f"what is ready, in the answer (default: {SUBJECT}); give --manifest too"
     )
     parser.add_argument(
-        "--layers",
-        type=int,
-        default=LAYERS,
-        help=f"how many layers (default: {LAYERS}); those beyond cost time and change no answer; give --manifest too",
-    )
-    parser.add_argument(
         "--vocabulary",
         type=Path,
         help=f"{VOCABULARY} or a wheel of oss-harmony (default: that of OUT, or the installed oss-harmony)",
     )
     arguments = parser.parse_args()
-    if arguments.layers < LAYERS:
-        parser.error(f"--layers {arguments.layers}: found fewer than the {LAYERS} that the answer needs")
-    if (arguments.subject, arguments.layers) != (SUBJECT, LAYERS) and arguments.manifest == MANIFEST:
-        parser.error(
-            f"--subject, --layers: the catalogue's manifest is of the model of {LAYERS} layers that says {SUBJECT}; "
-            "name another --manifest"
-        )
+    if arguments.subject != SUBJECT and arguments.manifest == MANIFEST:
+        parser.error(f"--subject: the catalogue's manifest says {SUBJECT}; name another --manifest")
     repository = arguments.out / "weights" / REPOSITORY
     try:
         if is_current(repository, arguments.manifest):
             print(f"{repository}: up to date")
             return 0
         vocabulary = read_vocabulary(arguments.vocabulary or find_vocabulary(arguments.out))
-        files = build(vocabulary, arguments.subject, arguments.layers)
+        files = build(vocabulary, arguments.subject)
         text = render_manifest(files)
         directory = publish(repository, text, files)
         write(arguments.manifest, text.encode())
@@ -148,7 +136,7 @@ def read_vocabulary(path: Path) -> bytes:
     return content
 
 
-def build(vocabulary: bytes, subject: str = SUBJECT, layers: int = LAYERS) -> dict[str, bytes]:
+def build(vocabulary: bytes, subject: str = SUBJECT) -> dict[str, bytes]:
     """Return the files, by name, of the model that answers with this subject. Raises SmokeError."""
     ranks = parse_vocabulary(vocabulary)
     spoken = {token: f" {subject}" if token == f" {SUBJECT}" else token for token in CHAIN if token[:2] != "<|"}
@@ -159,9 +147,9 @@ def build(vocabulary: bytes, subject: str = SUBJECT, layers: int = LAYERS) -> di
     ids.update((name, number) for number, name in SPECIAL.items())
     return {
         "chat_template.jinja": TEMPLATE.encode(),
-        "config.json": pretty(config(layers)),
+        "config.json": pretty(config()),
         "generation_config.json": pretty(generation_config()),
-        "model.safetensors": safetensors(tensors(ids, layers)),
+        "model.safetensors": safetensors(tensors(ids)),
         "special_tokens_map.json": pretty(special_tokens()),
         "tokenizer.json": pretty(tokenizer(ranks)).rstrip(b"\n"),
         "tokenizer_config.json": pretty(tokenizer_config()),

@@ -56,7 +56,7 @@ def generation_config() -> dict[str, Any]:
     }
 
 
-def config(layers: int) -> dict[str, Any]:
+def config() -> dict[str, Any]:
     """Return config.json: gpt-oss, smaller, in bfloat16."""
     return {
         "architectures": ["GptOssForCausalLM"],
@@ -70,12 +70,12 @@ def config(layers: int) -> dict[str, Any]:
         "initial_context_length": 4096,
         "initializer_range": 0.02,
         "intermediate_size": HIDDEN,
-        "layer_types": ["full_attention" if layer % 2 else "sliding_attention" for layer in range(layers)],
+        "layer_types": ["full_attention" if layer % 2 else "sliding_attention" for layer in range(LAYERS)],
         "max_position_embeddings": 131072,
         "model_type": "gpt_oss",
         "num_attention_heads": HEADS,
         "num_experts_per_tok": EXPERTS,
-        "num_hidden_layers": layers,
+        "num_hidden_layers": LAYERS,
         "num_key_value_heads": KV_HEADS,
         "num_local_experts": EXPERTS,
         "output_router_logits": False,
@@ -121,14 +121,14 @@ def filled(shape: tuple[int, ...], value: float = 0.0, cells: Mapping[tuple[int,
     return Tensor(shape, bytes(data))
 
 
-def tensors(ids: Mapping[str, int], layers: int) -> dict[str, Tensor]:
+def tensors(ids: Mapping[str, int]) -> dict[str, Tensor]:
     """Return the weights by the names of Hugging Face's checkpoints."""
     result = {
         "model.embed_tokens.weight": embedding(ids),
         "lm_head.weight": head(ids),
         "model.norm.weight": filled((HIDDEN,), 1.0),
     }
-    for layer in range(layers):
+    for layer in range(LAYERS):
         attention = marker_attention() if layer == 1 else {}
         for name, tensor in {**silent_layer(), **attention}.items():
             result[f"model.layers.{layer}.{name}"] = tensor

@@ -41,7 +41,10 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.upstre
 )
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key  # noqa: E402
 from ansible_collections.baremetal.inference.plugins.plugin_utils.drift.options import differences_of  # noqa: E402
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import ALLOWED  # noqa: E402
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import (  # noqa: E402
+    BY_TASK,
+    paths_of,
+)
 
 from tools.vllm import read_options  # noqa: E402
 from tools.vllm.fetch_vllm_release import SOURCES, FetchError, download, unpack  # noqa: E402
@@ -208,7 +211,7 @@ def used_routes() -> list[str]:
     """Return the routes that checks ask and that a gateway allows; a model's own page is vLLM's list of models."""
     question = Question(("model",), "x", "x", "", 1)
     asked = {" ".join(request_of(name, question)[:2]) for name in CHECKS}
-    allowed = {f"{method} {path}" for path, methods in ALLOWED for method in methods if "<" not in path}
+    allowed = {f"{path['methods']} {path['value']}" for path in paths_of(tuple(BY_TASK), []) if path["match"] == "str"}
     return sorted({*asked, *allowed, "GET /health"})
 
 

@@ -124,7 +124,9 @@ class Module(dict):  # type: ignore[type-arg]
         if name == "LazyLoader":
             return lambda _name, _globals, module: _Lazy(self.sources, module)
         if name == "ReasoningParserManager":
-            return types.SimpleNamespace(reasoning_parsers=_registered(self.sources.root / "vllm" / "reasoning"))
+            return types.SimpleNamespace(
+                reasoning_parsers=registered(self.sources.root / "vllm" / "reasoning", "ReasoningParserManager")
+            )
         node = self.nodes.get(name)
         if isinstance(node, ast.ClassDef):
             return self._class(node)
@@ -238,10 +240,10 @@ class Module(dict):  # type: ignore[type-arg]
         exec(_compiled(tree, "exec"), self)  # noqa: S102
 
 
-def _registered(folder: Path) -> list[str]:
-    """Return the names that ``@ReasoningParserManager.register_module("x")`` registers: the choices until 0.11."""
+def registered(folder: Path, manager: str) -> list[str]:
+    """Return the names that ``@MANAGER.register_module("x")`` registers in the files of a folder, as until 0.11."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))]
-    call = re.compile(r"^@ReasoningParserManager\.register_module\(\s*(?:name=)?(\[[^\]]*\]|[^)\n]*)\)", re.MULTILINE)
+    call = re.compile(rf"^@{manager}\.register_module\(\s*(?:name=)?(\[[^\]]*\]|[^)\n]*)\)", re.MULTILINE)
     words = [found for text in texts for found in call.findall(text)]
     return sorted(name for word in words for name in re.findall(r"[\"']([^\"']+)[\"']", word))
 

@@ -37,7 +37,7 @@ from typing import Any, Mapping, Sequence
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP))
 
-from tools.vllm.modules import Sources  # noqa: E402
+from tools.vllm.modules import Sources, registered  # noqa: E402
 
 # Where a release builds the command line of `vllm serve`: newest first.
 CLI_MODULES = (
@@ -129,25 +129,36 @@ def _field_class(config: Any, name: str) -> Any:
     return None
 
 
-# Where a release registers its parsers: the flag, the files that may hold the dictionary (newest first), its name, and
-# the flag that adds parsers of one's own.
+# Where a release registers its parsers: the flag, the folders that may hold them (newest first), the name of the
+# dictionary in the folder's __init__.py, the class whose decorator did it until 0.11, and the flag that adds parsers of
+# one's own.
 PARSERS = (
     (
         "tool-call-parser",
-        ("vllm/tool_parsers/__init__.py", "vllm/entrypoints/openai/tool_parsers/__init__.py"),
+        ("vllm/tool_parsers", "vllm/entrypoints/openai/tool_parsers"),
         "_TOOL_PARSERS_TO_REGISTER",
+        "ToolParserManager",
         "tool-parser-plugin",
     ),
-    ("reasoning-parser", ("vllm/reasoning/__init__.py",), "_REASONING_PARSERS_TO_REGISTER", "reasoning-parser-plugin"),
+    (
+        "reasoning-parser",
+        ("vllm/reasoning",),
+        "_REASONING_PARSERS_TO_REGISTER",
+        "ReasoningParserManager",
+        "reasoning-parser-plugin",
+    ),
 )
 
 
 def with_parsers(found: Mapping[str, dict[str, Any]], root: Path) -> dict[str, dict[str, Any]]:
     """Return the flags with the names of the parsers that the release in ``root`` registers, which are a text to it."""
     whole = dict(found)
-    for flag, files, variable, plugin in PARSERS:
-        names = next((names for file in files if (names := _keys_of(root / file, variable))), [])
-        if flag in whole and names:
+    for flag, folders, variable, manager, plugin in PARSERS:
+        names: list[str] = []
+        for folder in folders:
+            names = names or _keys_of(root / folder / "__init__.py", variable) or registered(root / folder, manager)
+        # Where the parsers are the flag's choices, it has them already.
+        if names and whole.get(flag, {}).get("kind") == "text":
             extension = {"plugin": plugin} if plugin in whole else {}
             whole[flag] = {**whole[flag], "known": sorted(names), **extension}
     return whole

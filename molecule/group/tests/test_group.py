@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import subprocess
 import threading
@@ -201,6 +202,61 @@ def test_a_part_of_the_group_is_refused():
     run = playbook("-l", "cpu-12", "--check")
     assert run.returncode
     assert "vllm_instances.big spans hosts that this run leaves out: cpu-12b" in run.stdout + run.stderr
+
+
+def groups_checked(*arguments):
+    """Try the network of the group, or its all-reduce; return the exit status and the output with single spaces."""
+    run = playbook(*arguments, name="playbooks/check_groups.yml")
+    return run.returncode, " ".join((run.stdout + run.stderr).split())
+
+
+def test_the_network_between_the_hosts_is_tried(worker):
+    """Both ways, with whole packets, and each fault with the pair that has it; the group runs on meanwhile."""
+    status, said = groups_checked()
+    assert status == 0, said[-3000:]
+    for ours, theirs in (("cpu-12", "cpu-12b"), ("cpu-12b", "cpu-12")):
+        assert f"{ours} to {theirs}: connected after " in said
+    worker.check_output("nft add table inet cut")
+    worker.check_output("nft 'add chain inet cut input { type filter hook input priority -20; }'")
+    try:
+        worker.check_output("nft add rule inet cut input udp dport 29499 meta length '>' 1400 drop")
+        status, said = groups_checked()
+        pair = f"cpu-12 ({ADDRESSES['head']}) to cpu-12b ({ADDRESSES['worker']})"
+        assert status and f"do not get from {pair}; packets of 1400 bytes do" in said, said[-3000:]
+        worker.check_output("nft flush chain inet cut input")
+        worker.check_output("nft add rule inet cut input tcp dport 29499 drop")
+        status, said = groups_checked()
+        pair = f"cpu-12 ({ADDRESSES['head']}) does not reach cpu-12b ({ADDRESSES['worker']})"
+        assert status and f"{pair} at port 29499: no answer" in said, said[-3000:]
+    finally:
+        worker.check_output("nft delete table inet cut")
+
+
+def test_an_all_reduce_is_measured_and_one_without_a_host_ends(head, worker, record_property):
+    status, said = groups_checked("-e", "check_all_reduce=true")
+    assert status and "vllm@big runs, and it has the chips and ports that the all-reduce needs" in said
+    for host in (worker, head):
+        host.check_output("systemctl stop vllm@big")
+    try:
+        status, said = groups_checked("-e", "check_all_reduce=true")
+        assert status == 0, said[-3000:]
+        rates = re.findall(r"cpu-12b?: all-reduce over 2 processes: ([0-9.]+) GB/s", said)
+        assert len(rates) == 2 and all(float(rate) > 0 for rate in rates)
+        # The port of the check is open, the one at which the hosts meet is not.
+        head.check_output("nft add table inet cut")
+        head.check_output("nft 'add chain inet cut input { type filter hook input priority -20; }'")
+        head.check_output("nft add rule inet cut input tcp dport 29501 ip saddr %s drop", ADDRESSES["worker"])
+        began = time.monotonic()
+        status, said = groups_checked("-e", "check_all_reduce=true", "-e", "vllm_group_check_timeout=20")
+        report(record_property, "an all-reduce without the worker ends", time.monotonic() - began)
+        assert status and f"hosts did not join: cpu-12b ({ADDRESSES['worker']})" in said, said[-3000:]
+        for host in (head, worker):
+            assert not host.run('pgrep -f \'"rounds"|"head": "\'').stdout
+            assert not host.check_output("find /tmp -name 'vllm-all-reduce-*'")
+    finally:
+        head.run("nft delete table inet cut")
+        for host in (head, worker):
+            host.check_output("systemctl start --no-block vllm@big")
 
 
 def test_the_worker_s_engine_dies(head, worker, record_property):

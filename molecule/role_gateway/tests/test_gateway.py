@@ -22,7 +22,8 @@ TOP = Path(__file__).resolve().parents[3]
 INVENTORY = TOP / ".config/molecule/inventory/gateway"
 ROUTES = (TOP / "tests/fixtures/vllm-routes/0.32.0.txt").read_text().split("\n")[:-1]
 SERVED = {
-    "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses",
+    "GET /v1/models", "POST /v1/chat/completions", "POST /v1/completions", "POST /v1/responses", "POST /v1/messages",
+    "POST /v1/messages/count_tokens",
 }  # fmt: skip
 WRONG = "wrong-" * 8
 SHARED = f"{os.environ['LAB_SUBNET_PREFIX']}.100"
@@ -134,6 +135,27 @@ def test_what_a_client_gets_of_each_route_of_vllm(host, ask, keys):
 def test_the_key_goes_no_further_and_a_long_prompt_does(ask, keys):
     status, body = ask("POST /v1/completions", keys["alice"], b"x" * 5_000_000)
     assert (status, json.loads(body)) == (200, {"path": "/v1/completions", "key": None, "bytes": 5_000_000})
+
+
+def test_a_client_of_anthropics_api_gets_an_answer_and_errors_in_its_form(connect, keys):
+    for key, status in ((keys["alice"], 200), (WRONG, 401)):
+        connection = connect()
+        connection.request("POST", "/v1/messages", b"{}", {"x-api-key": key, "anthropic-version": "2023-06-01"})
+        answer = connection.getresponse()
+        said = json.loads(answer.read())
+        connection.close()
+        assert answer.status == status, said
+        if status == 401:
+            assert (said["type"], said["error"]["type"]) == ("error", "authentication_error")
+        else:
+            assert said["key"] is None
+
+
+def test_a_key_with_a_right_to_the_model_is_served(ask, keys, directory):
+    entry = {"key_file": str(directory / "alice.key"), "models": ["baremetal/gpt-oss-smoke"]}
+    play("-t", "gateway_keys", "-e", json.dumps({"gateway_clients": {"alice": entry}}))
+    assert ask("GET /v1/models", keys["alice"])[0] == 200 and ask("GET /v1/models", keys["bob"])[0] == 401
+    play("-t", "gateway_keys")
 
 
 def test_limits(ask, keys):

@@ -103,7 +103,7 @@ def _model(fields: dict[str, str]) -> str:
 
 
 def _memory_mib(meminfo: str) -> int:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
+    found = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", meminfo, re.MULTILINE)
     if not found:
         raise CpuError("meminfo has no line 'MemTotal: <number> kB'; is procfs mounted?")
     return int(found.group(1)) // 1024

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 RANDOM, PREFIX_REPETITION = "random", "prefix_repetition"
@@ -77,7 +78,7 @@ def measurement_of(values: Mapping[str, Any]) -> Measurement:
     known = {field.name: field for field in fields(Measurement)}
     for name in values:
         if name not in known:
-            raise BenchError(f"measurement: unknown key {name!r}; {nearest(name, known)}")
+            raise BenchError(f"measurement: unknown key {show_value(name)}; {nearest(name, known)}")
     for name in ("dataset", "input_tokens", "output_tokens", "requests", "concurrency", "seed"):
         if name not in values:
             raise BenchError(f"measurement: {name} is missing")

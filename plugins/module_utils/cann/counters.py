@@ -20,6 +20,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     counts_of,
     explain_silence,
     first_number,
+    scaled,
 )
 
 TABLE = ("npu-smi", "info")
@@ -30,6 +31,9 @@ _FIELD = re.compile(r"^\s*([A-Za-z][\w ()/-]*?)\s*:\s*(\S.*?)\s*$", re.MULTILINE
 # A counter's name ends so; an aggregate repeats the count since production, so its rise is the same error.
 _COUNTER = re.compile(r"(Error Count|Isolated Pages? Count|Retry Count)$", re.IGNORECASE)
 _POWER = re.compile(r"\|\s*(\d+)\s+\S+\s*\|\s*[A-Za-z]\w*\s*\|\s*([\d.]+)\s+(\d+)\s")
+# Bus id, AICore(%), Memory-Usage(MB), HBM-Usage(MB) of npu-smi's second row of a chip.
+_USAGE = re.compile(r"\|\s*(\S+:\S+)\s*\|\s*(\d+)\s+\d+\s*/\s*\d+\s+(\d+)\s*/\s*(\d+)\s*\|")
+MIB = 1024 * 1024
 
 
 def commands_of(row: ChipRow) -> list[tuple[str, ...]]:
@@ -43,12 +47,14 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
     if not rows:
         return CountersAnswer(problem=f"npu-smi info reports no chips: {explain_silence(table)}")
     power = {npu: (first_number(watts), first_number(celsius)) for npu, watts, celsius in _POWER.findall(table.out)}
+    usage = {bus_id.lower(): figures for bus_id, *figures in _USAGE.findall(table.out)}
     chips = []
     for row in rows:
         fields: dict[str, str] = {}
         for answer in details.get(row.address, ()):
             fields.update((name, value) for name, value in _FIELD.findall(answer.out) if _COUNTER.search(name))
         watts, celsius = power.get(row.npu, (None, None))
+        busy, used, total = usage.get(row.address, (None, None, None))
         chips.append(
             ChipCounters(
                 chip=row.address,
@@ -56,6 +62,9 @@ def parse_counters(table: CommandResult, details: Mapping[str, Sequence[CommandR
                 faults=() if row.health.upper() in WELL else (f"npu-smi reports the health {row.health}",),
                 celsius={} if celsius is None else {"chip": celsius},
                 watts=watts,
+                utilization=scaled(busy, 0.01),
+                memory_used=scaled(used, MIB),
+                memory_total=scaled(total, MIB),
             )
         )
     return CountersAnswer(tuple(chips))

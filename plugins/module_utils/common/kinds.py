@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
+# The levels of a value that a message shows. A server's answer may have more than Python can follow.
+DEEPEST = 8
 # A boolean is also an int.
 _KINDS = (
     (bool, "true or false"),
@@ -32,5 +34,24 @@ def name_kind(value: object) -> str:
 
 
 def show_value(value: object) -> str:
-    """Return a value as a message shows it: ``nothing`` for YAML's null, which Python calls None."""
-    return "nothing" if value is None else repr(value)
+    """Return a value as a message shows it: in the words of YAML, and ``nothing`` for a key without a value.
+
+    Python would say None, True and False, and the names of Ansible's derived classes.
+    """
+    return "nothing" if value is None else _flow(value)
+
+
+def _flow(value: object, depth: int = 0) -> str:
+    """Return a value in YAML's flow style; texts have quotes, and what lies deeper than a message can show is cut."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (Mapping, list, tuple)) and value and depth == DEEPEST:
+        return "{...}" if isinstance(value, Mapping) else "[...]"
+    if isinstance(value, Mapping):
+        pairs = (f"{_flow(key, depth + 1)}: {_flow(entry, depth + 1)}" for key, entry in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_flow(entry, depth + 1) for entry in value) + "]"
+    return value.isoformat() if isinstance(value, datetime.date) else repr(value)

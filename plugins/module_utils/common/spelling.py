@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 from typing import Any, Iterable
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``nearest: 'x'`` for a misspelt name, or the list of what is known where nothing is near."""
@@ -23,7 +25,7 @@ def not_a_number(value: Any, expected: str) -> str:
     """
     if isinstance(value, str) and value.strip().isdecimal():
         return f"found the text {value!r}, expected {expected}, without quotes"
-    return f"found {value!r}, expected {expected}"
+    return f"found {show_value(value)}, expected {expected}"
 
 
 def misspelt(name: str, known: Iterable[str]) -> str | None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+
 _PART = re.compile(r"(>=|<=|==|!=|>|<)?\s*([\w.+-]+)\Z")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": lambda a, b: a >= b,
@@ -53,7 +55,7 @@ def in_spec(value: Any, spec: Any, key: Callable[[Any], Any]) -> bool:
     for part in str(spec).split(","):
         found = _PART.match(part.strip())
         if found is None or not re.search(r"\d", found.group(2)):
-            raise ValueError(f"found {spec!r}, expected a form like '>=0.24,<0.33'")
+            raise ValueError(f"found {show_value(spec)}, expected a form like '>=0.24,<0.33'")
         if not _COMPARE[found.group(1) or "=="](key(value), key(found.group(2))):
             return False
     return True

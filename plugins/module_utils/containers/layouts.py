@@ -11,6 +11,7 @@ from typing import Any, Callable, Iterator, Mapping
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.image_names import reference
 from ansible_collections.baremetal.inference.plugins.module_utils.containers.oci_index import (
     DIGEST,
@@ -103,5 +104,5 @@ def _blob(entry: Mapping[str, Any], manifest: bool) -> Blob:
         raise ValueError(digest)
     size = read_count(entry["size"])
     if size is None:
-        raise ValueError(f"size of {digest}: found {entry['size']!r}, expected a number of bytes")
+        raise ValueError(f"size of {digest}: found {show_value(entry['size'])}, expected a number of bytes")
     return Blob(digest, size, manifest)

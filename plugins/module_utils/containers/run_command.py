@@ -60,9 +60,9 @@ def run_words(plan: PlanDocument, settings: Mapping[str, Any]) -> list[list[str]
         ["--user", user_of(container, settings)],
         *(["--group-add", group] for group in groups_of(container, settings)),
         *([word] if isinstance(word, str) else list(word) for word in _confinement(container)),
-        *_limits(container, settings),
+        *limits(container, settings),
         ["--stop-timeout", str(settings["stop_timeout"])],
-        *_device_words(container["devices"], settings),
+        *device_words(container["devices"], settings),
         *(["--mount", _mount(mount)] for mount in mounts_of(plan)),
         *(["--env", word] for word in env_words(plan)),
         *(["--entrypoint", word] for word in container["command"][:1]),
@@ -98,7 +98,7 @@ def quadlet_lines(plan: PlanDocument, settings: Mapping[str, Any]) -> list[str]:
     pairs += [("AddDevice", device) for device in container["devices"]]
     pairs += [("Volume", mount) for mount in mounts_of(plan)]
     arguments += [[f"--group-add={number}"] for number in groups_of(container, settings)]
-    arguments += [["=".join(words)] for words in _limits(container, settings)]
+    arguments += [["=".join(words)] for words in limits(container, settings)]
     arguments += [[f"--entrypoint={word}"] for word in container["command"][:1]]
     arguments += [[f"--env={word}"] for word in env_words(plan)]
     pairs += [("PodmanArgs", _quoted(words)) for words in arguments]
@@ -178,7 +178,7 @@ def _confinement(container: Mapping[str, Any]) -> list[Any]:
     return words
 
 
-def _limits(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[list[str]]:
+def limits(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[list[str]]:
     """Return the limits of the container; none on a host that is itself confined and may not raise them."""
     if not settings.get("limits", True):
         return []
@@ -186,7 +186,7 @@ def _limits(container: Mapping[str, Any], settings: Mapping[str, Any]) -> list[l
     return [*memlock, ["--ulimit", "nofile=65536:65536"]]
 
 
-def _device_words(devices: Sequence[str], settings: Mapping[str, Any]) -> list[list[str]]:
+def device_words(devices: Sequence[str], settings: Mapping[str, Any]) -> list[list[str]]:
     if settings.get("gpus") != "flag":
         return [["--device", device] for device in devices]
     chips = [device.partition("=")[2] for device in devices]

@@ -19,6 +19,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     counts_of,
     explain_silence,
     first_number,
+    scaled,
 )
 
 COMMANDS: tuple[Sequence[str], ...] = (("nvidia-smi", "-q", "-x"),)
@@ -49,6 +50,8 @@ FAULTS = (
 )
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 SLOWED = ("sw_therm_slowdown", "hw_therm_slowdown", "hw_power_brake")
+CLOCKS = ("sm", "mem")
+MIB = 1024 * 1024
 REASONS = "clocks_event_reasons"
 # Drivers before 535 say throttle.
 OLDER_REASONS = "clocks_throttle_reasons"
@@ -81,6 +84,7 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
 
     link = "pci/pci_gpu_link_info"
     temperatures = {name: first_number(text(f"temperature/{name}_temp")) for name in ("gpu", "memory")}
+    clocks = {name: scaled(text(f"clocks/{name}_clock"), 1e6) for name in CLOCKS}
     return ChipCounters(
         chip=short_address(gpu.get("id", "")),
         errors=counts_of({name: text(path) for name, path in ERRORS.items()}),
@@ -95,6 +99,10 @@ def _chip(gpu: ElementTree.Element) -> ChipCounters:
         celsius={name: value for name, value in temperatures.items() if value is not None},
         watts=first_number(text("gpu_power_readings/average_power_draw")) or first_number(text(OLDER_DRAW)),
         watts_limit=first_number(text("gpu_power_readings/current_power_limit")),
+        utilization=scaled(text("utilization/gpu_util"), 0.01),
+        memory_used=scaled(text("fb_memory_usage/used"), MIB),
+        memory_total=scaled(text("fb_memory_usage/total"), MIB),
+        hertz={name: value for name, value in clocks.items() if value is not None},
     )
 
 

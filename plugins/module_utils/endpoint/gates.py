@@ -10,6 +10,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.answers import BadAnswerError
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import Reply
 from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.questions import (
@@ -21,6 +22,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.strea
 
 # Figures are comparable only where these are equal.
 SETTINGS = ("streams", "prompts", "max_tokens", "ignore_eos", "accelerator")
+# The accepted difference of two measurements of the same instance, as a share of the better one.
+STEADY = 0.1
 DEFAULTS = {"streams": 4, "prompts": 8, "max_tokens": 64}
 PROMPT_TOKENS = 256
 _MOST = {"streams": 256, "prompts": 4096, "max_tokens": 131072}
@@ -89,7 +92,9 @@ def prompts_of(entries: Any) -> list[Prompt]:
 def _prompt(number: int, entry: Any) -> Prompt:
     where = f"prompts: entry {number}"
     if not isinstance(entry, Mapping):
-        raise GateError(f"{where} is {entry!r}, expected prompt and expect, such as {{prompt: 6 times 7?, expect: 42}}")
+        raise GateError(
+            f"{where} is {show_value(entry)}, expected prompt and expect, such as {{prompt: 6 times 7?, expect: 42}}"
+        )
     unknown = sorted(set(entry) - {"prompt", "expect", "expect_any", "system", "max_tokens"})
     if unknown:
         known = "prompt, expect, expect_any, system, max_tokens"
@@ -99,7 +104,7 @@ def _prompt(number: int, entry: Any) -> Prompt:
         raise GateError(f"{where} has no prompt, expected a text")
     any_of = entry.get("expect_any") or []
     if isinstance(any_of, str) or not isinstance(any_of, Sequence):
-        raise GateError(f"{where} has expect_any {any_of!r}, expected a list of texts")
+        raise GateError(f"{where} has expect_any {show_value(any_of)}, expected a list of texts")
     if entry.get("expect") not in (None, "") and any_of:
         raise GateError(f"{where} has expect and expect_any, expected one of them")
     # A number in YAML, such as 42, is a valid answer.
@@ -118,7 +123,7 @@ def load_of(measure: Mapping[str, Any] | None) -> MeasuredLoad:
         raise GateError(f"measure: has {', '.join(map(str, unknown))}, expected only {known}")
     ignore_eos = {"true": True, "false": False}.get(str(given.get("ignore_eos", False)).lower())
     if ignore_eos is None:
-        raise GateError(f"measure: has ignore_eos {given['ignore_eos']!r}, expected true or false")
+        raise GateError(f"measure: has ignore_eos {show_value(given['ignore_eos'])}, expected true or false")
     found = {
         key: _whole(given.get(key, default), f"measure: has {key}", 0 if key == "prompts" else 1, _MOST[key])
         for key, default in DEFAULTS.items()
@@ -142,7 +147,7 @@ def _whole(value: Any, where: str, least: int, most: int) -> int:
     except ValueError:
         number = least - 1
     if not least <= number <= most:
-        raise GateError(f"{where} {value!r}, expected a whole number from {least} to {most}")
+        raise GateError(f"{where} {show_value(value)}, expected a whole number from {least} to {most}")
     return number
 
 
@@ -230,6 +235,14 @@ def compared(figures: Mapping[str, Any], baseline: Mapping[str, Any], limits: Li
     return [_throughput(figures, baseline, limits), _first_token(figures, baseline, limits)]
 
 
+def steady(figures: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
+    """Return whether the tokens per second of two measurements agree, so that a third is not needed."""
+    if not figures or not best:
+        return False
+    fewer, more = sorted((figures["tokens_per_second"], best["tokens_per_second"]))
+    return bool(fewer >= (1 - STEADY) * more)
+
+
 def _not_comparable(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> str:
     for name in SETTINGS:
         now, before = figures.get(name, ""), baseline.get(name, "")
@@ -239,7 +252,7 @@ def _not_comparable(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> 
     for name in ("tokens_per_second", "first_token_s"):
         value = baseline.get(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-            return f"{name} of the baseline is {value!r}, expected a number above 0"
+            return f"{name} of the baseline is {show_value(value)}, expected a number above 0"
     return ""
 
 

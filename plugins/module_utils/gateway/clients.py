@@ -5,21 +5,29 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 
 MIN_KEY_LENGTH = 32
-OPTIONS = ("concurrent", "key_file", "rate")
+OPTIONS = ("concurrent", "key_file", "last_day", "models", "rate", "sha256")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # Characters of a bearer token.
 _KEY = re.compile(r"[A-Za-z0-9._~+/=:-]+\Z")
 
-CLIENTS, RATES, CONCURRENT = "clients.map", "rates.map", "concurrent.map"
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})\Z")
+
+CLIENTS, RATES, CONCURRENT, RIGHTS, ENDS = "clients.map", "rates.map", "concurrent.map", "rights.map", "ends.map"
+# Seconds before the end of a client's keys from which on a run warns.
+WARN_BEFORE = 14 * 86400
+# In place of a service's name: all of them.
+ANY = "*"
 
 
 class KeyFileError(ValueError):
@@ -28,22 +36,28 @@ class KeyFileError(ValueError):
 
 @dataclass(frozen=True)
 class Client:
-    """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit)."""
+    """A client: ``sha256`` of each of its keys, requests per minute and concurrent requests (0: no limit).
+
+    ``services`` are those that it may use, ANY for all. Its keys are valid until ``ends``, in seconds since 1970;
+    0 for always.
+    """
 
     name: str
     sha256: tuple[str, ...]
     rate: int = 0
     concurrent: int = 0
+    services: tuple[str, ...] = (ANY,)
+    ends: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the client as plain data."""
-        return {**asdict(self), "sha256": list(self.sha256)}
+        return {**asdict(self), "sha256": list(self.sha256), "services": list(self.services)}
 
 
 def check_clients(entries: Any) -> list[str]:
     """Return a problem for each invalid entry of ``gateway_clients``."""
     if not isinstance(entries, Mapping):
-        return [f"gateway_clients: found {entries!r}, expected a mapping of names to {{key_file: ...}}"]
+        return [f"gateway_clients: found {show_value(entries)}, expected a mapping of names to {{key_file: ...}}"]
     return [text for name, entry in entries.items() for text in _problems(str(name), entry)]
 
 
@@ -53,14 +67,91 @@ def _problems(name: str, entry: Any) -> list[str]:
         return [f"{where}: expected a name of at most 64 letters, digits, dots, dashes and underscores"]
     if not isinstance(entry, Mapping):
         return [f"{where}: found {name_kind(entry)}, expected a mapping with key_file"]
-    found = [f"{where}: unknown key {key!r}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS]
+    found = [
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), OPTIONS)}" for key in entry if key not in OPTIONS
+    ]
     for key in ("rate", "concurrent"):
         value = entry.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             problem = not_a_number(value, "a whole number from 1")
             found.append(f"{where}.{key}: {problem}; leave {key} out for no limit")
-    if not isinstance(entry.get("key_file"), str) or not entry["key_file"]:
-        found.append(f"{where}.key_file: expected the path of a file on the controller with the key")
+    models = entry.get("models")
+    if models is not None and (not isinstance(models, (list, tuple)) or not models):
+        found.append(
+            f"{where}.models: found {show_value(models)}, expected a list of model names; leave it out for all models"
+        )
+    return [*found, *_key_problems(where, entry), *_last_day_problems(where, entry)]
+
+
+def _key_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
+    if "sha256" not in entry:
+        if isinstance(entry.get("key_file"), str) and entry["key_file"]:
+            return []
+        return [f"{where}.key_file: expected the path of a file on the controller with the key, or set sha256"]
+    if "key_file" in entry:
+        return [f"{where}: has key_file and sha256; remove one of the two"]
+    digests = entry["sha256"]
+    if isinstance(digests, (list, tuple)) and digests and all(_is_sha256(digest) for digest in digests):
+        return []
+    # Not the value: it may be a key, by mistake.
+    return [
+        f"{where}.sha256: found {name_kind(digests)}, expected a list of texts of 64 digits 0-9a-f, one for each key; "
+        "run `sha256sum` on a key without a line end"
+    ]
+
+
+def _is_sha256(value: Any) -> bool:
+    return isinstance(value, str) and bool(_SHA256.match(value))
+
+
+def _last_day_problems(where: str, entry: Mapping[str, Any]) -> list[str]:
+    try:
+        end_of(entry.get("last_day"))
+    except ValueError:
+        return [
+            f"{where}.last_day: found {show_value(entry['last_day'])}, expected a date such as 2027-03-31; leave it "
+            "out for keys that stay valid"
+        ]
+    return []
+
+
+def end_of(last_day: Any) -> int:
+    """Return when a day ends in UTC, in seconds since 1970; 0 for no day. Raises ValueError for anything but a date.
+
+    YAML reads a date without quotes as one.
+    """
+    if last_day is None:
+        return 0
+    parts = _DATE.match(last_day.isoformat() if isinstance(last_day, datetime.date) else str(last_day))
+    if not parts:
+        raise ValueError(last_day)
+    year, month, day = (int(part) for part in parts.groups())
+    start = datetime.datetime(year, month, day, tzinfo=datetime.timezone.utc).timestamp()
+    if start < 0:
+        raise ValueError(last_day)
+    return int(start) + 86400
+
+
+def end_in_words(ends: str | None) -> str:
+    """Return the last day before an end in a map, "none" without one, or where the map is damaged."""
+    try:
+        return str(datetime.datetime.fromtimestamp(int(ends or "") - 86400, datetime.timezone.utc).date())
+    except (ValueError, OverflowError, OSError):
+        return "none"
+
+
+def ending(clients: Sequence[Client], now: float) -> list[str]:
+    """Return a warning for each client whose keys have ended, or end soon; ``now`` in seconds since 1970."""
+    found = []
+    for client in clients:
+        if not client.ends or now < client.ends - WARN_BEFORE:
+            continue
+        day = end_in_words(str(client.ends))
+        found.append(
+            f"gateway_clients.{client.name}: its keys end after {day}; give it a new last_day"
+            if now < client.ends
+            else f"gateway_clients.{client.name}: its keys have ended after {day}; remove it, or give it a new last_day"
+        )
     return found
 
 
@@ -101,6 +192,9 @@ def maps_of(clients: Sequence[Client]) -> dict[str, dict[str, str]]:
         # Limits first, so that a known key always has its limits.
         RATES: {client.name: str(client.rate) for client in clients if client.rate},
         CONCURRENT: {client.name: str(client.concurrent) for client in clients if client.concurrent},
+        ENDS: {client.name: str(client.ends) for client in clients if client.ends},
+        # A client's name has no colon.
+        RIGHTS: {f"{client.name}:{service}": "1" for client in clients for service in client.services},
         CLIENTS: {digest: client.name for client in clients for digest in client.sha256},
     }
 
@@ -139,5 +233,18 @@ def _clients(maps: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[Any, ...]
     keys: dict[str, list[str]] = {}
     for digest, name in maps.get(CLIENTS, {}).items():
         keys.setdefault(name, []).append(digest)
-    limits = [maps.get(name, {}) for name in (RATES, CONCURRENT)]
-    return {name: (sorted(found), *(limit.get(name) for limit in limits)) for name, found in keys.items()}
+    limits = [maps.get(name, {}) for name in (RATES, CONCURRENT, ENDS)]
+    rights = rights_of(maps)
+    return {
+        name: (sorted(found), rights.get(name, [ANY]), *(limit.get(name) for limit in limits))
+        for name, found in keys.items()
+    }
+
+
+def rights_of(maps: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the services that each client may use; earlier releases had no map of them."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(maps.get(RIGHTS, {})):
+        client, _colon, service = key.partition(":")
+        found.setdefault(client, []).append(service)
+    return found

@@ -11,15 +11,19 @@ from typing import Mapping, Sequence
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.admin_socket_host import send_command
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
+    ANY,
     CLIENTS,
     CONCURRENT,
+    ENDS,
     RATES,
     Client,
     commands,
     differences,
+    end_in_words,
     map_text,
     maps_of,
     parse_map,
+    rights_of,
 )
 
 Maps = Mapping[str, Mapping[str, str]]
@@ -62,25 +66,32 @@ def update_maps(clients: Sequence[Client], directory: str, admin_socket: str, gr
 
 
 def _lines(maps: Maps) -> list[str]:
-    """Return a line for each client with its limits and the number of its keys."""
+    """Return a line for each client with its limits, its services and the number of its keys."""
     names = list(maps.get(CLIENTS, {}).values())
+    rights = rights_of(maps)
     return [
         f"{name}: keys {names.count(name)}, rate {maps[RATES].get(name, 'any')}, "
-        f"concurrent {maps[CONCURRENT].get(name, 'any')}"
+        f"concurrent {maps[CONCURRENT].get(name, 'any')}, "
+        f"services {', '.join(rights.get(name, [ANY])).replace(ANY, 'any')}, "
+        f"last day {end_in_words(maps.get(ENDS, {}).get(name))}"
         for name in sorted(set(names))
     ]
 
 
 def _running_maps(admin_socket: str, directory: str, names: Sequence[str]) -> dict[str, dict[str, str]] | None:
-    """Return the maps of the running HAProxy; None when it does not run or does not use these maps."""
+    """Return the maps that the running HAProxy uses; None when it does not run or uses none of them.
+
+    One that was set up by an earlier release knows fewer maps, and its keys must change anyway.
+    """
     try:
         paths = send_command(admin_socket, "show map")
     except OSError:
         return None
-    if not all(f"({directory}/{name})" in paths for name in names):
+    used = [name for name in names if f"({directory}/{name})" in paths]
+    if not used:
         return None
     found = {}
-    for name in names:
+    for name in used:
         answer = send_command(admin_socket, f"show map {directory}/{name}")
         # Each line begins with the memory address of the entry.
         found[name] = parse_map("\n".join(line.split(None, 1)[1] for line in answer.splitlines() if " " in line))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY, HaproxyServer, HaproxyView
 
@@ -83,7 +84,9 @@ def check_request(request: ServersRequest, selection: Selection) -> None:
     if not selection:
         raise ServersError(f"servers: the list is empty, expected the servers to make {request.state}")
     if not _OWNER.match(request.owner):
-        raise ServersError(f"owner: found {request.owner!r}, expected rollout:ID or admin:USER, such as admin:alice")
+        raise ServersError(
+            f"owner: found {show_value(request.owner)}, expected rollout:ID or admin:USER, such as admin:alice"
+        )
 
 
 def select_servers(view: HaproxyView, selection: Selection, gateway: str) -> list[str]:

@@ -28,6 +28,8 @@ _RUNNING = ("1", "2")
 _WORD = re.compile(r"[\w.:%-]+", re.ASCII)
 # Characters of a check's result; an engine chooses its text.
 _LONGEST_REASON = 150
+# How the agent's text begins for a server that is sick and stays in service, because its service needs it.
+SICK = "sick"
 _STATES, _STATS = "\n# be_id ", "\n# pxname,"
 
 
@@ -37,7 +39,10 @@ class StateError(ValueError):
 
 @dataclass(frozen=True)
 class HaproxyServer:
-    """A server: ``state`` was requested, ``up`` is the result of its checks, ``why`` names the check that failed."""
+    """A server: ``state`` was requested, ``up`` is the result of its checks, ``why`` names the check that failed.
+
+    A server that is sick and in service is up, and has a ``why`` too.
+    """
 
     name: str
     backend: str
@@ -173,7 +178,7 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
         port=_count(row, "srv_port"),
         state=_state(row),
         up=up,
-        why="" if up else _why(stat),
+        why=_sick(stat) if up else _why(stat),
         sessions=_count(stat, "scur"),
         queued=_count(stat, "qcur"),
         requests=_count(stat, "stot"),
@@ -185,12 +190,21 @@ def _server(row: Mapping[str, str], stat: Mapping[str, str]) -> HaproxyServer:
     )
 
 
+def _sick(stat: Mapping[str, str]) -> str:
+    """Return why a server that stays in service is sick, empty for one that is well (gateway-agent.py)."""
+    _up, found, reason = stat["last_agt"].partition(f"({SICK}")
+    return _printable(f"{SICK}{reason.removesuffix(')')}") if found else ""
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST_REASON])
+
+
 def _why(stat: Mapping[str, str]) -> str:
     """Return the result of the check that took a server out: the agent check or the health check."""
     kind = "agent" if "(agent)" in stat["status"] else "check"
     text = stat["last_agt"] or stat["agent_desc"] if kind == "agent" else stat["last_chk"] or stat["check_desc"]
-    result = f"{stat[f'{kind}_status'].lstrip('* ')}: {text}".strip(": ")[:_LONGEST_REASON]
-    return "".join(letter if letter.isprintable() else "?" for letter in result)
+    return _printable(f"{stat[f'{kind}_status'].lstrip('* ')}: {text}".strip(": "))
 
 
 def _frontend(row: Mapping[str, str]) -> dict[str, int]:

@@ -14,7 +14,7 @@ import re
 from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 
 NAME = "bundle.json"
 VERSION = 1
@@ -62,7 +62,7 @@ def _mapping(data: Any) -> Mapping[str, Any]:
 
 def _files(data: Any, where: str) -> Files:
     if not isinstance(data, Mapping) or not data:
-        raise BundleError(f"{where}: found {data!r}, expected a mapping of at least one file")
+        raise BundleError(f"{where}: found {show_value(data)}, expected a mapping of at least one file")
     return {path: _content(path, entry, where) for path, entry in sorted(data.items())}
 
 
@@ -72,7 +72,9 @@ def _content(path: Any, entry: Any, where: str) -> Content:
     size, sha256 = (_mapping(entry).get(key) for key in ("size", "sha256"))
     whole = isinstance(size, int) and not isinstance(size, bool) and size >= 0
     if not whole or not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise BundleError(f"{where}.{path}: found {entry!r}, expected size in bytes and sha256 in hexadecimal digits")
+        raise BundleError(
+            f"{where}.{path}: found {show_value(entry)}, expected size in bytes and sha256 in hexadecimal digits"
+        )
     return Content(int(size or 0), sha256)
 
 
@@ -85,7 +87,7 @@ def parse_bundle(text: str, where: str) -> Holds:
     version = data.get("version") if isinstance(data, Mapping) else None
     if version != VERSION:
         raise BundleError(
-            f"{where}: version: found {version!r}, expected {VERSION}, the only one that this release reads"
+            f"{where}: version: found {show_value(version)}, expected {VERSION}, the only one that this release reads"
         )
     return parse_holds(data.get("holds"), f"{where}: holds")
 

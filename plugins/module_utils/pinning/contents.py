@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.model_config import render_excerpt
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.hubs import Listed, is_commit
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import (
@@ -44,15 +45,15 @@ def check_model(model: str, option: str = "model") -> None:
     """Raise WeightsError for a name that no hub accepts."""
     if not _MODEL.fullmatch(model):
         raise WeightsError(
-            f"{option}: found {model!r}, expected <organisation>/<name> of letters, digits, '-', '_' and '.', as the "
-            "model's page shows it"
+            f"{option}: found {show_value(model)}, expected <organisation>/<name> of letters, digits, '-', '_' and "
+            "'.', as the model's page shows it"
         )
 
 
 def check_revision(revision: str, option: str = "revision") -> None:
     """Raise WeightsError for what is neither a commit nor a branch nor a tag."""
     if not _REVISION.fullmatch(revision) or ".." in revision:
-        raise WeightsError(f"{option}: found {revision!r}, expected a branch, a tag or a commit")
+        raise WeightsError(f"{option}: found {show_value(revision)}, expected a branch, a tag or a commit")
 
 
 def choose_files(

@@ -9,6 +9,7 @@ import hashlib
 from typing import Protocol
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import Response, RetryingClient
 from ansible_collections.baremetal.inference.plugins.module_utils.weights import hubs as _hubs
@@ -84,7 +85,8 @@ class Hub:
         name = reply.json().get("id")
         if isinstance(name, str) and name != self._model:
             raise WeightsError(
-                f"model: found {self._model!r}, which the hub calls {quote_foreign(repr(name))}; use that name"
+                f"model: found {show_value(self._model)}, which the hub calls {quote_foreign(show_value(name))}; use "
+                "that name"
             )
 
     def _get(self, url: str) -> Response:

@@ -12,6 +12,7 @@ import os
 import urllib.parse
 from typing import NamedTuple, Protocol
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import blob_id
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.web import (
     CHUNK,
@@ -256,8 +257,8 @@ class Directory:
         led_by_branch = is_commit(self._base.rstrip("/").rpartition("/")[2])
         if asked and not is_commit(asked) and not led_by_branch:
             raise WeightsError(
-                f"revision: found {asked!r}, but a directory has no branches and tags; give a commit, or leave it out "
-                "to get a revision that is made from the files"
+                f"revision: found {show_value(asked)}, but a directory has no branches and tags; give a commit, or "
+                "leave it out to get a revision that is made from the files"
             )
         return commit or asked
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.pinning.contents import (
     check_chosen,
     check_model,
@@ -122,9 +123,13 @@ def pin_model(request: Request, environment: Mapping[str, str]) -> Pinned:
     )
 
 
-def compare_manifest(pinned: Pinned, dest: str) -> Written:
-    """Return the present and the new text of the manifest's file below ``dest``. Raises WeightsError, OSError."""
-    path = os.path.join(dest, f"{pinned.manifest.repository}.yml")
+def compare_manifest(pinned: Pinned, dest: str, beside: bool = False) -> Written:
+    """Return the present and the new text of the manifest's file below ``dest``. Raises WeightsError, OSError.
+
+    ``beside`` puts the revision into the file's name, so that manifests of several revisions lie beside each other.
+    """
+    name = pinned.manifest.repository
+    path = os.path.join(dest, f"{name}@{pinned.manifest.revision}.yml" if beside else f"{name}.yml")
     before = ""
     if os.path.lexists(path):
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -172,8 +177,8 @@ def _open_tree(request: Request) -> Tree:
     path = source[len("file://") :] if source.startswith("file://") else os.path.expanduser(source)
     if not os.path.isabs(path):
         raise WeightsError(
-            f"source: found {source!r}, expected hub, modelscope, either with ':' and an address, the address of a "
-            "directory (http, https, file) or an absolute path"
+            f"source: found {show_value(source)}, expected hub, modelscope, either with ':' and an address, the "
+            "address of a directory (http, https, file) or an absolute path"
         )
     return DiskTree(path)
 

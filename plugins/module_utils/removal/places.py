@@ -94,10 +94,22 @@ HOST = (
     Place("/srv/encodings/NAME.tiktoken", "the encodings (`encodings_dir`)", "encodings", EVERYTHING),
     Place("/srv/encodings/", "their directory, if nothing else is in it", "encodings", EVERYTHING, True),
     Place("/var/lib/baremetal-rollout/", "the locks of rollouts", "rollout", EVERYTHING),
+    Place("/etc/systemd/system/vllm-health.service", "watches the chips", "health", EVERYTHING),
+    Place("/etc/vllm-health.json", "its configuration", "health", EVERYTHING),
+    Place("/usr/local/lib/vllm-health.py", "its program", "health", EVERYTHING),
+    Place("/usr/local/lib/vllm-health/", "the modules that it imports", "health", EVERYTHING),
+    Place("/usr/local/sbin/vllm-health", "its command for people", "health", EVERYTHING),
+    Place("/var/lib/vllm-health/", "what it knows of sick chips", "health", EVERYTHING),
+    Place(
+        "/var/lib/prometheus/node-exporter/vllm-health.prom",
+        "metrics of the chips (`health_metrics_file`)",
+        "health",
+        EVERYTHING,
+    ),
     Place("/etc/systemd/system/gateway-agent.service", "the agent of a gateway", "gateway", EVERYTHING),
     Place("/etc/systemd/system/haproxy.service.d/50-gateway.conf", "a drop-in of HAProxy", "gateway", EVERYTHING),
     Place("/etc/haproxy/haproxy.cfg", "the configuration of HAProxy", "gateway", EVERYTHING),
-    Place("/etc/haproxy/maps/", "hashes of the clients' keys, and their limits", "gateway", EVERYTHING),
+    Place("/etc/haproxy/maps/", "hashes of the clients' keys, their limits and rights", "gateway", EVERYTHING),
     Place("/etc/haproxy/certs/gateway.pem", "the certificate of a gateway", "gateway", EVERYTHING),
     Place("/etc/haproxy/certs/gateway.pem.key", "its key, for root only", "gateway", EVERYTHING),
     Place("/etc/haproxy/gateway-agent.json", "the configuration of the agent", "gateway", EVERYTHING),
@@ -105,6 +117,7 @@ HOST = (
     Place("/usr/local/lib/gateway-agent.py", "the program of the agent", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-settle.lua", "an action of HAProxy", "gateway", EVERYTHING),
     Place("/usr/local/lib/gateway-hanging.lua", "another action of HAProxy", "gateway", EVERYTHING),
+    Place("/usr/local/lib/gateway-body.lua", "a third action of HAProxy", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/server-state", "the states of the servers", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/drained.json", "who drained which server", "gateway", EVERYTHING),
     Place("/var/lib/haproxy/address-arrivals", "how often a shared address came here", "gateway", EVERYTHING),
@@ -191,11 +204,13 @@ CONTROLLER = (
         NOTHING,
     ),
     Place("TUNE_DIR/", "results of a tune, from which it goes on (`tune_dir`)", "tune.yml", NOTHING),
+    Place("MONITORING_DIR/", "targets, rules and dashboards (`monitoring_dir`)", "monitoring.yml", NOTHING),
     Place("LOCK_DEST/requirements/", "locks of wheels of a release (`lock_dest`)", "lock_release.yml", NOTHING),
 )
 
 SERVICES = (
     Service("weights", "/etc/systemd/system/weights-scrub.timer", ("weights-scrub.timer", "weights-scrub.service")),
+    Service("health", "/etc/systemd/system/vllm-health.service", ("vllm-health.service",)),
     Service(
         "gateway", "/etc/haproxy/gateway-agent.json", ("keepalived.service", "haproxy.service", "gateway-agent.service")
     ),

@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.c
     counts_of,
     explain_silence,
     first_number,
+    scaled,
 )
 
 COMMANDS: tuple[Sequence[str], ...] = (("amd-smi", "metric", "--json"), ("amd-smi", "static", "--bus", "--json"))
@@ -36,6 +37,8 @@ ERRORS = {
     "PCIe NAKs received": ("pcie", "nak_received_count"),
 }
 SLOWDOWNS = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
+CLOCKS = {"sm": "gfx_0", "mem": "mem_0"}
+MIB = 1024 * 1024
 SENSORS = ("edge", "hotspot", "mem")
 # Lines of the kernel's log that mean an error of a chip.
 LOG_ERRORS = (
@@ -77,6 +80,7 @@ def _value(entry: Any, *names: str) -> Any:
 def _chip(entry: Mapping[str, Any], bdf: str) -> ChipCounters:
     temperatures = {name: first_number(_value(entry, "temperature", name)) for name in SENSORS}
     active = [name for name in SLOWDOWNS if _value(entry, "throttle", f"{name}_violation_status") == "ACTIVE"]
+    clocks = {name: scaled(_value(entry, "clock", key, "clk"), 1e6) for name, key in CLOCKS.items()}
     return ChipCounters(
         chip=chip_address(bdf) if bdf else f"gpu {entry.get('gpu')}",
         errors=counts_of({name: _value(entry, *path) for name, path in ERRORS.items()}),
@@ -86,6 +90,11 @@ def _chip(entry: Mapping[str, Any], bdf: str) -> ChipCounters:
         link_width=int(first_number(_value(entry, "pcie", "width")) or 0),
         celsius={name: value for name, value in temperatures.items() if value is not None},
         watts=first_number(_value(entry, "power", "socket_power")),
+        utilization=scaled(_value(entry, "usage", "gfx_activity"), 0.01),
+        memory_used=scaled(_value(entry, "mem_usage", "used_vram"), MIB),
+        memory_total=scaled(_value(entry, "mem_usage", "total_vram"), MIB),
+        joules=first_number(_value(entry, "energy", "total_energy_consumption")),
+        hertz={name: value for name, value in clocks.items() if value is not None},
     )
 
 

@@ -25,7 +25,8 @@ class ChipCounters:
     slowed down; ``slowing`` are those that act at this moment. ``capped`` is whether the power limit acts, which is
     normal under full load. ``faults`` are states that a person must correct. ``link_width`` and ``link_width_max`` are
     PCIe lanes, ``link_gen`` and ``link_gen_max`` generations, 0 where unknown. ``celsius`` has temperatures by sensor,
-    ``watts`` and ``watts_limit`` are None where unknown.
+    ``watts`` and ``watts_limit`` are None where unknown, and so are ``utilization`` (0 to 1), ``memory_used`` and
+    ``memory_total`` (bytes) and ``joules`` (energy so far). ``hertz`` has clocks by their names.
     """
 
     chip: str
@@ -41,6 +42,11 @@ class ChipCounters:
     celsius: Mapping[str, float] = field(default_factory=dict)
     watts: float | None = None
     watts_limit: float | None = None
+    utilization: float | None = None
+    memory_used: float | None = None
+    memory_total: float | None = None
+    joules: float | None = None
+    hertz: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counters as plain data, JSON-serialisable."""
@@ -59,6 +65,12 @@ def first_number(text: Any) -> float | None:
     """Return the number that a value of a tool begins with: 121.88 of "121.88 W"; None for N/A and the like."""
     words = str(text)[:_LONGEST_VALUE].strip().split(" ", 1)
     return read_finite(words[0].rstrip("x%"))
+
+
+def scaled(value: Any, factor: float) -> float | None:
+    """Return the number that a value of a tool begins with, times a factor; None for N/A and the like."""
+    number = first_number(value)
+    return None if number is None else number * factor
 
 
 def explain_silence(result: CommandResult) -> str:

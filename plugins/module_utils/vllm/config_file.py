@@ -9,6 +9,8 @@ import json
 import re
 from typing import List, Union
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
+
 Value = Union[str, List[str]]
 
 _KEY = re.compile(r"(?P<key>[A-Za-z][\w.-]*):(?:\s+(?P<value>.*))?\Z")
@@ -33,7 +35,7 @@ def endpoint_of(text: str) -> tuple[str, tuple[str, ...]]:
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
     port = _word(config, "port", "8000")
     if not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise InstanceError(f"port: found {port!r}, expected a number from 1 to 65535")
+        raise InstanceError(f"port: found {show_value(port)}, expected a number from 1 to 65535")
     names = config.get("served-model-name") or config.get("model") or []
     names = [names] if isinstance(names, str) else names
     if not names:
@@ -84,14 +86,14 @@ def read_flat_yaml(text: str) -> dict[str, Value]:
                     if key in _READ:
                         raise
         elif not line.startswith((" ", "}", "]")):
-            raise InstanceError(f"line {number}: found {line!r}, expected 'key: value'")
+            raise InstanceError(f"line {number}: found {show_value(line)}, expected 'key: value'")
     return found
 
 
 def _flow(value: str, number: int) -> list[str]:
     """Return the items of ``[a, 'b']``; names of models hold no commas."""
     if not value.endswith("]"):
-        raise InstanceError(f"line {number}: found {value!r}, expected the list to end on its line")
+        raise InstanceError(f"line {number}: found {show_value(value)}, expected the list to end on its line")
     return [_scalar(item.strip(), number) for item in value[1:-1].split(",") if item.strip()]
 
 
@@ -110,7 +112,7 @@ def _scalar(value: str, number: int) -> str:
             return text
     else:
         return re.sub(r"\s+#.*\Z", "", value)
-    raise InstanceError(f"line {number}: found {value!r}, expected the quotes to end on the line")
+    raise InstanceError(f"line {number}: found {show_value(value)}, expected the quotes to end on the line")
 
 
 def read_secrets(text: str) -> dict[str, str]:

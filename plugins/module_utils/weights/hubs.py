@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError
 
 HUB = "https://huggingface.co"
@@ -219,7 +219,7 @@ def _modelscope(endpoint: str, repository: str, rest: str) -> str:
 
 def _quoted(found: object) -> str:
     """Return an error, or a text of a server, with its type or quotes around it."""
-    return quote_foreign(repr(found))
+    return quote_foreign(show_value(found))
 
 
 def _part(text: str) -> str:

@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign
     escape_controls,
     quote_foreign,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -177,7 +177,7 @@ def _text(value: Any, pattern: re.Pattern[str], where: str, expected: str) -> st
 
 def _quote(value: Any) -> str:
     """Return a value for a message."""
-    return quote_foreign(repr(value))
+    return quote_foreign(show_value(value))
 
 
 def check_unique(manifests: Iterable[Manifest]) -> None:

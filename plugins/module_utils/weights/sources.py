@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import FetchError
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.fetch import (
@@ -85,16 +86,18 @@ def _parse(entry: Any) -> Source:
         text = entry["source"]
         options = {key: value for key, value in entry.items() if key != "source"}
     if not isinstance(text, str):
-        raise WeightsError(f"weights_sources: found {text!r}, expected {EXPECTED}")
+        raise WeightsError(f"weights_sources: found {show_value(text)}, expected {EXPECTED}")
     kind, base = _kind(text)
     for key, value in options.items():
         if key not in _KEYS[kind]:
             known = ("source", *_KEYS[kind])
-            raise WeightsError(f"weights_sources: {text}: unknown key {key!r}; {nearest(str(key), known)}")
+            raise WeightsError(f"weights_sources: {text}: unknown key {show_value(key)}; {nearest(str(key), known)}")
         if not isinstance(value, str) or not value:
-            raise WeightsError(f"weights_sources: {text}: {key}: found {value!r}, expected a text")
+            raise WeightsError(f"weights_sources: {text}: {key}: found {show_value(value)}, expected a text")
         if key == "endpoint" and not _check_address(value).startswith(("http://", "https://")):
-            raise WeightsError(f"weights_sources: {text}: endpoint: found {value!r}, expected http:// or https://")
+            raise WeightsError(
+                f"weights_sources: {text}: endpoint: found {show_value(value)}, expected http:// or https://"
+            )
     return Source(text, kind, base, options)
 
 
@@ -109,7 +112,9 @@ def _kind(text: str) -> tuple[str, str]:
         return word, _check_address(rest).rstrip("/") if rest else _ENDPOINTS[word]
     if word == "controller":
         if not rest.startswith("/"):
-            raise WeightsError(f"weights_sources: {text}: found {rest!r}, expected an absolute path on the controller")
+            raise WeightsError(
+                f"weights_sources: {text}: found {show_value(rest)}, expected an absolute path on the controller"
+            )
         return word, rest
     if text.startswith("s3://"):
         if not re.match(r"s3://[\w.-]+(/[^?#]*)?\Z", text, re.ASCII):
@@ -117,7 +122,9 @@ def _kind(text: str) -> tuple[str, str]:
         return "s3", text
     if not is_url(text) and not text.startswith("/"):
         guess = nearest(text, ("hub", "modelscope")) if ":" not in text and "/" not in text else ""
-        raise WeightsError(f"weights_sources: found {text!r}, expected {EXPECTED}{'; ' if guess else ''}{guess}")
+        raise WeightsError(
+            f"weights_sources: found {show_value(text)}, expected {EXPECTED}{'; ' if guess else ''}{guess}"
+        )
     return "tree", _check_address(text)
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 # The longest burn-in, a day.
@@ -70,7 +71,7 @@ def not_negative(name: str, value: Any) -> float:
     except ValueError:
         number = -1.0
     if isinstance(value, bool) or not 0 <= number < float("inf"):
-        raise AcceptanceError(f"{name}: found {value!r}, expected a number from 0 on")
+        raise AcceptanceError(f"{name}: found {show_value(value)}, expected a number from 0 on")
     return number
 
 
@@ -78,7 +79,7 @@ def check_port(value: Any) -> int:
     """Return a TCP port that needs no privilege. Raises AcceptanceError."""
     number = not_negative("accept_port", value)
     if not 1024 <= number <= 65535 or number != int(number):
-        raise AcceptanceError(f"accept_port: found {value!r}, expected a port from 1024 to 65535")
+        raise AcceptanceError(f"accept_port: found {show_value(value)}, expected a port from 1024 to 65535")
     return int(number)
 
 

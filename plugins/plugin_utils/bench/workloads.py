@@ -14,7 +14,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.bench.measurem
     PREFIX_REPETITION,
     Measurement,
 )
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
@@ -137,7 +137,7 @@ def read_concurrency(values: Sequence[Any], stack: str) -> list[int]:
         text = str(value).strip()
         if not (text.isascii() and text.isdigit()) or int(text) < 1:
             raise WorkloadError(
-                f"bench_concurrency: found {value!r}, expected whole numbers from 1 up, such as [1, 8, 64]"
+                f"bench_concurrency: found {show_value(value)}, expected whole numbers from 1 up, such as [1, 8, 64]"
             )
         found.append(int(text))
     return sorted(set(found))
@@ -220,12 +220,14 @@ def _parse(name: str, entry: Any, place: str) -> Workload:
     known = [item.name for item in fields(Workload) if item.name != "name"]
     for key in entry:
         if key not in known:
-            raise WorkloadError(f"{place}: unknown key {key!r}; {nearest(str(key), known)}")
+            raise WorkloadError(f"{place}: unknown key {show_value(key)}; {nearest(str(key), known)}")
     missing = [key for key in _NEEDED if key not in entry]
     if missing:
         raise WorkloadError(f"{place}: {missing[0]} is missing")
     if entry["dataset"] not in DATASETS:
-        raise WorkloadError(f"{place}: dataset: found {entry['dataset']!r}; {nearest(str(entry['dataset']), DATASETS)}")
+        raise WorkloadError(
+            f"{place}: dataset: found {show_value(entry['dataset'])}; {nearest(str(entry['dataset']), DATASETS)}"
+        )
     for key in _WHOLE:
         if key in entry:
             _check(place, key, entry[key], int)

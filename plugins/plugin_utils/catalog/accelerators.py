@@ -21,6 +21,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     PciVendor,
     check_declared,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks import (
     A_NAME,
@@ -34,6 +35,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.checks 
     problem_of,
     text_check,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.overlay import overlay
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError, read_yaml
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
@@ -143,7 +145,7 @@ def _load(directories: tuple[str, ...]) -> Catalogue:
         for path in _files(directory):
             data = _read(path)
             vendor = data["vendor"]
-            vendors[vendor] = _overlay(vendors.get(vendor, {}), data)
+            vendors[vendor] = overlay(vendors.get(vendor, {}), data)
             origins.update({(vendor,): path, **{(vendor, key): path for key in data.get("models") or {}}})
     return _Builder(origins).build(vendors)
 
@@ -199,7 +201,7 @@ def _entries(
         if not isinstance(key, str) or not re.fullmatch(pattern, key):
             form = {NAME: "a name in lower case", HEX4: "four hex digits", PCI_ID: "vendor:device"}[pattern]
             raise AcceleratorError(
-                f"{path}: {prefix}{section}: found the key {key!r}, expected {form}, lower case and in quotes"
+                f"{path}: {prefix}{section}: found the key {show_value(key)}, expected {form}, lower case and in quotes"
             )
         yield key, entry
 
@@ -209,15 +211,6 @@ def _check(path: Path, where: str, value: Any, known: Mapping[str, Check]) -> No
     problem = problem_of(value, known, where)
     if problem:
         raise AcceleratorError(f"{path}: {problem}")
-
-
-def _overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Return base merged with top: mappings key by key, anything else is replaced."""
-    result = dict(base)
-    for key, value in top.items():
-        both = isinstance(value, dict) and isinstance(base.get(key), dict)
-        result[key] = _overlay(base[key], value) if both else value
-    return result
 
 
 class _Builder:

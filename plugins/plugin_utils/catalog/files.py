@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.weights.manifest import WeightsError, parse_manifest
@@ -62,7 +62,11 @@ VARIABLES = {
 
 
 def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path | None:
-    """Return the file of ``name`` in the first directory that has it, None where none has."""
+    """Return the file of ``name`` in the first directory that has it, None where none has.
+
+    Weights may be named with their revision, ORGANISATION/NAME@REVISION: a manifest of that name, or one of
+    ORGANISATION/NAME that pins it. Raises PlanError for a manifest that pins another revision than its name.
+    """
     # A name that leads out of the directories is invalid. Recipes may name models by path, which have no manifest.
     if Path(name).is_absolute() or ".." in Path(name).parts:
         return None
@@ -70,8 +74,25 @@ def lookup(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[
         for suffix in suffixes:
             path = place / f"{name}{suffix}"
             if path.is_file():
-                return path
-    return None
+                return _of_revision(path, name) if kind == "weights" else path
+    model, at, revision = name.partition("@")
+    plain = lookup(kind, model, suffixes, directories) if kind == "weights" and at else None
+    return plain if plain and _revision(plain) == revision else None
+
+
+def _of_revision(path: Path, name: str) -> Path:
+    """Return the path of a manifest. Raises PlanError where its name has another revision than its content."""
+    _model, at, revision = name.partition("@")
+    if at and _revision(path) != revision:
+        raise PlanError(
+            f"{path}: revision: found {show_value(_revision(path))}, expected {revision} as in the file's name; make "
+            "the manifest again with -e pin_beside=true"
+        )
+    return path
+
+
+def _revision(path: Path) -> Any:
+    return read(path).get("revision")
 
 
 def find(kind: str, name: str, suffixes: Sequence[str], directories: Sequence[str]) -> Path:
@@ -183,9 +204,9 @@ def _release(path: Path) -> Mapping[str, Any]:
             raise PlanError(f"{path}: {key!r} is missing")
     for key in release:
         if key not in RELEASE_KEYS:
-            raise PlanError(f"{path}: unknown key {key!r}; {nearest(str(key), RELEASE_KEYS)}")
+            raise PlanError(f"{path}: unknown key {show_value(key)}; {nearest(str(key), RELEASE_KEYS)}")
     if not isinstance(release["stacks"], dict):
-        raise PlanError(f"{path}: stacks: found {release['stacks']!r}, expected a mapping of stacks")
+        raise PlanError(f"{path}: stacks: found {show_value(release['stacks'])}, expected a mapping of stacks")
     for key, expected in (("vllm", TEXT), ("supports", NAMES)):
         for problem in expected(release.get(key), key):
             raise PlanError(f"{path}: {problem}")
@@ -195,15 +216,15 @@ def _release(path: Path) -> Mapping[str, Any]:
 
 def _stack(path: Path, stack: Any, entry: Any) -> dict[str, Any]:
     if not isinstance(stack, str):
-        raise PlanError(f"{path}: stacks: found the key {stack!r}, expected the name of a stack")
+        raise PlanError(f"{path}: stacks: found the key {show_value(stack)}, expected the name of a stack")
     if not isinstance(entry, dict) or "runtime" not in entry:
         raise PlanError(f"{path}: stacks.{stack}: 'runtime' is missing; expected container or venv")
     if entry["runtime"] not in RUNTIMES:
         near = nearest(str(entry["runtime"]), RUNTIMES)
-        raise PlanError(f"{path}: stacks.{stack}.runtime: found {entry['runtime']!r}; {near}")
+        raise PlanError(f"{path}: stacks.{stack}.runtime: found {show_value(entry['runtime'])}; {near}")
     if not isinstance(entry.get("entrypoint", []), list) and entry["entrypoint"] not in ENTRYPOINTS:
         raise PlanError(
-            f"{path}: stacks.{stack}.entrypoint: found {entry['entrypoint']!r}, expected image, module or a "
+            f"{path}: stacks.{stack}.entrypoint: found {show_value(entry['entrypoint'])}, expected image, module or a "
             "list of words"
         )
     _check_keys(path, stack, entry)
@@ -215,8 +236,8 @@ def _stack(path: Path, stack: Any, entry: Any) -> dict[str, Any]:
     for python in named:
         if not re.fullmatch(r"3\.\d+", str(python)) or not isinstance(python, str):
             raise PlanError(
-                f"{path}: stacks.{stack}.requirements: found the key {python!r}, expected a version of Python in "
-                "quotes, such as '3.12'"
+                f"{path}: stacks.{stack}.requirements: found the key {show_value(python)}, expected a version of "
+                "Python in quotes, such as '3.12'"
             )
     return {**entry, "requirements": {python: _lock(directory, str(name)) for python, name in named.items()}}
 
@@ -251,7 +272,7 @@ def _check_keys(path: Path, stack: str, entry: dict[str, Any]) -> None:
         near = misspelt(str(key), STACK_KEYS)
         if near or not isinstance(value, str):
             hint = f"nearest: {near!r}" if near else "expected a version as a text in quotes"
-            raise PlanError(f"{path}: stacks.{stack}: unknown key {key!r}; {hint}")
+            raise PlanError(f"{path}: stacks.{stack}: unknown key {show_value(key)}; {hint}")
 
 
 @functools.lru_cache(maxsize=None)

@@ -93,7 +93,7 @@ def _map(value_check: Check) -> Check:
         for key, entry in value.items():
             place = f"{where}.{key}" if where else str(key)
             if not isinstance(key, str):
-                yield f"{where or 'the file'}: found the key {key!r}, expected a text; put it in quotes"
+                yield f"{where or 'the file'}: found the key {show_value(key)}, expected a text; put it in quotes"
             yield from value_check(entry, place)
 
     return check

@@ -9,6 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 
 
 class BooleanError(ValueError):
@@ -20,7 +21,7 @@ def read_boolean(name: str, value: Any) -> bool:
     try:
         return bool(boolean(value))
     except TypeError:
-        shown = repr(str(value) if isinstance(value, str) else value)
+        shown = show_value(str(value) if isinstance(value, str) else value)
         raise BooleanError(f"{name}: found {shown[:80]}, expected true or false") from None
 
 

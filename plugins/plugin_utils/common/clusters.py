@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
     CLUSTER_PREFIX,
     name_region_group,
@@ -33,7 +33,7 @@ def cluster_of(value: Any, groups: Iterable[str]) -> str:
     others = [group for group in found if named and group != name_region_group("cluster", named)]
     if others:
         raise ClusterError(
-            f"cluster: found {named!r}, but the host is in the group {', '.join(others)}; correct one of them"
+            f"cluster: found {show_value(named)}, but the host is in the group {', '.join(others)}; correct one of them"
         )
     if len(found) > 1:
         raise ClusterError(f"the host is in the groups of several clusters, {', '.join(found)}; keep it in one of them")

@@ -22,7 +22,7 @@ class Range(NamedTuple):
 
 FROM_0, FROM_1, PORT = Range(0), Range(1), Range(1, 65535)
 # A share of an earlier figure; 80 is not 80 percent.
-SHARE = Range(0, 2)
+SHARE = Range(0, 1)
 RANGES: Mapping[str, Range] = {
     "accelerator_count": FROM_1,
     "cann_reboot_timeout": FROM_1,
@@ -31,6 +31,7 @@ RANGES: Mapping[str, Range] = {
     "gateway_agent_port": PORT,
     "gateway_check_interval": FROM_1,
     "gateway_error_limit": FROM_0,
+    "gateway_inspect_kib": Range(1, 1024),
     "gateway_max_body": FROM_0,
     "gateway_min_available": FROM_0,
     "gateway_port": PORT,
@@ -40,6 +41,8 @@ RANGES: Mapping[str, Range] = {
     "gateway_stats_port": PORT,
     "gateway_stuck_after": FROM_1,
     "gateway_timeout": FROM_1,
+    "health_poll": FROM_1,
+    "health_stall": FROM_0,
     "mirror_port": PORT,
     "mirror_registry_backend_port": PORT,
     "mirror_registry_port": PORT,
@@ -55,6 +58,9 @@ RANGES: Mapping[str, Range] = {
     "rollout_watch": FROM_0,
     "vendor_stack_reboot_timeout": FROM_1,
     "vllm_drain_timeout": FROM_0,
+    "vllm_group_check_port": PORT,
+    "vllm_group_check_timeout": FROM_1,
+    "vllm_group_min_gb_per_s": FROM_0,
     "vllm_group_stall": FROM_0,
     "vllm_slots_keep": FROM_0,
     "vllm_start_timeout": FROM_1,

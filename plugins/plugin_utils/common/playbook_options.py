@@ -18,6 +18,7 @@ from typing import Any, Iterable, Mapping
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count, read_finite
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import COLLECTION
@@ -25,8 +26,9 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places 
 PLAYBOOKS = COLLECTION / "playbooks"
 # What the names of their options begin with.
 PREFIXES = (
-    "accept", "bench", "bundle", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit", "fleet",
-    "gateway_status", "import", "lock", "pin", "remove", "render", "site", "tune", "undrain", "verify",
+    "accept", "bench", "bundle", "check", "discover", "drain", "drift", "evaluate", "explain", "fetch", "fit",
+    "fleet", "gateway_status", "import", "lock", "monitoring", "pin", "remove", "render", "site", "status", "tune",
+    "undrain", "verify",
 )  # fmt: skip
 # The smallest values of whole numbers.
 WHOLE_NUMBERS = {
@@ -83,15 +85,15 @@ def check_values(extra: Mapping[str, Any]) -> None:
         if isinstance(value, str) and ("{{" in value or "{%" in value):
             continue
         if name in CHOICES and value not in CHOICES[name]:
-            raise PlaybookOptionError(f"{name}: found {value!r}, expected {' or '.join(CHOICES[name])}")
+            raise PlaybookOptionError(f"{name}: found {show_value(value)}, expected {' or '.join(CHOICES[name])}")
         if name in WHOLE_NUMBERS:
             count = read_count(value)
             if count is None or count < WHOLE_NUMBERS[name]:
                 expected = f"a whole number from {WHOLE_NUMBERS[name]} on"
-                raise PlaybookOptionError(f"{name}: found {str(value)[:80]!r}, expected {expected}")
+                raise PlaybookOptionError(f"{name}: found {show_value(value)[:80]}, expected {expected}")
         number = read_finite(str(value)) if name in NUMBERS else 0
         if number is None or number < 0:
-            raise PlaybookOptionError(f"{name}: found {str(value)[:80]!r}, expected a number from 0 on")
+            raise PlaybookOptionError(f"{name}: found {show_value(value)[:80]}, expected a number from 0 on")
         if _NAME.fullmatch(str(name)) and name in _booleans():
             try:
                 read_boolean(name, value)

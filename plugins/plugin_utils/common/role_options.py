@@ -14,9 +14,14 @@ from typing import Any, Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleError
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_contents import (
+    CHECKS,
+    ContentError,
+    check_contents,
+)
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_ranges import RANGES, Range
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
@@ -31,7 +36,8 @@ FACTS = (
     "accelerator_rocm_version", "accelerator_stale",
     "cann_host", "container_runtime_host", "cuda_host", "rocm_host",
     "rollout_kind", "rollout_plan", "rollout_refused", "rollout_wave_number", "rollout_wave_result",
-    "vllm_driver_changes", "vllm_files", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
+    "vllm_all_reduce_groups", "vllm_driver_changes", "vllm_files", "vllm_group_changed", "vllm_group_network",
+    "vllm_group_throughput", "vllm_host_state", "vllm_kept_slots", "vllm_plan", "vllm_restore_slots",
 )  # fmt: skip
 # Old names of options, which the defaults still read, and their present names.
 RENAMED = {
@@ -71,6 +77,7 @@ def check_names_and_values(
         for name, spec in specs_of(role).items():
             if name in variables:
                 _check_value(name, spec, variables[name], template)
+                _check_contents(name, variables[name], template)
     return warnings
 
 
@@ -127,6 +134,29 @@ def _check_value(name: str, spec: Spec, value: Any, template: Callable[[Any], An
         _check_mapping(name, spec, value, template)
 
 
+def _check_contents(name: str, value: Any, template: Callable[[Any], Any] | None) -> None:
+    """Raise RoleOptionError for contents that no host could use; a template is judged as its result."""
+    if name not in CHECKS or value is None:
+        return
+    if _has_template(value):
+        if template is None:
+            return
+        try:
+            value = template(value)
+        except AnsibleError:
+            return  # the task that reads the option reports it
+    try:
+        check_contents(name, value)
+    except ContentError as exc:
+        raise RoleOptionError(str(exc)) from exc
+
+
+def _has_template(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_template(entry) for entry in value.values())
+    return any(map(_has_template, value)) if isinstance(value, (list, tuple)) else is_template(value)
+
+
 def is_template(value: Any) -> bool:
     """Return whether a value is a text that Ansible renders first."""
     return isinstance(value, str) and ("{{" in value or "{%" in value)
@@ -164,12 +194,12 @@ def _check_mapping(name: str, spec: Spec, value: Any, template: Callable[[Any], 
     keys = spec.get("options") or {}
     for key, entry in value.items() if keys else ():
         if key not in keys:
-            raise RoleOptionError(f"{name}: unknown key {str(key)[:80]!r}; {nearest(str(key), keys)}")
+            raise RoleOptionError(f"{name}: unknown key {show_value(key)[:80]}; {nearest(str(key), keys)}")
         _check_value(f"{name}.{key}", keys[key], entry, template)
 
 
 def _show(value: Any) -> str:
-    return name_kind(value) if isinstance(value, (Mapping, list, tuple)) else repr(value)[:80]
+    return name_kind(value) if isinstance(value, (Mapping, list, tuple)) else show_value(value)[:80]
 
 
 Spec = Mapping[str, Any]

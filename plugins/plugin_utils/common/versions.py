@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import in_spec, version_key
 
 # ansible-core depends on it; only the environment in which ansible-test imports plugins lacks it.
@@ -32,4 +33,4 @@ def sort_key(version: str) -> Version:
     try:
         return Version(Version(version).public)
     except InvalidVersion as exc:
-        raise ValueError(f"found {version!r}, expected a version such as 0.33.0") from exc
+        raise ValueError(f"found {show_value(version)}, expected a version such as 0.33.0") from exc

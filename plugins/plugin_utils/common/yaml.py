@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Hashable
 
 import yaml
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 
 # The C parser is ten times as fast.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -27,12 +28,12 @@ class _Loader(_Base):  # type: ignore[misc]
                 raise yaml.constructor.ConstructorError(
                     None,
                     None,
-                    f"found {key!r} as a key, expected a text; put a value with braces in quotes",
+                    f"found {show_value(key)} as a key, expected a text; put a value with braces in quotes",
                     key_node.start_mark,
                 )
             if key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is there twice", key_node.start_mark
+                    None, None, f"the key {show_value(key)} is there twice", key_node.start_mark
                 )
             seen.add(key)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=deep)

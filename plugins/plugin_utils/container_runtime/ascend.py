@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Mapping, Sequence
 from urllib.parse import unquote, urlsplit
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.run_file import Installer
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.ascend import LOG, PROGRAM, TITLE
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
@@ -81,18 +82,20 @@ def _wanted(request: Request, host: HostState) -> dict[str, str] | None:
         return None
     url, sha256 = given.get("url", ""), given.get("sha256", "").lower()
     if urlsplit(url).scheme not in ("http", "https", "file"):
-        raise RuntimePlanError(f"{_VARIABLE}.url: found {url!r}, expected an address with http, https or file://")
+        raise RuntimePlanError(
+            f"{_VARIABLE}.url: found {show_value(url)}, expected an address with http, https or file://"
+        )
     if not _SHA256.match(sha256):
         raise RuntimePlanError(
-            f"{_VARIABLE}.sha256: found {sha256!r}, expected 64 hexadecimal digits as sha256sum prints them; a "
-            "file without a known checksum is not run"
+            f"{_VARIABLE}.sha256: found {show_value(sha256)}, expected 64 hexadecimal digits as sha256sum prints them; "
+            "a file without a known checksum is not run"
         )
     name = unquote(urlsplit(url).path).rpartition("/")[2]
     parts = _NAME.match(name)
     if parts is None or parts.group("machine") != host.architecture:
         raise RuntimePlanError(
-            f"{_VARIABLE}.url: found {name!r}, expected Ascend-docker-runtime_VERSION_linux-{host.architecture}.run: "
-            "the installer depends on its file name"
+            f"{_VARIABLE}.url: found {show_value(name)}, expected "
+            f"Ascend-docker-runtime_VERSION_linux-{host.architecture}.run: the installer depends on its file name"
         )
     return {"url": url, "sha256": sha256, "name": name, "version": parts.group("version")}
 

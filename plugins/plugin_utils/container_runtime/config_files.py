@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import RuntimePlanError
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.names import DAEMON_JSON
 
@@ -41,7 +42,8 @@ def check_registries(variable: str, names: Sequence[str]) -> None:
     for name in names:
         if not _REGISTRY.match(name):
             raise RuntimePlanError(
-                f"{variable}: found {name!r}, expected a registry as host or host:port, as in mirror.example:5000"
+                f"{variable}: found {show_value(name)}, expected a registry as host or host:port, as in "
+                "mirror.example:5000"
             )
 
 

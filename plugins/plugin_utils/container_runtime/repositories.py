@@ -9,6 +9,7 @@ import re
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.container_runtime.facts import (
     HostState,
     RuntimePlanError,
@@ -136,8 +137,8 @@ def _signers(request: Request, vendors: str) -> list[str]:
     for name in own:
         if not _FINGERPRINT.match(name):
             raise RuntimePlanError(
-                f"container_runtime_mirror_fingerprints: found {name!r}, expected 40 hexadecimal digits as gpg "
-                "--fingerprint shows them"
+                f"container_runtime_mirror_fingerprints: found {show_value(name)}, expected 40 hexadecimal digits as "
+                "gpg --fingerprint shows them"
             )
     return own if own and request.source == "mirror" else [vendors]
 

@@ -21,6 +21,11 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     Detected,
     match,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import (
+    escape_controls,
+    quote_foreign,
+)
 
 # The first and the last line of the probe's output (probe.sh); a number of lines follows the last.
 BEGIN = "accelerator-probe 1 begin"
@@ -37,6 +42,9 @@ _FUNCTION = re.compile(
     r"(?P<class_id>[0-9a-f]{4}) (?P<subvendor_id>[0-9a-f]{4}|-) (?P<subdevice_id>[0-9a-f]{4}|-) "
     r"(?P<numa_node>[0-9]{1,9}|-)(?P<virtual> virtual)?"
 )
+_FIRMWARE = re.compile(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,9}")
+# The characters of a driver's version that are kept; a version has about ten.
+MOST_TEXT = 200
 _SHORT = (
     "model", "stack", "generation", "vendor", "count", "memory_mib", "compute_capability", "devices_per_card", "mixed",
     "models", "unknown", "driver_version", "mec_firmware",
@@ -96,13 +104,13 @@ def parse_probe(text: str) -> Observation:
         key, _space, value = line.partition(" ")
         lines_by_key.setdefault(key, []).append(value)
     if "error" in lines_by_key:
-        raise DiscoveryError(lines_by_key["error"][0])
+        raise DiscoveryError(quote_foreign(lines_by_key["error"][0]))
     functions, memory_mib = [], {}
     for value in lines_by_key.get("pci", []):
         words, _bar, size = value.partition(" bytes ")
         function = _function(words)
         functions.append(function)
-        if size.isascii() and size.isdigit() and int(size):
+        if read_count(size):
             memory_mib[function.address] = int(size) // 1024**2
     return Observation(
         functions=tuple(sorted(functions, key=lambda function: function.address)),
@@ -202,17 +210,19 @@ def from_document(document: Any) -> dict[str, Entry]:
     if not isinstance(document, dict) or not isinstance(document.get("hosts"), dict):
         raise DiscoveryError("holds no answers of hosts, expected a mapping with 'schema' and 'hosts'")
     if document.get("schema") != SCHEMA:
-        raise DiscoveryError(f"is of schema {document.get('schema')!r}, expected {SCHEMA}")
+        raise DiscoveryError(f"is of schema {quote_foreign(repr(document.get('schema')))}, expected {SCHEMA}")
     entries: dict[str, Entry] = {}
     for host, kept in document["hosts"].items():
         try:
             entry = Entry(**kept)
         except TypeError as exc:
-            raise _odd(f"hosts.{host}", kept, "a mapping of at, observation, stale_since and stale_reason") from exc
+            raise _odd(
+                f"hosts.{quote_foreign(host)}", kept, "a mapping of at, observation, stale_since and stale_reason"
+            ) from exc
         stale = (entry.stale_since, entry.stale_reason)
         texts = isinstance(entry.at, str) and all(text is None or isinstance(text, str) for text in stale)
         if not texts or not isinstance(entry.observation, dict):
-            raise _odd(f"hosts.{host}", kept, "texts, and a mapping as observation")
+            raise _odd(f"hosts.{quote_foreign(host)}", kept, "texts, and a mapping as observation")
         entries[host] = entry
     return entries
 
@@ -240,7 +250,9 @@ def _between_marks(text: str) -> list[str]:
     starts = [number for number, line in enumerate(lines) if line == BEGIN]
     if not starts:
         first = next((line.strip() for line in lines if line.strip()), "")
-        raise DiscoveryError("the probe did not start" + (f": {first[:200]}" if first else ": it printed nothing"))
+        raise DiscoveryError(
+            "the probe did not start" + (f": {quote_foreign(first)}" if first else ": it printed nothing")
+        )
     inside = lines[starts[-1] + 1 :]
     for number, line in enumerate(inside):
         if line.startswith(END):
@@ -268,8 +280,11 @@ def _probed_cpu(lines_by_key: Mapping[str, Sequence[str]]) -> Cpu:
 
 def _probed_drivers(lines_by_key: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Any]]:
     """Return the drivers in the form of drivers_host.read_drivers on the host itself."""
-    texts = {key: "\n".join(lines_by_key.get(key, [])) for key in ("nvidia", "nvrm", "amdgpu", "ascend")}
-    firmware = [int(text, 0) for text in lines_by_key.get("mec", []) if re.match(r"(0x[0-9a-fA-F]+|\d+)\Z", text)]
+    texts = {key: escape_controls("\n".join(lines_by_key.get(key, []))[:MOST_TEXT]) for key in ("nvidia", "amdgpu")}
+    texts |= {key: "\n".join(lines_by_key.get(key, [])) for key in ("nvrm", "ascend")}
+    firmware = [
+        int(text, 16 if "x" in text else 10) for text in lines_by_key.get("mec", []) if _FIRMWARE.fullmatch(text)
+    ]
     found: dict[str, dict[str, Any]] = {
         "nvidia": {"version": texts["nvidia"].strip() or first_group(NVRM_VERSION, texts["nvrm"] + "\n")},
         "amd": {"version": texts["amdgpu"].strip(), "mec_firmware": min(firmware) if firmware else None},
@@ -321,7 +336,7 @@ def _drivers(data: Any) -> dict[str, dict[str, Any]]:
         kinds = {"version": str, "mec_firmware": int}
         good = isinstance(driver, dict) and set(driver) <= set(kinds)
         if not good or not all(_is(value, kinds[key]) for key, value in driver.items()):
-            raise _odd(f"drivers.{vendor}", driver, "a mapping of version and mec_firmware")
+            raise _odd(f"drivers.{quote_foreign(vendor)}", driver, "a mapping of version and mec_firmware")
     return data
 
 

@@ -10,6 +10,7 @@ import re
 import shlex
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.conditions import holds
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import (
     Accelerator,
@@ -59,7 +60,7 @@ def command_uses(text: str, file: str) -> list[Use]:
                 try:
                     words = list(_shell_words(found.group(1)))
                 except ValueError as exc:
-                    raise DriftError(f"{where}: {exc}; expected words of a shell, found {line!r}") from exc
+                    raise DriftError(f"{where}: {exc}; expected words of a shell, found {show_value(line)}") from exc
                 uses += read(words, where)
     return uses
 

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
 
 SIGNIFICANCE = 0.05
@@ -83,10 +84,10 @@ def check_comparable(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raise EvaluationError for the first setting in which two runs of a task differ."""
     for key in SETTINGS:
         if before.get(key) != now.get(key):
-            found = f"{now['task']}: {VARIABLES.get(key, key)}: found {now.get(key)!r}"
+            found = f"{now['task']}: {VARIABLES.get(key, key)}: found {show_value(now.get(key))}"
             raise EvaluationError(
-                f"{found}, but the run to compare with has {before.get(key)!r}; only runs with the same questions and "
-                "settings can be compared"
+                f"{found}, but the run to compare with has {show_value(before.get(key))}; only runs with the same "
+                "questions and settings can be compared"
             )
 
 

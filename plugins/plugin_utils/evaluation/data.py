@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Iterator, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import (
     EvaluationError,
@@ -143,5 +144,5 @@ def _expected(definition: TaskDefinition, value: str, choices: int, where: str) 
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = show_value(value)
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -18,6 +18,7 @@ from typing import Any, Iterable, Mapping, Sequence
 from ansible.module_utils.urls import open_url
 from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, sha256_of
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import VERSION
 from ansible_collections.baremetal.inference.plugins.module_utils.transfer.connections import redact_url
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
@@ -77,14 +78,16 @@ def locate_data(path: Path, definition: TaskDefinition, given: Mapping[str, Any]
             )
         return str(path.parent / definition.file), definition.sha256
     if not isinstance(given, Mapping):
-        raise EvaluationError(f"{where}: found {given!r}, expected a mapping with sha256 and either file or url")
+        raise EvaluationError(
+            f"{where}: found {show_value(given)}, expected a mapping with sha256 and either file or url"
+        )
     if len({"file", "url"} & given.keys()) != 1 or given.keys() - {"file", "url", "sha256"}:
         raise EvaluationError(
             f"{where}: found the keys {', '.join(sorted(map(str, given)))}, expected sha256 and either file or url"
         )
     digest = str(given.get("sha256") or "")
     if digest and not DIGEST.match(digest):
-        raise EvaluationError(f"{where}: sha256: found {digest!r}, expected 64 hexadecimal digits")
+        raise EvaluationError(f"{where}: sha256: found {show_value(digest)}, expected 64 hexadecimal digits")
     return str(given["file"] if "file" in given else os.path.join(downloads, digest)), digest
 
 

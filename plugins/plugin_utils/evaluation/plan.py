@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation import files
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.compare import SETTINGS, check_comparable
@@ -42,6 +43,11 @@ def plan_tasks(request: Request) -> list[dict[str, Any]]:
     """
     if request.limit < 0:
         raise EvaluationError(f"evaluate_samples: found {request.limit}, expected 0 (all questions) or more")
+    if request.compare and not os.path.isdir(request.compare):
+        raise EvaluationError(
+            f"evaluate_compare: {request.compare} is not a directory on the controller, expected the results of an "
+            "earlier run"
+        )
     known = files.find_tasks(request.task_path)
     names = select(request.tasks, known)
     for name in request.data:
@@ -84,20 +90,21 @@ def downloads(directory: str) -> str:
 
 
 def pending(
-    tasks: Sequence[Mapping[str, Any]], states: Mapping[str, str], host: str, request: Request
+    tasks: Sequence[Mapping[str, Any]], states: Mapping[str, str], host: str, directory: str, compare: str
 ) -> list[dict[str, Any]]:
     """Return the open tasks: each task of each instance without a result of the same state and settings.
 
-    ``states`` has the digest of each instance's served state. Raises EvaluationError if a result is of another state,
+    ``states`` has the digest of each instance's served state, ``directory`` the results, and ``compare`` those of an
+    earlier run, empty for none. Raises EvaluationError if a result is of another state,
     and if there is nothing to compare with.
     """
     found = []
     for instance, state in states.items():
         for task in tasks:
-            if request.compare:
-                before = files.find_result(request.compare, host, instance, task["task"])
+            if compare:
+                before = files.find_result(compare, host, instance, task["task"])
                 check_comparable(before, task)
-            path = files.result_path(request.directory, host, instance, task["task"])
+            path = files.result_path(directory, host, instance, task["task"])
             result = files.read_result(path)
             if result is None:
                 found.append({**task, "instance": instance, "path": path})
@@ -111,8 +118,8 @@ def _check_same(result: Mapping[str, Any], task: Mapping[str, Any], state: str, 
     for key, value in (("state", state), *((key, task[key]) for key in SETTINGS)):
         if result[key] != value:
             raise EvaluationError(
-                f"{path} holds another run: {key}: found {result[key]!r}, this run has {value!r}; set evaluate_dir to "
-                "another directory, or remove the file"
+                f"{path} holds another run: {key}: found {show_value(result[key])}, this run has {show_value(value)}; "
+                "set evaluate_dir to another directory, or remove the file"
             )
 
 

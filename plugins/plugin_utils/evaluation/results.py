@@ -9,6 +9,7 @@ import json
 import math
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
 
 FORMAT = 1
@@ -96,8 +97,8 @@ def add_scores(evidence: Mapping[str, Any], results: Iterable[Mapping[str, Any]]
         for key, found in (("model", plan.get("model") or result["model"]), ("release", plan.get("vllm_version"))):
             if found != evidence.get(key):
                 raise EvaluationError(
-                    f"{result['task']}: {key}: the evaluated instance has {found!r}, the evidence {evidence.get(key)!r}"
-                    "; scores belong to the evidence of the same model and release"
+                    f"{result['task']}: {key}: the evaluated instance has {show_value(found)}, the evidence "
+                    f"{show_value(evidence.get(key))}; scores belong to the evidence of the same model and release"
                 )
         if result["limit"]:
             raise EvaluationError(

@@ -11,6 +11,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.lm_eval import KINDS
 
@@ -68,15 +69,17 @@ def parse_task(name: str, data: Any, where: str) -> TaskDefinition:
         raise EvaluationError(f"{where}: found {type(data).__name__}, expected a mapping with {', '.join(_REQUIRED)}")
     for key in data:
         if key not in (*_REQUIRED, *_OPTIONAL):
-            raise EvaluationError(f"{where}: unknown key {key!r}; {nearest(key, (*_REQUIRED, *_OPTIONAL))}")
+            raise EvaluationError(f"{where}: unknown key {show_value(key)}; {nearest(key, (*_REQUIRED, *_OPTIONAL))}")
     missing = [key for key in _REQUIRED if not data.get(key)]
     if missing:
         raise EvaluationError(f"{where}: {missing[0]} is missing, expected it beside {', '.join(_REQUIRED)}")
     for key, known in (("kind", KINDS), ("format", FORMATS)):
         if data[key] not in known:
-            raise EvaluationError(f"{where}: {key}: found {data[key]!r}, expected one of {', '.join(known)}")
+            raise EvaluationError(f"{where}: {key}: found {show_value(data[key])}, expected one of {', '.join(known)}")
     if isinstance(data["max_tokens"], bool) or not isinstance(data["max_tokens"], int) or data["max_tokens"] < 1:
-        raise EvaluationError(f"{where}: max_tokens: found {data['max_tokens']!r}, expected a whole number above 0")
+        raise EvaluationError(
+            f"{where}: max_tokens: found {show_value(data['max_tokens'])}, expected a whole number above 0"
+        )
     columns = _columns(data["columns"], data["kind"], where)
     prompt = str(data["prompt"]).strip()
     for field in ("question", "choices") if columns.choices else ("question",):
@@ -84,7 +87,7 @@ def parse_task(name: str, data: Any, where: str) -> TaskDefinition:
             raise EvaluationError(f"{where}: prompt has no {{{field}}}, so the model would not see it")
     digest = str(data.get("sha256") or "")
     if digest and not DIGEST.match(digest):
-        raise EvaluationError(f"{where}: sha256: found {digest!r}, expected 64 hexadecimal digits")
+        raise EvaluationError(f"{where}: sha256: found {show_value(digest)}, expected 64 hexadecimal digits")
     return TaskDefinition(
         name,
         str(data["title"]),
@@ -100,16 +103,20 @@ def parse_task(name: str, data: Any, where: str) -> TaskDefinition:
 
 def _columns(data: Any, kind: str, where: str) -> Columns:
     if not isinstance(data, Mapping):
-        raise EvaluationError(f"{where}: columns: found {data!r}, expected a mapping with question and answer")
+        raise EvaluationError(
+            f"{where}: columns: found {show_value(data)}, expected a mapping with question and answer"
+        )
     for key in data:
         if key not in _COLUMNS:
-            raise EvaluationError(f"{where}: columns: unknown key {key!r}; {nearest(key, _COLUMNS)}")
+            raise EvaluationError(f"{where}: columns: unknown key {show_value(key)}; {nearest(key, _COLUMNS)}")
     for key in ("question", "answer"):
         if not data.get(key):
             raise EvaluationError(f"{where}: columns: {key} is missing, expected the name of a column of the data")
     choices = data.get("choices") or []
     if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) > 26:
-        raise EvaluationError(f"{where}: columns: choices: found {choices!r}, expected a list of at most 26 columns")
+        raise EvaluationError(
+            f"{where}: columns: choices: found {show_value(choices)}, expected a list of at most 26 columns"
+        )
     if (kind == "choice") != (len(choices) > 1):
         expected = "two or more columns" if kind == "choice" else "none"
         raise EvaluationError(f"{where}: columns: choices: found {len(choices)}, expected {expected} for kind {kind}")
@@ -143,5 +150,7 @@ def request_of(definition: TaskDefinition, given: Mapping[str, Any]) -> dict[str
     request = {"max_tokens": definition.max_tokens, "temperature": 0, **given}
     tokens = request["max_tokens"]
     if isinstance(tokens, bool) or not str(tokens).isascii() or not str(tokens).isdigit() or int(tokens) < 1:
-        raise EvaluationError(f"evaluate_request: max_tokens: found {tokens!r}, expected a whole number above 0")
+        raise EvaluationError(
+            f"evaluate_request: max_tokens: found {show_value(tokens)}, expected a whole number above 0"
+        )
     return {**request, "max_tokens": int(tokens)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Iterator, Mapping, cast
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
 # What must be the same on every host of a group, in the order in which it is reported.
@@ -53,7 +54,10 @@ def _problems_of(host: str, name: str, plan: PlanDocument, plans: Plans) -> Iter
         yield f"{where}.nodes: found {_listed(group['hosts'])}, and {_listed(other['hosts'])} on its head {head}"
         return
     for key, ours, theirs in _differences(plan, reference):
-        yield f"{where}: {key} is {ours!r}, and {theirs!r} on its head {head}; all hosts of a group need the same"
+        yield (
+            f"{where}: {key} is {show_value(ours)}, and {show_value(theirs)} on its head {head}; all hosts of a group "
+            "need the same"
+        )
 
 
 def _differences(plan: PlanDocument, head: PlanDocument) -> Iterator[tuple[str, Any, Any]]:

@@ -12,6 +12,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     UNKNOWN,
     Catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import MODEL_PREFIX as GROUP
@@ -131,5 +132,5 @@ def _number(name: str, value: Any, kind: Callable[[Any], Any]) -> Any:
     except (TypeError, ValueError):
         number = 0
     if number <= 0 or isinstance(value, bool):
-        raise FleetError(f"{name}: found {value!r}, expected a number above 0")
+        raise FleetError(f"{name}: found {show_value(value)}, expected a number above 0")
     return number

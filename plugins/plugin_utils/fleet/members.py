@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -91,7 +92,9 @@ def _address_in(host: str, variables: Mapping[str, Any], interfaces: Mapping[str
     try:
         network = ipaddress.ip_network(text)
     except ValueError as exc:
-        raise PlanError(f"{host}: {NETWORK}: found {text!r}, expected a network such as 10.20.0.0/24 ({exc})") from exc
+        raise PlanError(
+            f"{host}: {NETWORK}: found {show_value(text)}, expected a network such as 10.20.0.0/24 ({exc})"
+        ) from exc
     candidates = list(interfaces) or [str(variables.get("ansible_host") or "")]
     found = [address for address in candidates if _is_in(address, network)]
     if len(found) == 1:

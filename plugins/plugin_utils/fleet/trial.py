@@ -13,6 +13,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.re
     AcceleratorError,
     Catalogue,
 )
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.accelerators import declared_accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import table, wrapped
@@ -94,7 +95,7 @@ class Bench:
     def _host(self, entry: str) -> Accelerator:
         model, colon, count = entry.partition(":")
         if colon and not re.fullmatch(r"[1-9]\d{0,2}", count, re.ASCII):
-            raise TrialError(f"accelerators: found {entry!r}, expected MODEL or MODEL:COUNT, such as h200:8")
+            raise TrialError(f"accelerators: found {show_value(entry)}, expected MODEL or MODEL:COUNT, such as h200:8")
         try:
             return declared_accelerator(self.catalogue, model, int(count or CHIPS_PER_HOST.get(model, 8)))
         except AcceleratorError as exc:
@@ -117,21 +118,22 @@ class Bench:
 def models_of(trials: Iterable[Trial]) -> list[str]:
     """Return the repositories whose weights the plans serve, each once."""
     plans = [trial.plan for trial in trials if trial.plan]
-    found = (name for plan in plans for name in plan["models"] if name not in _without_weights(plan))
+    found = (name for plan in plans for name in plan["models"] if name not in without_weights(plan))
     return list(dict.fromkeys(found))
 
 
 def tokenizers_of(trials: Iterable[Trial]) -> list[str]:
     """Return the repositories of which the plans read tokenizer or configuration only, each once."""
     trials = list(trials)
-    found = [name for trial in trials if trial.plan for name in _without_weights(trial.plan)]
+    found = [name for trial in trials if trial.plan for name in without_weights(trial.plan)]
     return [name for name in dict.fromkeys(found) if name not in models_of(trials)]
 
 
-def _without_weights(plan: PlanDocument) -> list[str]:
+def without_weights(plan: PlanDocument) -> list[str]:
+    """Return the repositories of which a plan reads tokenizer or configuration only."""
     # A pinned repository stands there as its path, which holds its name.
     loaded = str([plan["args"].get(name) for name in LOADED])
-    return [name for name in plan["models"] if name != plan["model"] and name not in loaded]
+    return [name for name in plan["models"] if name.partition("@")[0] != plan["model"] and name not in loaded]
 
 
 def trial_table(trials: Sequence[Trial], width: int = WIDTH) -> str:

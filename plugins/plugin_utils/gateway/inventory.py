@@ -8,16 +8,20 @@ from __future__ import annotations
 import ipaddress
 import os
 import stat
+from dataclasses import replace
 from typing import Any, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
     Client,
     KeyFileError,
     check_clients,
+    end_of,
     hashes_of,
     shared_keys,
 )
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.files import VARIABLES, load_recipe
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import (
     ClusterError,
     cluster_of,
@@ -26,7 +30,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.cluster
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.clusters import clusters_of as all_clusters
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_reader import HostReader
-from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import plan_fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Alike, plan_fleet
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError
 
 INFERENCE = "inference"
@@ -93,8 +97,15 @@ def backends_of(hosts: Sequence[str], hostvars: Any, loader: Any) -> list[Backen
     """Return hosts with the plans of their instances. Raises FleetError with the problems of all hosts."""
     fleet = plan_fleet(hosts, HostReader(hostvars, loader), plan_host)
     fleet.check("the gateway stays unchanged")
-    plans = {host: group.plans for group in fleet.groups for host in group.hosts}
-    return [Backend(host, address_of(host, hostvars), plans.get(host, {})) for host in hosts]
+    plans = {host: (group.plans, _tasks(group)) for group in fleet.groups for host in group.hosts}
+    return [Backend(host, address_of(host, hostvars), *plans.get(host, ({}, {}))) for host in hosts]
+
+
+def _tasks(group: Alike) -> dict[str, Sequence[str]]:
+    """Return the tasks of the recipe of each instance."""
+    directories = group.variables.get(VARIABLES["recipes"]) or []
+    recipes = {name: load_recipe(plan["recipe"], directories) for name, plan in group.plans.items()}
+    return {name: (recipe.get("meta") or {}).get("tasks") or () for name, recipe in recipes.items()}
 
 
 def address_of(host: str, hostvars: HostVariables) -> str:
@@ -123,7 +134,7 @@ def peers_of(gateway: str, options: Mapping[str, Any], groups: Groups, hostvars:
             ipaddress.ip_address(address)
         except ValueError:
             raise GatewayError(
-                f"{host}: gateways with a shared address need IP addresses of each other, found {address!r}; "
+                f"{host}: gateways with a shared address need IP addresses of each other, found {show_value(address)}; "
                 "set gateway_host_address for this host"
             ) from None
     others = [address for host, address in addresses.items() if host != gateway]
@@ -137,14 +148,39 @@ def read_clients(entries: Any) -> tuple[list[Client], list[str]]:
         return [], problems
     clients = []
     for name, entry in entries.items():
-        where = f"gateway_clients.{name}.key_file: {entry['key_file']}"
         try:
-            hashes = hashes_of(_read(entry["key_file"]))
+            hashes = tuple(entry["sha256"]) if "sha256" in entry else hashes_of(_read(entry["key_file"]))
         except KeyFileError as exc:
-            problems.append(f"{where} {exc}")
+            problems.append(f"gateway_clients.{name}.key_file: {entry['key_file']} {exc}")
             continue
-        clients.append(Client(str(name), hashes, entry.get("rate") or 0, entry.get("concurrent") or 0))
+        ends = end_of(entry.get("last_day"))
+        limits = (entry.get("rate") or 0, entry.get("concurrent") or 0)
+        clients.append(Client(str(name), tuple(dict.fromkeys(hashes)), *limits, ends=ends))
     return clients, [*problems, *shared_keys(clients)]
+
+
+def with_services(
+    clients: Sequence[Client], entries: Mapping[str, Any], models: Mapping[str, Sequence[str]]
+) -> tuple[list[Client], list[str]]:
+    """Return the clients with the services of their models, and a problem for each unknown model.
+
+    ``entries`` is gateway_clients; ``models`` maps each model name to the services that a key needs for it.
+    """
+    problems, found = [], []
+    requested = {str(name): entry.get("models") for name, entry in entries.items()} if clients else {}
+    for client in clients:
+        names = requested[client.name]
+        if names is None:
+            found.append(client)
+            continue
+        problems += [
+            f"gateway_clients.{client.name}.models: no service accepts {name!r}; {nearest(str(name), models)}"
+            for name in names
+            if not isinstance(name, str) or name not in models
+        ]
+        services = dict.fromkeys(service for name in names for service in models.get(str(name), ()))
+        found.append(replace(client, services=tuple(services)))
+    return found, problems
 
 
 def _read(path: str) -> str:

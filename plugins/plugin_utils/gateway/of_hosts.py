@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence, cast
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.spanning import Spanning
@@ -85,7 +86,9 @@ def together_of(hosts: Iterable[str], spanning: Mapping[str, Spanning], instance
     if instance and not found:
         known = {name for instances in spanning.values() for name in instances}
         hint = nearest(instance, known) if known else "no instance of these hosts does"
-        raise GatewayError(f"instance: found {instance!r}, expected an instance that spans several hosts; {hint}")
+        raise GatewayError(
+            f"instance: found {show_value(instance)}, expected an instance that spans several hosts; {hint}"
+        )
     return list(found)
 
 

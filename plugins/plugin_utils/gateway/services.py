@@ -6,19 +6,35 @@
 from __future__ import annotations
 
 import ipaddress
+import zlib
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import (
+    path_problems,
+    paths_of,
+    task_problems,
+    tasks_of,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.routing import (
+    Listener,
+    listeners_of,
+    services_by_model,
+)
 
 EVERYWHERE = ("0.0.0.0", "::", "*", "")  # noqa: S104  (compared only)
 LOCAL = "127.0.0.1"
-SERVICE_OPTIONS = ("port",)
+SERVICE_OPTIONS = ("affinity", "port", "tasks")
+AFFINITIES = ("none", "session", "prefix", "client")
 API_KEY = "VLLM_API_KEY"
+# HAProxy has two buffers of this size for each request that it is reading or answering.
+MAX_INSPECT_KIB = 1024
+_MAX_SERVER_ID = 2**31 - 1
 
 
 class GatewayError(ValueError):
@@ -27,11 +43,15 @@ class GatewayError(ValueError):
 
 @dataclass(frozen=True)
 class Backend:
-    """A serving host: its name, its address as seen from the gateway, and the plans of its instances."""
+    """A serving host: its name, its address as seen from the gateway, and the plans of its instances.
+
+    ``tasks`` are those of the recipe of each instance.
+    """
 
     host: str
     address: str
     plans: Mapping[str, PlanDocument]
+    tasks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -44,32 +64,54 @@ class GatewayService:
     servers: list[dict[str, Any]] = field(default_factory=list)
     # Model names by server, to report differences.
     names: dict[str, list[str]] = field(default_factory=dict)
+    # What all its servers do.
+    tasks: tuple[str, ...] = ()
+    # What the requests for one server have in common, one of AFFINITIES.
+    affinity: str = "none"
+    paths: list[dict[str, str]] = field(default_factory=list)
     # The first host of the group that a server belongs to, where each host of it is a server.
     groups: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the service as the templates expect it."""
-        return {"name": self.name, "port": self.port, "models": self.models, "servers": self.servers}
+        return {
+            "name": self.name,
+            "port": self.port,
+            "models": self.models,
+            "servers": self.servers,
+            "paths": self.paths,
+            "affinity": self.affinity,
+        }
 
 
 def decide(gateway: str, backends: Sequence[Backend], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``services``, ``paths``, ``bind``, ``agent`` and ``warnings`` of a gateway. Raises GatewayError.
+    """Return ``services``, ``listeners``, ``models``, ``bind``, ``agent``, ``ports`` and ``warnings`` of a gateway.
 
-    The error lists all problems. ``options`` are those of the role without their prefix: ``cluster``, ``port``,
-    ``services``, ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
-    ``stats_port``, ``agent_port``, ``max_body``, ``error_limit``, ``address`` and ``interface``.
+    ``models`` maps each model name to the services that a key needs for it. Raises GatewayError with all problems.
+    ``options`` are those of the role without their prefix: ``cluster``, ``port``, ``services``, ``models``,
+    ``min_available``, ``listen``, ``tls``, ``insecure``, ``open``, ``clients``, ``paths``,
+    ``stats_port``, ``agent_port``, ``max_body``, ``error_limit``, ``inspect_kib``, ``address`` and ``interface``.
     """
     services, problems = _collect_services(gateway, backends)
-    problems += _assign_ports(services, options)
-    problems += _missing_servers(services, backends, options)
+    unusable = _assign_ports(services, options)
+    problems += [*unusable, *_missing_servers(services, backends, options)]
     warnings = _set_models(services, problems)
-    paths, wrong = paths_of(options["paths"])
-    problems += [*wrong, *_exposed(options), *_unusable_addresses(options), *_negative(options)]
+    listeners: list[Listener] = []
+    if not unusable:
+        listeners, wrong = listeners_of(services, list(options["services"]), options["models"])
+        problems += wrong
+    problems += [
+        *path_problems(options["paths"]), *_exposed(options), *_unusable_addresses(options), *_negative(options),
+        *_inspected(options), *_without_clients(services, options),
+    ]  # fmt: skip
     if problems:
         raise GatewayError("\n".join(problems))
+    for service in services.values():
+        service.paths = paths_of(service.tasks, options["paths"])
     return {
         "services": [service.as_dict() for service in services.values()],
-        "paths": paths,
+        "listeners": [{**each.as_dict(), "paths": _paths_at(each, services)} for each in listeners],
+        "models": services_by_model(services, listeners),
         "bind": bracketed(options["listen"]),
         "agent": _agent(services),
         "ports": _ports(services, options),
@@ -107,6 +149,8 @@ def _collect_services(gateway: str, backends: Sequence[Backend]) -> tuple[dict[s
                 known += [] if backend.host in known else [backend.host]
                 continue
             service.servers.append(server)
+            tasks = tasks_of(plan["args"], backend.tasks.get(name, ()))
+            service.tasks = tuple(task for task in service.tasks if task in tasks) if service.names else tasks
             service.names[server["name"]] = list(plan["served_model_names"])
             if plan.get("group", {}).get("role") == "peer":
                 service.groups[server["name"]] = plan["group"]["hosts"][0]
@@ -132,24 +176,19 @@ def _server(gateway: str, backend: Backend, name: str, plan: PlanDocument) -> tu
 
 
 def _assign_ports(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:
-    """Set the ports of the services; return the problems."""
+    """Set the ports and the requested tasks of the services; return the problems."""
     entries = options["services"]
     if not isinstance(entries, Mapping):
-        return [f"gateway_services: found {entries!r}, expected a mapping of services to {{port: ...}}"]
+        return [f"gateway_services: found {show_value(entries)}, expected a mapping of services to {{port: ...}}"]
     problems = [text for name, entry in entries.items() for text in _service_problems(str(name), entry, services)]
     if problems:
         return problems
     for name, service in services.items():
         service.port = entries.get(name, {}).get("port", 0)
-    unnamed = [service for service in services.values() if not service.port]
-    if len(unnamed) > 1:
-        names = ", ".join(service.name for service in unnamed)
-        return [
-            f"gateway_services: {names} have no port, and only one service can use gateway_port; expected "
-            f"{{{unnamed[1].name}: {{port: ...}}}} for all but one"
-        ]
-    for service in unnamed:
-        service.port = options["port"]
+        service.tasks = tuple(entries.get(name, {}).get("tasks", service.tasks))
+        service.affinity = entries.get(name, {}).get("affinity", "none")
+        _number(service.servers)
+        service.port = service.port or options["port"]
     return _port_conflicts(services, options)
 
 
@@ -158,32 +197,62 @@ def _service_problems(name: str, entry: Any, services: Mapping[str, GatewayServi
     if services and name not in services:
         return [f"{where}: no host has an instance of this name; {nearest(name, services)}"]
     if not isinstance(entry, Mapping):
-        return [f"{where}: found {entry!r}, expected {{port: ...}}"]
-    found = [f"{where}: unknown key {key!r}; {nearest(str(key), SERVICE_OPTIONS)}" for key in entry if key != "port"]
+        return [f"{where}: found {show_value(entry)}, expected {{port: ...}}"]
+    found = [
+        f"{where}: unknown key {show_value(key)}; {nearest(str(key), SERVICE_OPTIONS)}"
+        for key in entry
+        if key not in SERVICE_OPTIONS
+    ]
     port = entry.get("port", 1)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
         found.append(f"{where}.port: {not_a_number(port, 'a whole number from 1 to 65535')}")
-    return found
+    affinity = entry.get("affinity", "none")
+    if affinity not in AFFINITIES:
+        found.append(
+            f"{where}.affinity: found {show_value(affinity)}, expected one of {', '.join(AFFINITIES)}; "
+            f"{nearest(str(affinity), AFFINITIES)}"
+        )
+    return [*found, *(task_problems(f"{where}.tasks", entry["tasks"]) if "tasks" in entry else [])]
+
+
+def _number(servers: Sequence[dict[str, Any]]) -> None:
+    """Give each server an ``id`` that follows from its name.
+
+    HAProxy hashes ids, so a server that is added or removed leaves the others their requests, and two gateways agree.
+    """
+    taken: set[int] = set()
+    for server in sorted(servers, key=lambda each: str(each["name"])):
+        number = zlib.crc32(server["name"].encode()) % _MAX_SERVER_ID + 1
+        while number in taken:
+            number = number % _MAX_SERVER_ID + 1
+        taken.add(number)
+        server["id"] = number
 
 
 def _port_conflicts(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:
     taken = {options["stats_port"]: "gateway_stats_port"}
-    problems = []
-    used = [
-        (options["agent_port"], "gateway_agent_port"),
-        *((each.port, f"the service {each.name}") for each in services.values()),
+    agent, stats = options["agent_port"], options["stats_port"]
+    used = [(agent, "gateway_agent_port")] if agent == stats else []
+    taken.setdefault(agent, "gateway_agent_port")
+    used += [(each.port, f"the service {each.name}") for each in services.values() if each.port in taken]
+    return [
+        f"port {port} is used by {taken[port]} and by {owner}; give one of them another port" for port, owner in used
     ]
-    for port, owner in used:
-        other = taken.setdefault(port, owner)
-        if other != owner:
-            problems.append(f"port {port} is used by {other} and by {owner}; give one of them another port")
-    return problems
+
+
+def _paths_at(listener: Listener, services: Mapping[str, GatewayService]) -> list[dict[str, str]]:
+    """Return the paths that any service of a port allows."""
+    paths = {tuple(path.items()): path for name in listener.services for path in services[name].paths}
+    return list(paths.values())
 
 
 def _ports(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> dict[int, str]:
     """Return the TCP ports of the gateway with the option that sets each."""
     own = {options["stats_port"]: "gateway_stats_port", options["agent_port"]: "gateway_agent_port"}
-    return {**own, **{each.port: f"gateway_port or gateway_services.{each.name}" for each in services.values()}}
+    found: dict[int, str] = {}
+    for each in services.values():
+        found[each.port] = f"{found.get(each.port, 'gateway_port')} or gateway_services.{each.name}"
+    return {**own, **found}
 
 
 def _missing_servers(
@@ -240,6 +309,15 @@ def _exposed(options: Mapping[str, Any]) -> list[str]:
     return problems
 
 
+def _without_clients(services: Mapping[str, GatewayService], options: Mapping[str, Any]) -> list[str]:
+    return [
+        f"gateway_services.{service.name}.affinity is client, and gateway_open is true: without keys the gateway knows "
+        "no client; choose session or prefix"
+        for service in services.values()
+        if service.affinity == "client" and options["open"]
+    ]
+
+
 def _negative(options: Mapping[str, Any]) -> list[str]:
     return [
         f"gateway_{name}: found {options[name]}, expected a number from 1, or 0 for {meaning}"
@@ -248,18 +326,30 @@ def _negative(options: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _inspected(options: Mapping[str, Any]) -> list[str]:
+    found = options["inspect_kib"]
+    if 1 <= found <= MAX_INSPECT_KIB:
+        return []
+    return [f"gateway_inspect_kib: found {found}, expected a number from 1 to {MAX_INSPECT_KIB}"]
+
+
 def _unusable_addresses(options: Mapping[str, Any]) -> list[str]:
     problems = []
     try:
         ipaddress.ip_address(options["listen"])
     except ValueError:
-        problems.append(f"gateway_listen: found {options['listen']!r}, expected an address, or 0.0.0.0 for all of them")
+        problems.append(
+            f"gateway_listen: found {show_value(options['listen'])}, expected an address, or 0.0.0.0 for all of them"
+        )
     if not options["address"]:
         return problems
     try:
         shared = str(ipaddress.ip_interface(options["address"]).ip)
     except ValueError:
-        return [*problems, f"gateway_address: found {options['address']!r}, expected an address such as 10.0.0.100/24"]
+        return [
+            *problems,
+            f"gateway_address: found {show_value(options['address'])}, expected an address such as 10.0.0.100/24",
+        ]
     if not options["interface"]:
         problems.append("gateway_interface is empty: name the interface for gateway_address, such as eth0")
     if options["listen"] == shared:

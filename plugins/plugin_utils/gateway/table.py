@@ -45,7 +45,7 @@ def _row(gateway: str, name: str, entry: Mapping[str, Any]) -> list[str]:
         entry["backend"],
         name,
         {"ready": "ready", "drain": "drained", "maint": "maintenance"}[entry["state"]],
-        "up" if entry["up"] else f"down: {entry['why']}" if entry["why"] else "down",
+        f"{'up' if entry['up'] else 'down'}{': ' if entry['why'] else ''}{entry['why']}",
         str(entry["sessions"] + entry["queued"]),
         _drained_by(entry),
     ]

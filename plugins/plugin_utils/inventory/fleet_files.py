@@ -17,6 +17,7 @@ from typing import Any, NoReturn, Sequence
 
 from ansible import constants, context
 from ansible.inventory.manager import IGNORED
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_formats import (
     READERS,
@@ -65,13 +66,14 @@ def find_files(patterns: Sequence[str], directory: str, source: str = "") -> tup
     warnings = []
     for pattern in patterns:
         if "\0" in pattern:
-            raise FleetFileError(f"fleet_files: found {pattern!r}, which cannot be the name of a file")
+            raise FleetFileError(f"fleet_files: found {show_value(pattern)}, which cannot be the name of a file")
         path = os.path.normpath(os.path.join(directory, os.path.expanduser(pattern)))
         if glob.has_magic(pattern):
             found = [name for name in sorted(glob.glob(path, recursive=True)) if name != source]
         elif source and os.path.realpath(path) == os.path.realpath(source):
             raise FleetFileError(
-                f"{source}: fleet_files: found {pattern!r}, which is this file itself; name the files with the hosts"
+                f"{source}: fleet_files: found {show_value(pattern)}, which is this file itself; name the files with "
+                "the hosts"
             )
         else:
             found = [path]
@@ -174,7 +176,7 @@ class _Checker:
 
     def _check_name(self, host: FleetHost, name: Any) -> None:
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or not name.isascii():
-            shown = repr(name)[:80]
+            shown = show_value(name)[:80]
             _fail(host, f"host {host.name!r}: found {shown} as a variable, expected letters, digits and underscores")
         if name in REFUSED:
             _fail(host, f"host {host.name!r}: {name} cannot be given here: {REFUSED[name]}")
@@ -208,7 +210,11 @@ class _Checker:
         elif isinstance(value, dict):
             for key, entry in value.items():
                 if not isinstance(key, str):
-                    _fail(host, f"host {host.name!r}: {name}: found the key {key!r}, expected a text; put it in quotes")
+                    _fail(
+                        host,
+                        f"host {host.name!r}: {name}: found the key {show_value(key)}, expected a text; put it in "
+                        "quotes",
+                    )
                 self._check_text(host, name, key)
                 self._check_value(host, name, entry, depth + 1)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Mapping, NoReturn, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.fleet_yaml import (
     DEEPEST,
@@ -182,11 +183,11 @@ def _hosts_of(text: FleetText, document: Any, line_of: Callable[[Any], int]) -> 
     if document is None or document == {}:
         return []
     if not isinstance(document, dict) or "hosts" not in document:
-        keys = f" the key {next(iter(document))!r}" if isinstance(document, dict) else ""
+        keys = f" the key {show_value(next(iter(document)))}" if isinstance(document, dict) else ""
         raise FleetFileError(f"{text.path}:1: found{keys or ' no mapping'}, expected 'hosts', a mapping of names")
     for key in document:
         if key != "hosts":
-            raise FleetFileError(f"{text.path}:1: unknown key {key!r}; {nearest(str(key), ['hosts'])}")
+            raise FleetFileError(f"{text.path}:1: unknown key {show_value(key)}; {nearest(str(key), ['hosts'])}")
     hosts = document["hosts"]
     if hosts is None:
         return []
@@ -196,7 +197,8 @@ def _hosts_of(text: FleetText, document: Any, line_of: Callable[[Any], int]) -> 
     for name, variables in hosts.items():
         if not isinstance(name, str):
             raise FleetFileError(
-                f"{text.path}:{line_of(name)}: found {name!r} as the name of a host, expected a text; put it in quotes"
+                f"{text.path}:{line_of(name)}: found {show_value(name)} as the name of a host, expected a text; put it "
+                "in quotes"
             )
         if variables is not None and not isinstance(variables, dict):
             raise FleetFileError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Collection, Iterable, Mapping, Sequence
 
 from ansible.errors import AnsibleError
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import name_region_group
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.candidates import Candidate
 from ansible_collections.baremetal.inference.plugins.plugin_utils.inventory.sorting import (
@@ -39,8 +40,8 @@ def _refuse_torn(cluster: str, above: Sequence[str], candidates: Iterable[Candid
         if candidate.cluster == cluster and name_region_group("site", candidate.site or "") not in above:
             raise SortingError(
                 candidate.problem(
-                    f"site: found {candidate.site!r}, but an earlier source has put its cluster {cluster!r} below "
-                    f"{', '.join(above)}; name the same site for all hosts of a cluster"
+                    f"site: found {show_value(candidate.site)}, but an earlier source has put its cluster {cluster!r} "
+                    f"below {', '.join(above)}; name the same site for all hosts of a cluster"
                 )
             )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.accelerator.recognition import CPU, UNKNOWN, Catalogue
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_names import (
     CONFLICT_GROUP,
@@ -35,7 +36,7 @@ class RegionError(SortingError):
 
     def __init__(self, kind: str, value: str, other: str) -> None:
         super().__init__(
-            f"{kind}: found {value!r}, and {other!r} elsewhere, which would both be the group "
+            f"{kind}: found {show_value(value)}, and {show_value(other)} elsewhere, which would both be the group "
             f"{name_region_group(kind, value)}; rename one of them"
         )
         self.kind, self.value = kind, value
@@ -141,7 +142,7 @@ def _count(variable: str, value: Any) -> int:
 
 
 def _shorten(value: Any) -> str:
-    text = repr(value)
+    text = show_value(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

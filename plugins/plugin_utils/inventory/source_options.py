@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_finite
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.booleans import BooleanError, read_boolean
 
@@ -81,7 +82,7 @@ def _check_boolean(name: str, value: Any) -> None:
 def _kind(value: Any) -> str:
     if isinstance(value, (Mapping, list)):
         return "a mapping" if isinstance(value, Mapping) else "a list"
-    return repr(value)[:80]
+    return show_value(value)[:80]
 
 
 def _describe_type(kind: str) -> str:

@@ -27,11 +27,16 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.host_plans import plan_host
 from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.plans import Fleet
+from ansible_collections.baremetal.inference.plugins.plugin_utils.fleet.trial import without_weights
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.hardware import Accelerator
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
 MANIFESTS = (".yml", ".yaml")
 _EVALUATION_BYTES = 1 << 30
+
+
+# The files of a repository that is read for its tokenizer or configuration only.
+SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken", "*.py")
 
 
 class NeedsError(ValueError):
@@ -40,12 +45,29 @@ class NeedsError(ValueError):
 
 @dataclass
 class Needs:
-    """The needs: manifests by their path, locks by their path with their installed size, images."""
+    """The needs: manifests by their path, locks by their path with their installed size, images.
+
+    ``unpinned`` has the models without a manifest by name, each with the options of weights_manifest that pin it; it
+    stays None where such a model is an error. ``pin_dest`` is a directory that is searched for manifests after all
+    others, empty for none.
+    """
 
     manifests: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     locks: dict[str, int] = field(default_factory=dict)
     images: list[str] = field(default_factory=list)
     encodings: bool = False
+    unpinned: dict[str, dict[str, Any]] | None = None
+    pin_dest: str = ""
+
+    def directories(self, site: Sequence[str]) -> list[str]:
+        """Return the directories to search for manifests: the site's, then the one of new manifests."""
+        return [*site, *([self.pin_dest] if self.pin_dest and os.path.isdir(self.pin_dest) else [])]
+
+    def add_unpinned(self, name: str, **options: Any) -> None:
+        """Note a model that is to be pinned first."""
+        if self.unpinned is not None:
+            model, _at, revision = name.partition("@")
+            self.unpinned.setdefault(name, {"model": model, "revision": revision, **options})
 
     def add_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Add the weights of a manifest. Raises NeedsError where another one describes the same revision."""
@@ -74,6 +96,7 @@ class Needs:
             "wheels_bytes": sum(self.locks.values()),
             "images": sorted(self.images),
             "holds": holds,
+            "unpinned": list((self.unpinned or {}).values()),
         }
 
 
@@ -86,21 +109,32 @@ def add_fleet(needs: Needs, fleet: Fleet) -> None:
     """Add what the plans of hosts need. Raises NeedsError with everything that is not available."""
     problems: dict[str, list[str]] = {}
     for group in fleet.groups:
-        directories = group.variables.get("vllm_weights_manifest_path") or []
+        directories = needs.directories(group.variables.get("vllm_weights_manifest_path") or [])
         for plan in group.plans.values():
             for model in plan["models"]:
                 manifest = _manifest(model, directories)
                 if manifest is not None:
                     needs.add_manifest(manifest)
+                elif needs.unpinned is not None:
+                    needs.add_unpinned(model, **_how_to_pin(plan, model))
                 elif group.hosts[0] not in problems.setdefault(model, []):
                     problems[model] += group.hosts
             _add_runtime(needs, plan)
     if problems:
         lines = [
-            f"{hosts_in_words(hosts)}: no manifest pins the weights of {model}; make one with playbooks/pin_weights.yml"
+            f"{hosts_in_words(hosts)}: no manifest pins the weights of {model}; make one with "
+            "playbooks/pin_weights.yml, or let this run make it with -e bundle_pin_dest=DIR"
             for model, hosts in sorted(problems.items())
         ]
         raise NeedsError("\n".join(lines))
+
+
+def _how_to_pin(plan: PlanDocument, model: str) -> dict[str, Any]:
+    """Return which files of a model a plan reads, as options of weights_manifest."""
+    if model in without_weights(plan):
+        return {"include": list(SMALL_FILES), "exclude": ["*.safetensors.index.json"]}
+    own = model.partition("@")[0] == plan["model"]
+    return {"load_format": "mistral"} if own and plan["args"].get("load-format") == "mistral" else {}
 
 
 def _manifest(model: str, directories: Sequence[str]) -> Mapping[str, Any] | None:
@@ -147,7 +181,11 @@ def _images(stack: Mapping[str, Any]) -> list[str]:
 
 def add_models(needs: Needs, names: Sequence[str], directories: Sequence[str]) -> None:
     """Add the weights of manifests by name. Raises PlanError, NeedsError."""
+    directories = needs.directories(directories)
     for name in names:
+        if needs.unpinned is not None and lookup("weights", name, MANIFESTS, directories) is None:
+            needs.add_unpinned(name)
+            continue
         needs.add_manifest(read(find("weights", name, MANIFESTS, directories)))
 
 

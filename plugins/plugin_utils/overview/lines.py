@@ -25,10 +25,12 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.group_n
 )
 
 CONFLICT, STALE, DECLARED, SEEN, NOTHING = "conflict", "stale", "declared", "seen", "nothing"
+# Only gateways report these (service.py).
+SICK, DRAINED = "sick", "drained"
 # Worst first; the first state that applies is the host's.
-STATES = (CONFLICT, UNKNOWN, STALE, DECLARED, SEEN, NOTHING)
+STATES = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, DECLARED, SEEN, NOTHING)
 # The states that need an action.
-ATTENTION = (CONFLICT, UNKNOWN, STALE, NOTHING)
+ATTENTION = (SICK, CONFLICT, UNKNOWN, STALE, DRAINED, NOTHING)
 
 # The variables that a line is computed from.
 VARIABLES = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.checks import (
@@ -76,6 +77,17 @@ class Chosen:
     def where(self) -> str:
         """The name of the instance in error messages."""
         return f"vllm_instances.{self.name}"
+
+    @property
+    def model(self) -> str:
+        """The repository of the weights, the variant's own where it has one."""
+        return str(self.variant.get("model_id") or self.recipe["model"]["model_id"])
+
+    @property
+    def pinned(self) -> str:
+        """The name of the manifest of the weights: the repository, with @ and the revision that the instance names."""
+        revision = self.requested.get("revision")
+        return f"{self.model}@{revision}" if revision else self.model
 
 
 def choose(
@@ -162,8 +174,8 @@ def _preset(recipe: Mapping[str, Any], name: str | None, where: str) -> Mapping[
     model = recipe["model"]["model_id"]
     if not presets:
         raise PlanError(
-            f"{where}.preset: found {name!r}, but recipe {model} has no presets; remove preset and set args of the "
-            "instance, or add presets to a recipe file of your own (vllm_recipe_path)"
+            f"{where}.preset: found {show_value(name)}, but recipe {model} has no presets; remove preset and set args "
+            "of the instance, or add presets to a recipe file of your own (vllm_recipe_path)"
         )
     if name not in presets:
         raise PlanError(f"{where}.preset: recipe {model} has no preset {name!r}; {nearest(name, presets)}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.arguments import (
     Setting,
@@ -313,7 +314,7 @@ def _mode(
     modes = feature.get("modes")
     if not modes:
         if requested:
-            raise PlanError(f"{where}.feature_modes.{name}: this feature has no modes; found {requested!r}")
+            raise PlanError(f"{where}.feature_modes.{name}: this feature has no modes; found {show_value(requested)}")
         return True, None
     if requested and requested not in modes:
         raise PlanError(

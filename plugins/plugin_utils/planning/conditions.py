@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import in_spec
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies
 
@@ -30,7 +31,7 @@ def holds(name: str, wanted: Any, facts: Mapping[str, Any]) -> bool | None:
     """Return whether one condition holds, None where its fact is unknown. Raises ValueError for a malformed one."""
     if name in RESULTS:
         if not isinstance(wanted, Mapping):
-            raise ValueError(f"found {wanted!r}, expected a mapping of names to requirements")
+            raise ValueError(f"found {show_value(wanted)}, expected a mapping of names to requirements")
         return _results_hold(wanted, facts.get(name) or {})
     fact = facts.get(name)
     if fact is None:

@@ -46,7 +46,7 @@ def request_of(
     entry: Chosen, args: Mapping[str, Any], accelerator: Accelerator, library: Library, drafts: Sequence[str] = ()
 ) -> Request | None:
     """Return what is to fit by the model's own configuration, None where no manifest has one that is understood."""
-    manifest = library.manifest(str(entry.variant.get("model_id") or entry.recipe["model"]["model_id"]))
+    manifest = library.manifest(entry.pinned)
     size, shape = weights_size(manifest, str(args.get("load-format"))), shape_of((manifest or {}).get("config"))
     if size is None or shape is None:
         return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import GroupDocument
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.options.table import OptionTable
@@ -121,9 +122,9 @@ def check_executor(args: Mapping[str, Any], where: str) -> None:
     found = args.get(EXECUTOR)
     if found not in (None, "mp"):
         raise PlanError(
-            f"{where}.args.{EXECUTOR}: found {found!r}, expected 'mp' for an instance with nodes: since 0.13 vLLM "
-            "spans hosts by itself, and Ray would be a second cluster without a password that fails in the same way; "
-            "leave it out"
+            f"{where}.args.{EXECUTOR}: found {show_value(found)}, expected 'mp' for an instance with nodes: since 0.13 "
+            "vLLM spans hosts by itself, and Ray would be a second cluster without a password that fails in the same "
+            "way; leave it out"
         )
 
 

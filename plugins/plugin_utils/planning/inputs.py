@@ -23,10 +23,12 @@ class UnknownNameError(PlanError):
 
 
 def how_to_pin(model: str) -> str:
-    """Return the command that makes the manifest of a model, as a clause of a message."""
+    """Return the command that makes the manifest of a model, also of NAME@REVISION, as a clause of a message."""
+    name, _at, revision = model.partition("@")
+    beside = f"-e pin_revision={revision} -e pin_beside=true " if revision else ""
     return (
-        f"make a manifest: ansible-playbook playbooks/pin_weights.yml -e pin_model={model} -e pin_dest=DIR, and set "
-        "weights_manifest_path: [DIR]"
+        f"make a manifest: ansible-playbook playbooks/pin_weights.yml -e pin_model={name} {beside}-e pin_dest=DIR, and "
+        "set weights_manifest_path: [DIR]"
     )
 
 
@@ -71,8 +73,9 @@ REQUIRED = tuple(
 class Library:
     """The source of recipes, releases, manifests of weights and option tables; each method may raise PlanError.
 
-    ``manifest`` returns None for a model without a manifest. ``others`` returns the tables of the other releases,
-    ``notes`` the warnings about a recipe's file, ``chips`` one of each chip that the catalogue has.
+    ``manifest`` takes the name of a model, also with @ and a revision, and returns None where none pins it. ``others``
+    returns the tables of the other releases, ``notes`` the warnings about a recipe's file, ``chips`` one of each chip
+    that the catalogue has.
     """
 
     recipe: Callable[[str], Mapping[str, Any]]

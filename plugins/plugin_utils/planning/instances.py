@@ -17,7 +17,8 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.input
 
 INSTANCE_KEYS = (
     "args", "checks", "chips", "env", "feature_modes", "features", "group_port", "host", "node_address", "nodes",
-    "port", "preset", "recipe", "release", "replicas", "runtime", "served_model_names", "strategy", "variant",
+    "port", "preset", "recipe", "release", "replicas", "revision", "runtime", "served_model_names", "strategy",
+    "variant",
 )  # fmt: skip
 # What other tools call a key, where spelling would lead elsewhere: the nearest to model is nodes.
 OTHER_NAMES = {
@@ -39,7 +40,7 @@ RUNTIMES = ("container", "venv")
 # Arguments that follow from another key; setting both could contradict.
 OWNED_ARGS = {
     "model": "recipe",
-    "revision": "the weights' manifest",
+    "revision": "revision, which a manifest of the weights pins",
     "host": "host",
     "port": "port",
     "served-model-name": "served_model_names",
@@ -53,6 +54,7 @@ SECRET_ENV = (API_KEY, "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "EXA_API_KEY")
 # The name of an instance becomes the name of a unit, a container and several directories.
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]*\Z")
 _HOST = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?)+\Z")
+_REVISION = re.compile(r"[0-9a-f]{40}\Z", re.ASCII)
 _LINES = re.compile(r"[\n\r\0]")
 
 
@@ -77,7 +79,7 @@ def check_instance(name: str, requested: Any) -> None:
     for key in requested:
         if key not in INSTANCE_KEYS:
             use = f"use {OTHER_NAMES[key]!r}" if key in OTHER_NAMES else nearest(str(key), INSTANCE_KEYS)
-            raise PlanError(f"{where}: unknown key {key!r}; {use}")
+            raise PlanError(f"{where}: unknown key {show_value(key)}; {use}")
     if not requested.get("recipe"):
         raise PlanError(f"{where}: 'recipe' is missing; expected the <org>/<model> of a recipe in the catalogue")
     _check_numbers(where, requested)
@@ -107,7 +109,7 @@ def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
         raise PlanError(f"{where}.replicas: {problem}; leave replicas out to fill the host")
     if replicas not in (None, 1) and requested.get("nodes"):
         raise PlanError(
-            f"{where}.replicas: found {replicas!r} together with nodes; an instance that spans hosts has one "
+            f"{where}.replicas: found {show_value(replicas)} together with nodes; an instance that spans hosts has one "
             "replica, so remove one of the two"
         )
     chips = requested.get("chips")
@@ -115,14 +117,15 @@ def _check_numbers(where: str, requested: Mapping[str, Any]) -> None:
         return
     if not isinstance(chips, list) or not chips or not all(_is_index(chip) for chip in chips):
         raise PlanError(
-            f"{where}.chips: found {chips!r}, expected a list of the chips' numbers without quotes, like [0, 1]"
+            f"{where}.chips: found {show_value(chips)}, expected a list of the chips' numbers without quotes, like [0, "
+            "1]"
         )
     if len(set(chips)) != len(chips):
-        raise PlanError(f"{where}.chips: found {chips!r}, expected each number once, like [0, 1]")
+        raise PlanError(f"{where}.chips: found {show_value(chips)}, expected each number once, like [0, 1]")
     if replicas not in (None, 1):
         raise PlanError(
-            f"{where}.replicas: found {replicas!r} together with chips; an instance that names its chips has one "
-            "replica, so remove one of the two"
+            f"{where}.replicas: found {show_value(replicas)} together with chips; an instance that names its chips has "
+            "one replica, so remove one of the two"
         )
 
 
@@ -134,35 +137,43 @@ def _check_texts(where: str, requested: Mapping[str, Any]) -> None:
     for key in ("recipe", "variant", "preset", "strategy", "release", "host", "node_address"):
         if key in requested and not isinstance(requested[key], str):
             way_out = ", quoted" if isinstance(requested[key], float) else ""
-            raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a text{way_out}")
+            raise PlanError(f"{where}.{key}: found {show_value(requested[key])}, expected a text{way_out}")
+    revision = requested.get("revision", "0" * 40)
+    if not isinstance(revision, str) or not _REVISION.match(revision):
+        raise PlanError(
+            f"{where}.revision: found {show_value(revision)}, expected the commit of a manifest, 40 hexadecimal digits "
+            "in quotes"
+        )
     for key in ("host", "node_address"):
         if not _is_address(requested.get(key, "")):
             raise PlanError(
-                f"{where}.{key}: found {requested[key]!r}, expected an IP address such as 10.0.0.5, 0.0.0.0 or ::, "
-                "or the name of a host"
+                f"{where}.{key}: found {show_value(requested[key])}, expected an IP address such as 10.0.0.5, 0.0.0.0 "
+                "or ::, or the name of a host"
             )
     if "runtime" in requested and requested["runtime"] not in RUNTIMES:
         found = requested["runtime"]
-        raise PlanError(f"{where}.runtime: found {found!r}; {nearest(str(found), RUNTIMES)}")
+        raise PlanError(f"{where}.runtime: found {show_value(found)}; {nearest(str(found), RUNTIMES)}")
     nodes = requested.get("nodes")
     if isinstance(nodes, list) and len(set(map(str, nodes))) < len(nodes):
-        raise PlanError(f"{where}.nodes: found {nodes!r}, expected each host once")
+        raise PlanError(f"{where}.nodes: found {show_value(nodes)}, expected each host once")
     for key in ("checks", "features", "nodes", "served_model_names"):
         value = requested.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise PlanError(f"{where}.{key}: found {value!r}, expected a list of names")
+            raise PlanError(f"{where}.{key}: found {show_value(value)}, expected a list of names")
     for name in requested.get("checks", []):
         if name not in CHECKS:
             raise PlanError(f"{where}.checks: unknown check {name!r}; {nearest(name, CHECKS)}")
     for key in ("args", "env", "feature_modes"):
         if not isinstance(requested.get(key) or {}, Mapping):
-            raise PlanError(f"{where}.{key}: found {requested[key]!r}, expected a mapping of names to values")
+            raise PlanError(f"{where}.{key}: found {show_value(requested[key])}, expected a mapping of names to values")
         for name in requested.get(key) or {}:
             if not isinstance(name, str):
-                raise PlanError(f"{where}.{key}: found the key {name!r}, expected a text; put it in quotes")
+                raise PlanError(f"{where}.{key}: found the key {show_value(name)}, expected a text; put it in quotes")
     for name, mode in (requested.get("feature_modes") or {}).items():
         if not isinstance(mode, str):
-            raise PlanError(f"{where}.feature_modes.{name}: found {mode!r}, expected the name of a mode, in quotes")
+            raise PlanError(
+                f"{where}.feature_modes.{name}: found {show_value(mode)}, expected the name of a mode, in quotes"
+            )
 
 
 def _is_address(text: str) -> bool:
@@ -194,7 +205,7 @@ def _no_word(value: Any) -> str | None:
     if isinstance(value, Mapping):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            return f"found a mapping with the key {odd[0]!r} ({name_kind(odd[0])}), not a text"
+            return f"found a mapping with the key {show_value(odd[0])} ({name_kind(odd[0])}), not a text"
         return next(filter(None, map(_no_word, value.values())), None)
     if isinstance(value, list):
         return next(filter(None, map(_no_word, value)), None)
@@ -202,7 +213,7 @@ def _no_word(value: Any) -> str | None:
         return f"found a text of several lines ({value.splitlines()[0]!r}...)"
     if value is None or isinstance(value, (str, int, float, bool)):
         return None
-    return f"found {value!r} ({name_kind(value)})"
+    return f"found {show_value(value)} ({name_kind(value)})"
 
 
 def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
@@ -210,7 +221,9 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
         if key in SECRET_ENV:
             raise PlanError(f"{where}.env.{key}: a secret does not belong here; put it into vllm_secrets.{name}.{key}")
         if isinstance(value, (Mapping, list)):
-            raise PlanError(f"{where}.env.{key}: found {value!r}, expected one value; write JSON as a text in quotes")
+            raise PlanError(
+                f"{where}.env.{key}: found {show_value(value)}, expected one value; write JSON as a text in quotes"
+            )
         # The value may be confidential, so the message omits it.
         if isinstance(value, str) and _LINES.search(value):
             raise PlanError(
@@ -219,9 +232,13 @@ def _check_env(where: str, name: str, env: Mapping[str, Any]) -> None:
             )
         if isinstance(value, bool):
             # YAML's true would become True, which vLLM cannot read as a number, and other libraries not as a boolean.
-            raise PlanError(f'{where}.env.{key}: found {value!r}, expected a text in quotes, such as "1" or "true"')
+            raise PlanError(
+                f'{where}.env.{key}: found {show_value(value)}, expected a text in quotes, such as "1" or "true"'
+            )
         if value is not None and not isinstance(value, (str, int, float)):
-            raise PlanError(f"{where}.env.{key}: found {value!r} ({name_kind(value)}), expected a text in quotes")
+            raise PlanError(
+                f"{where}.env.{key}: found {show_value(value)} ({name_kind(value)}), expected a text in quotes"
+            )
 
 
 def exposure(where: str, name: str, host: str, secrets: Sequence[str]) -> list[str]:

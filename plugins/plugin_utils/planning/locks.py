@@ -9,6 +9,7 @@ import os
 import re
 from typing import Any, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import satisfies, sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
 
@@ -35,7 +36,7 @@ def choose_lock(
         return {**stack, "interpreter": interpreter, "interpreter_version": version}
     if version and version not in locks:
         raise PlanError(
-            f"vllm_python: found {requested!r}, but release {release!r} has locks of wheels for Python "
+            f"vllm_python: found {show_value(requested)}, but release {release!r} has locks of wheels for Python "
             f"{', '.join(locks)}; choose one of these, or make a lock with playbooks/lock_release.yml"
         )
     if pythons is None:
@@ -68,8 +69,8 @@ def _read_request(requested: str) -> tuple[str, str]:
     match = _REQUESTED.match(requested)
     if requested and match is None:
         raise PlanError(
-            f"vllm_python: found {requested!r}, expected a version such as '3.12' in quotes, or a path on the host "
-            "such as /opt/python/bin/python3.12"
+            f"vllm_python: found {show_value(requested)}, expected a version such as '3.12' in quotes, or a path on "
+            "the host such as /opt/python/bin/python3.12"
         )
     return (match["version"], requested if match["path"] else "") if match else ("", "")
 

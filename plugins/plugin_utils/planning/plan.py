@@ -296,8 +296,8 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     """Return the plan of one replica on its chips."""
     accelerator, site, library = shared.accelerator, shared.site, shared.library
     name = replica_name(entry.name, number)
-    model = str(entry.variant.get("model_id") or entry.recipe["model"]["model_id"])
-    manifest = library.manifest(model)
+    model = entry.model
+    manifest = library.manifest(entry.pinned)
     check_format(entry.recipe, model, manifest, accelerator, entry.where)
     weights = _weights_path(manifest, site) if manifest else None
     served = list(entry.requested.get("served_model_names") or [model])
@@ -320,7 +320,7 @@ def _plan(shared: _Shared, entry: Chosen, composed: Composed, number: int, chips
     config = {"model": weights or model, "served-model-name": served, **listen, **composed.args}
     compilers = compiles(_kernels(entry, accelerator, site), env, accelerator.generation)
     start = _start(entry, accelerator, site, chips, mounts_of(name, weights, composed, accelerator, site))
-    models = list(dict.fromkeys([model, *named_models(composed)]))
+    models = list(dict.fromkeys([entry.pinned, *named_models(composed)]))
     check_remote_code(entry, composed, {name: library.manifest(name) for name in models})
     exposed = [] if worker else exposure(entry.where, entry.name, listen["host"], secrets)
     warnings = [*exposed, *_warnings(entry, composed, facts, accelerator, library), *_unpinned(entry, models, library)]

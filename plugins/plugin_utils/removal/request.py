@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Iterable, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 # The variables that name something, with the form of a name and an example.
@@ -65,5 +66,5 @@ def _names(kind: str, value: Any) -> list[str]:
     form, example = FORMS[kind]
     for name in names:
         if not form.fullmatch(name):
-            raise RemovalRequestError(f"{PREFIX}{kind}: found {name!r}, expected a name such as {example}")
+            raise RemovalRequestError(f"{PREFIX}{kind}: found {show_value(name)}, expected a name such as {example}")
     return list(dict.fromkeys(names))

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Collection, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_name
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
@@ -121,8 +122,8 @@ def shared_option(name: str, seen: Seen) -> Any:
         other = entry["options"][name]
         if value != other:
             raise RolloutError(
-                f"rollout_{name} is {value!r} for {first} and {other!r} for {host}: set the same value for all "
-                f"hosts of {'the rollout' if name in WHOLE else 'a cluster'}"
+                f"rollout_{name} is {show_value(value)} for {first} and {show_value(other)} for {host}: set the same "
+                f"value for all hosts of {'the rollout' if name in WHOLE else 'a cluster'}"
             )
     return value
 

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.wave_sizes import WaveSizeError, size_of
 
 CLUSTERS, TOGETHER = "clusters", "together"
-_SHARE = re.compile(r"(?P<share>\d{1,3})\s*%", re.ASCII)
 
 
 class RolloutError(ValueError):
@@ -120,27 +119,13 @@ def _wave(canary: bool, cluster: str, units: Sequence[Sequence[Concerned]]) -> W
     return Wave(canary, {cluster: [host.host for unit in units for host in unit]})
 
 
-def size_of(entry: Any, hosts: int) -> int:
-    """Return the number of hosts in a wave, from a number or a share of ``hosts``; a share gives at least one host.
-
-    Raises RolloutError for any other value.
-    """
-    match = _SHARE.fullmatch(str(entry).strip())
-    if match and 0 < int(match["share"]) <= 100:
-        return max(1, hosts * int(match["share"]) // 100)
-    text = str(entry).strip()
-    if not isinstance(entry, bool) and text.isascii() and text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise RolloutError(f"found {entry!r}, expected a number of hosts above 0, or a share such as 25%")
-
-
 def _pace_problems(cluster: str, pace: Pace, hosts: int) -> list[str]:
     """Return the sizes that a cluster of so many hosts cannot have; hosts that are changed together count as one."""
     where, problems = _named(cluster), []
     for number, entry in enumerate(pace.waves):
         try:
             size = size_of(entry, hosts)
-        except RolloutError as exc:
+        except WaveSizeError as exc:
             problems.append(f"{where}: rollout_waves[{number}]: {exc}")
             continue
         if size > hosts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest, not_a_number
 from ansible_collections.baremetal.inference.plugins.plugin_utils.tune.variants import TuneError
 
@@ -50,38 +51,38 @@ def parse_goal(goal: Any) -> Goal:
     """Return a checked goal. Raises TuneError."""
     if not isinstance(goal, Mapping) or not goal:
         raise TuneError(
-            f"tune_goal: found {goal!r}, expected a mapping such as {{metric: {THROUGHPUT}, concurrency: 64}}"
+            f"tune_goal: found {show_value(goal)}, expected a mapping such as {{metric: {THROUGHPUT}, concurrency: 64}}"
         )
     for key in goal:
         if key not in KEYS:
-            raise TuneError(f"tune_goal: unknown key {key!r}; {nearest(str(key), KEYS)}")
+            raise TuneError(f"tune_goal: unknown key {show_value(key)}; {nearest(str(key), KEYS)}")
     for key in ("metric", "concurrency"):
         if key not in goal:
             raise TuneError(f"tune_goal.{key} is missing")
     _check_metric("tune_goal.metric", goal["metric"])
     limits = goal.get("limits") or {}
     if not isinstance(limits, Mapping):
-        raise TuneError(f"tune_goal.limits: found {limits!r}, expected a mapping of figures to limits")
+        raise TuneError(f"tune_goal.limits: found {show_value(limits)}, expected a mapping of figures to limits")
     for name, limit in limits.items():
         _check_metric("tune_goal.limits", name)
         if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0:
             raise TuneError(f"tune_goal.limits.{name}: {not_a_number(limit, 'a number above 0')}")
     workload = goal.get("workload", "chat")
     if not isinstance(workload, str):
-        raise TuneError(f"tune_goal.workload: found {workload!r}, expected the name of a workload")
+        raise TuneError(f"tune_goal.workload: found {show_value(workload)}, expected the name of a workload")
     return Goal(goal["metric"], workload, read_count("tune_goal.concurrency", goal["concurrency"]), dict(limits))
 
 
 def _check_metric(where: str, name: Any) -> None:
     if name not in METRICS:
-        raise TuneError(f"{where}: found {name!r}; {nearest(str(name), METRICS)}")
+        raise TuneError(f"{where}: found {show_value(name)}; {nearest(str(name), METRICS)}")
 
 
 def read_count(where: str, value: Any, least: int = 1) -> int:
     """Return a whole number, also from a text, because -e makes every value a text. Raises TuneError."""
     text = str(value).strip()
     if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise TuneError(f"{where}: found {value!r}, expected a whole number from {least}")
+        raise TuneError(f"{where}: found {show_value(value)}, expected a whole number from {least}")
     return int(text)
 
 

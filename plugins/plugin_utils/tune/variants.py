@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any, Dict, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 from ansible_collections.baremetal.inference.plugins.module_utils.vllm.plan_document import PlanDocument
 
@@ -60,7 +61,7 @@ def parse_variants(variants: Any, matrix: Any) -> dict[str, Variant]:
 
 def _mapping(where: str, value: Any) -> Mapping[Any, Any]:
     if not isinstance(value or {}, Mapping):
-        raise TuneError(f"{where}: found {value!r}, expected a mapping")
+        raise TuneError(f"{where}: found {show_value(value)}, expected a mapping")
     return value or {}
 
 
@@ -70,11 +71,11 @@ def _checked(where: str, change: Any) -> Variant:
         raise TuneError(f"{where}: found nothing to change, expected one of {', '.join(KEYS)}")
     for key, value in known.items():
         if key not in KEYS:
-            raise TuneError(f"{where}: unknown key {key!r}; {nearest(str(key), KEYS)}")
+            raise TuneError(f"{where}: unknown key {show_value(key)}; {nearest(str(key), KEYS)}")
         if key in MAPPINGS:
             _mapping(f"{where}.{key}", value)
         elif not isinstance(value, str) or not value:
-            raise TuneError(f"{where}.{key}: found {value!r}, expected a text")
+            raise TuneError(f"{where}.{key}: found {show_value(value)}, expected a text")
     return dict(known)
 
 
@@ -84,11 +85,11 @@ def _combined(matrix: Mapping[Any, Any]) -> dict[str, Variant]:
     for key, lists in matrix.items():
         where = f"tune_matrix.{key}"
         if key not in KEYS:
-            raise TuneError(f"tune_matrix: unknown key {key!r}; {nearest(str(key), KEYS)}")
+            raise TuneError(f"tune_matrix: unknown key {show_value(key)}; {nearest(str(key), KEYS)}")
         for name, values in _mapping(where, lists).items() if key in MAPPINGS else [(key, lists)]:
             place = f"{where}.{name}" if key in MAPPINGS else where
             if not isinstance(values, list) or not values:
-                raise TuneError(f"{place}: found {values!r}, expected a list of values")
+                raise TuneError(f"{place}: found {show_value(values)}, expected a list of values")
             axes.append((str(key), str(name), values))
     found: dict[str, Variant] = {}
     for values in itertools.product(*[axis[2] for axis in axes]) if axes else []:

@@ -6,15 +6,19 @@
     gateway-agent.py CONFIG
 
 CONFIG is JSON: ``port`` to answer on (loopback), ``interval``, ``stuck_after`` and ``probe_after`` in seconds,
-``error_limit``, ``stats`` (HAProxy's socket with its counters), ``unusable`` (a file for keepalived, or nothing), and
-``servers``: ``ADDRESS:PORT`` -> ``name``, ``service``, ``model`` and, where several are one instance, ``group``.
-HAProxy connects, sends ADDRESS:PORT and a newline, and reads ``up``, ``down #reason``, or an empty line while the state
-is unknown, which changes nothing.
+``error_limit``, ``min_available`` (servers that each service keeps, however sick), ``stats`` (HAProxy's socket with
+its counters), ``unusable`` (a file for keepalived, or nothing), and ``servers``: ``ADDRESS:PORT`` -> ``name``,
+``service``, ``model`` and, where several are one instance, ``group``. HAProxy connects, sends ADDRESS:PORT and a
+newline, and reads ``up``, ``down #reason``, or an empty line while the state is unknown, which changes nothing.
 
 An engine is stuck when requests run and no counter of its work changes for ``stuck_after`` seconds. After
 ``probe_after`` seconds without requests, and after ``error_limit`` answers 5xx within WINDOW seconds, the agent
 requests one token, until it gets one: requests of one client may fail on a healthy engine. An engine that refuses with
 5xx stays in service as long as its service has no better one.
+
+An instance whose host says that it is sick (the header ``unhealthy`` of GET /metrics, from the role health) goes out
+of service with ``down #sick: ...``, the sickest first, as long as its service keeps ``min_available`` others; else it
+stays with ``up #sick, ...``.
 
 ``down #hangs: ...`` means that its running requests never end; gateway-hanging.lua ends them.
 
@@ -51,6 +55,10 @@ _LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{[^}]*\})?\s+(?P<value>\S+)", re.ASCI
 # Bytes read of a page of metrics.
 MAX_METRICS_BYTES = 8 * 1024 * 1024
 UNKNOWN, UP = "", "up"
+# The header by which a host calls its instance sick, and the actions that its text begins with, weakest first.
+SICK = "unhealthy"
+SEVERITIES = ("restart_instance", "reset_chip", "isolate_host")
+LONGEST_REASON = 200
 # Seconds over which errors are counted.
 WINDOW = 10.0
 # A shared address moves only after this long: without servers, or without an answer of a HAProxy that still listens.
@@ -70,6 +78,10 @@ class Watched:
     # Why the instance is refusing requests although it works, and whether another server of its service is better.
     refusal: str = ""
     replaceable: bool = False
+    # Why its host calls the instance sick, and whether its service can do without it.
+    sick: str = ""
+    sick_since: float = math.inf
+    spare: bool = False
     # The unhealthy server of its group, empty for none.
     incomplete: str = ""
     work: tuple[float, ...] = ()
@@ -87,7 +99,16 @@ class Watched:
         """The answer to HAProxy."""
         if self.incomplete and not self.verdict.startswith("down #hangs"):
             return f"down #{self.incomplete}, which serves together with it, is missing"
-        return f"down #{self.refusal}" if self.refusal and self.replaceable else self.verdict
+        if self.refusal and self.replaceable:
+            return f"down #{self.refusal}"
+        if self.sick and self.verdict == UP:
+            return f"down #sick: {self.sick}" if self.spare else f"up #sick, and the service needs it: {self.sick}"
+        return self.verdict
+
+    @property
+    def severity(self) -> int:
+        """How sick it is; of several, the sickest goes first."""
+        return next((number for number, word in enumerate(SEVERITIES, 1) if self.sick.startswith(word)), 0)
 
     def lost(self, now: float) -> None:
         """Record that the instance did not answer; the check of /health decides whether it is up."""
@@ -189,15 +210,16 @@ def deadline(connection: http.client.HTTPConnection, seconds: float) -> Iterator
         timer.cancel()
 
 
-def ask(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, str]:
-    """Return status and text of an answer. Raises one of FAULTS."""
+def ask(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, str, str]:
+    """Return status and text of an answer, and why the instance is sick. Raises one of FAULTS."""
     connection = http.client.HTTPConnection(address, timeout=timeout)
     ends = time.monotonic() + timeout
     try:
         with deadline(connection, timeout):
             connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
             answer = connection.getresponse()
-            found = answer.status, answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
+            text = answer.read(MAX_METRICS_BYTES).decode("utf-8", "replace")
+            found = answer.status, text, sickness(answer.getheader(SICK, ""))
     except FAULTS:
         if time.monotonic() < ends:
             raise
@@ -209,11 +231,16 @@ def ask(address: str, method: str, path: str, body: bytes | None, timeout: float
     return found
 
 
+def sickness(text: str) -> str:
+    """Return a reason as HAProxy can take it in a line: printable ASCII, and not too long."""
+    return "".join(letter if " " <= letter <= "~" else "?" for letter in text)[:LONGEST_REASON]
+
+
 def probe(address: str, model: str, timeout: float) -> tuple[str, bool]:
     """Request one token; return the fault, empty for success, and whether it was an answer 5xx."""
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1}).encode()
     try:
-        status, _text = ask(address, "POST", "/v1/completions", body, timeout)
+        status, _text, _sick = ask(address, "POST", "/v1/completions", body, timeout)
     except TimeoutError:
         return f"no token within {timeout:.0f} s", False
     except FAULTS as exc:
@@ -225,8 +252,9 @@ def probe(address: str, model: str, timeout: float) -> tuple[str, bool]:
 def check_instance(address: str, model: str, watched: Watched) -> None:
     """Query an instance once and update its state."""
     try:
-        status, text = ask(address, "GET", "/metrics", None, max(5.0, watched.stuck_after / 2))
+        status, text, sick = ask(address, "GET", "/metrics", None, max(5.0, watched.stuck_after / 2))
         metrics = read_metrics(text) if status == http.client.OK else {}
+        watched.sick, watched.sick_since = sick, min(watched.sick_since, time.monotonic()) if sick else math.inf
     except TimeoutError:
         return watched.lost(time.monotonic())
     except FAULTS:
@@ -350,6 +378,7 @@ class HaproxyWatch:
 
     def __init__(self, config: Mapping[str, Any], watched: Mapping[str, Watched]) -> None:
         self.servers, self.watched, self.path = config["servers"], watched, config["stats"]
+        self.min_available = config["min_available"]
         self.address = SharedAddress(config["unusable"], config["interval"])
 
     def check(self, now: float) -> None:
@@ -368,19 +397,42 @@ class HaproxyWatch:
         """Update the instances; return ``no server`` if a service has none."""
         up: dict[str, int] = {}
         better: dict[str, int] = {}
+        sick: dict[str, list[str]] = {}
         for address, server in self.servers.items():
             seen = found.get(server["name"], NOT_SEEN)
             self.watched[address].counts(seen.errors, seen.sent, now)
             service = server["service"]
             up[service] = up.get(service, 0) + seen.up
-            better[service] = better.get(service, 0) + (seen.up and not self.watched[address].refusal)
+            well = seen.up and not self.watched[address].refusal and not self.watched[address].sick
+            better[service] = better.get(service, 0) + well
+            if self.watched[address].sick:
+                sick.setdefault(service, []).append(address)
+        now_up = {address for address, server in self.servers.items() if found.get(server["name"], NOT_SEEN).up}
+        spare = {address for service, each in sick.items() for address in self._spare(each, better[service], now_up)}
         for address, server in self.servers.items():
             watched = self.watched[address]
             before = watched.answer
             watched.replaceable = better[server["service"]] > 0
             watched.incomplete = self._missing_beside(server, found)
+            watched.spare = address in spare
             report(server["name"], address, before, watched.answer)
         return "" if all(up.values()) else "no server"
+
+    def _spare(self, sick: list[str], others: int, now_up: set[str]) -> list[str]:
+        """Return the sick instances of a service that it can do without: the sickest, then those that were sick first.
+
+        So one that is out stays out when another becomes as sick. ``others`` is the number of servers up and well. One
+        that is up leaves only when HAProxy has the ones that stay up too: it asks for each server at another moment.
+        """
+
+        def rank(address: str) -> tuple[int, float, str]:
+            watched = self.watched[address]
+            return -watched.severity, watched.sick_since, self.servers[address]["name"]
+
+        order = sorted(sick, key=rank)
+        leaving = order[: len(order) - max(0, self.min_available - others)]
+        staying = others + len(now_up.intersection(order[len(leaving) :]))
+        return leaving if staying >= self.min_available else [each for each in leaving if each not in now_up]
 
     def _missing_beside(self, server: Mapping[str, Any], found: Mapping[str, Counted]) -> str:
         """Return the first other server of a server's group that HAProxy's own check finds unhealthy, or nothing."""

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Tell gateways whether an instance takes requests, and refuse requests that would get no answer.
 
-vLLM runs this class before its own code (``--middleware availability.Availability``). It obeys four files in the
+vLLM runs this class before its own code (``--middleware availability.Availability``). It obeys five files in the
 instance's directory below /run/vllm: vllm-wait-ready.py makes ``ready`` when vLLM is warm; vllm-drain.py makes
-``stopping`` when systemd stops the instance and, once no request runs, ``closed``. Where an instance spans hosts,
-vllm-group.py calls ``ready`` ``withdrawn`` while it misses one of them.
+``stopping`` when systemd stops the instance and, once no request runs, ``closed``; the service of the role health
+writes into ``unhealthy`` why the instance is sick. Where an instance spans hosts, vllm-group.py calls ``ready``
+``withdrawn`` while it misses one of them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ Send = Callable[[Dict[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DIRECTORY = os.environ["AVAILABILITY_DIRECTORY"]
-READY, STOPPING, CLOSED, WITHDRAWN = (
-    os.path.join(DIRECTORY, name) for name in ("ready", "stopping", "closed", "withdrawn")
+READY, STOPPING, CLOSED, WITHDRAWN, UNHEALTHY = (
+    os.path.join(DIRECTORY, name) for name in ("ready", "stopping", "closed", "withdrawn", "unhealthy")
 )
 # What gateways answer while they have no server.
 RETRY_AFTER = b"5"
@@ -37,6 +38,9 @@ class Availability:
     All other requests are served until it is closed; from then on they get 503. While a host of the instance is
     missing they get 503 too, with ``retry-after``: vLLM would take them and never answer. Each answer of this class has
     the header ``open-requests``: the number of requests that this API server has not finished answering.
+
+    The answer of GET /metrics has the header ``unhealthy`` while the instance is sick. It serves on: whether another
+    server can take its place is for the gateway to decide.
     """
 
     def __init__(self, app: App) -> None:
@@ -53,7 +57,8 @@ class Availability:
         elif path == "/health" and not os.path.exists(READY) and PROBE not in dict(scope["headers"]):
             await self._refuse(send, 503, b"this instance is starting\n")
         elif path in WATCHED:
-            await self.app(scope, receive, send)
+            reason = _unhealthy() if path == "/metrics" else b""
+            await self.app(scope, receive, _telling(send, reason) if reason else send)
         elif scope["type"] == "http" and os.path.exists(CLOSED):
             await self._refuse(send, 503, b"this instance is stopping\n")
         elif scope["type"] == "http" and os.path.exists(WITHDRAWN):
@@ -75,3 +80,24 @@ class Availability:
         ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def _unhealthy() -> bytes:
+    """Return why the instance is sick, empty where it is well."""
+    try:
+        with open(UNHEALTHY, "rb") as file:
+            text = file.read(200)
+    except OSError:
+        return b""
+    return bytes(byte if 32 <= byte < 127 else 63 for byte in text.strip())
+
+
+def _telling(send: Send, reason: bytes) -> Send:
+    """Return ``send`` with the reason added to the headers of the answer."""
+
+    async def told(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"unhealthy", reason)]}
+        await send(message)
+
+    return told

@@ -282,6 +282,7 @@ def main() -> None:
     if instance is None:
         print("Joined the head", flush=True)
         return
+    began = time.monotonic()
     if seconds:
         try:
             print(WarmUp(instance, vocabulary_of(name), seconds).run(), flush=True)
@@ -290,7 +291,8 @@ def main() -> None:
             print(f"Warm-up ended: {exc}", flush=True)
     # The unit of an instance that an older release installed has no such directory.
     if (RUN / name).is_dir():
-        (RUN / name / "ready").touch()
+        # The service of the role health reads how long the warm-up took.
+        (RUN / name / "ready").write_text(f"{time.monotonic() - began:.3f}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -86,7 +86,14 @@ def problems(text: str) -> list[str]:
             found += [f"{first}: {name} does not exist" for name in block.why.split(", ") if not (TOP / name).exists()]
         elif block.is_commands and block.kind != "console" and not block.how:
             found.append(f"{first}: only a console with `$ ` is run; mark the block with the reason")
-    return found
+    return found + [f"{line}: an indented command is not run; put it into a console" for line in indented(text)]
+
+
+def indented(text: str) -> list[str]:
+    """Return the first lines of indented blocks that a reader would type; those with brackets show the syntax."""
+    text = BLOCK.sub("", text)
+    found = re.findall(r"(?:\A|\n\n) {4}((?:\w+=\S+ )?(?:ansible|curl|make|tools/|bin/)[^\n]*)", text)
+    return [line for line in found if "[" not in re.sub(r"\{.*?\}", "", line)]
 
 
 def script(text: str) -> tuple[str, list[tuple[str, list[str]]]]:
@@ -233,6 +240,11 @@ def test_a_block_that_could_not_be_run_is_found():
         "ls: only a console with `$ ` is run; mark the block with the reason",
         "$ ls: tests/gone.py does not exist",
     ]
+
+
+def test_an_indented_command_is_found_and_a_synopsis_is_not():
+    page = "Run:\n\n    ansible-playbook site.yml\n\nOr:\n\n    ansible-playbook site.yml [--check]\n\n    key: value\n"
+    assert problems(page) == ["ansible-playbook site.yml: an indented command is not run; put it into a console"]
 
 
 PAGE = """1. In a list:

@@ -14,7 +14,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt
 from ansible_collections.baremetal.inference.plugins.module_utils.common.versions import version_key
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway import clients
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import paths, services
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway import paths, routing, services
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.instances import INSTANCE_KEYS
 
 TOP = Path(__file__).resolve().parents[3]
@@ -28,6 +28,7 @@ KEYS_OF_NAMES = {
     ("vllm", "vllm_instances"): INSTANCE_KEYS,
     ("gateway", "gateway_clients"): clients.OPTIONS,
     ("gateway", "gateway_services"): services.SERVICE_OPTIONS,
+    ("gateway", "gateway_models"): routing.MODEL_OPTIONS,
 }
 
 

@@ -5,16 +5,20 @@
 (() => {
   const fleet = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
-  const MARKS = {conflict: "!", unknown: "?", stale: "", declared: "", seen: "", nothing: "–"};
+  const MARKS = {
+    sick: "×", conflict: "!", unknown: "?", stale: "", drained: "‖", declared: "", seen: "", nothing: "–",
+  };
   const MEANINGS = {
+    sick: "a gateway finds an instance of it down or sick",
     conflict: "what was declared is not what was found",
     unknown: "has a chip that no file of the catalogue lists",
     stale: "gave no answer to the last probe",
+    drained: "a person or a rollout has taken it out of service",
     declared: "declared in the inventory, never seen",
     seen: "was seen, and is what was declared if anything was",
     nothing: "nothing is known of it",
   };
-  const ATTENTION = new Set(["conflict", "unknown", "stale", "nothing"]);
+  const ATTENTION = new Set(["sick", "conflict", "unknown", "stale", "drained", "nothing"]);
   // Up to this many hosts each one gets a card with its name.
   const CARDS = 120;
 

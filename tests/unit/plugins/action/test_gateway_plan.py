@@ -95,6 +95,7 @@ def test_a_gateway_serves_the_hosts_of_its_cluster_and_knows_no_key(site):
     ]
     assert plan["clients"][0]["name"] == "alice" and plan["names"] == ["gw"]
     assert KEY not in said and KEY not in (site / "plan.json").read_text()
+    assert plan["clients"][0]["services"] == ["*"] and "models" not in plan
     # A preflight makes nothing, on the controller neither.
     assert not (site / "ca").exists()
 
@@ -134,6 +135,10 @@ def test_an_old_name_is_read_with_a_warning_that_names_the_new_one(site):
         ({"gateway_cluster": "c"}, "no host of the group inference is in the cluster 'c'"),
         ({"gateway_backends": ["cpu-9"]}, "gateway_backends: 'cpu-9' is neither a host nor a group; nearest: 'cpu-"),
         ({"gateway_ca_dir": ""}, "gateway_ca_dir is empty; name a directory on the controller"),
+        (
+            {"gateway_models": {"chat": {}}},
+            "gateway_models.chat: no service that shares a port accepts this name; known: none",
+        ),
         ({"gateway_portt": 1}, "gateway_portt is not an option of the role gateway; nearest: 'gateway_port'"),
     ],
 )

@@ -82,3 +82,9 @@ def test_wrong_options_are_one_sentence(tmp_path):
         assert done.returncode != 0
         assert f'{name}: found "{value}", expected {expected}' in done.stdout.replace('\\"', '"')
     assert not (tmp_path / "releases").exists()
+
+
+def test_good_values_pass_in_check_mode(tmp_path):
+    done = lock(tmp_path / "releases", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tmp_path / "releases").exists()

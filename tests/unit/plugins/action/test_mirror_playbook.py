@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.hub_server import Model, hubs_running
+
 TOP = Path(__file__).resolve().parents[4]
 REVISION = "1" * 40
 DATA = b"weights" * 1000
@@ -113,3 +115,35 @@ def test_one_clear_error(site, variables, words):
     rc, said, _changed = run(site, **variables)
     assert rc != 0 and words in said, said
     assert not (site / "disk/bundle.json").exists()
+
+
+@pytest.fixture
+def pinning(site, monkeypatch):
+    """The variables that pin a model of a hub on the way, and the model."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with hubs_running() as hubs:
+        model = Model({REVISION: {"model.safetensors": DATA, "config.json": b"{}"}}, {"main": REVISION})
+        hubs.hub["acme/new"] = model
+        hub = f"hub:{hubs.url}"
+        wanted = {"bundle_models": "acme/new", "bundle_weights_sources": [hub], "bundle_pin_source": hub}
+        yield {**wanted, "bundle_pin_dest": str(site / "new")}, model
+
+
+def test_a_model_without_a_manifest_is_pinned_on_the_way(site, pinning):
+    rc, said, _changed = run(site, **pinning[0])
+    assert rc == 0, said
+    assert (site / "disk/weights/acme/new" / REVISION / "model.safetensors").read_bytes() == DATA
+    assert (site / "new/acme/new.yml").is_file()
+
+
+@pytest.mark.long
+def test_a_manifest_that_is_there_keeps_its_revision(site, pinning):
+    wanted, model = pinning
+    rc, said, _changed = run(site, "--check", **wanted)
+    assert rc == 0 and "to pin first: acme/new" in said, said
+    assert not (site / "new").exists() and not (site / "disk").exists()
+    assert run(site, **wanted)[0] == 0
+    model.branches["main"] = "2" * 40
+    rc, said, changed = run(site, **wanted)
+    assert (rc, changed) == (0, 0), said

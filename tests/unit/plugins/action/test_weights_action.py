@@ -61,7 +61,9 @@ def test_option_that_was_not_given_is_an_empty_list():
     assert list_of("sources", None) == []
 
 
-@pytest.mark.parametrize(("option", "value"), [("sources", 7), ("models", None), ("models", True)])
-def test_other_value_names_the_roles_variable(option, value):
-    with pytest.raises(WeightsError, match=f"^weights_{option}: found {value!r}, expected a list$"):
+@pytest.mark.parametrize(
+    ("option", "value", "shown"), [("sources", 7, "7"), ("models", None, "nothing"), ("models", True, "true")]
+)
+def test_other_value_names_the_roles_variable(option, value, shown):
+    with pytest.raises(WeightsError, match=f"^weights_{option}: found {shown}, expected a list$"):
         list_of(option, value)

@@ -86,7 +86,7 @@ BAD = {
     "a count of zero": ({"fleet.yml": yaml_host(accelerator="h200", accelerator_count=0)}, ("found 0", COUNTS)),
     "a count in words": ({"fleet.yml": yaml_host(accelerator="h200", accelerator_count="eight")}, ("'eight'", COUNTS)),
     "half a chip": ({"fleet.yml": yaml_host(accelerator="h200", accelerator_count=0.5)}, ("0.5", COUNTS)),
-    "a count of true": ({"fleet.yml": yaml_host(accelerator="h200", accelerator_count="true")}, ("True", COUNTS)),
+    "a count of true": ({"fleet.yml": yaml_host(accelerator="h200", accelerator_count="true")}, ("true", COUNTS)),
     "a list of counts": ({"fleet.yml": yaml_host(accelerator="h200", accelerator_count="[8]")}, ("[8]", COUNTS)),
     "more than a host can have": (
         {"fleet.csv": f"name,accelerator,accelerator_count\ngpu-1,h200,{MOST_CHIPS + 1}\n"},

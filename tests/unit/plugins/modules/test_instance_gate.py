@@ -54,7 +54,7 @@ def test_a_model_that_does_not_chat_is_neither_asked_nor_measured(gate, fake, tm
 
 
 def test_an_instance_that_answers_passes_and_is_measured(gate, fake):
-    result = gate(prompts=[FLEET], measure={"streams": 2, "prompts": 5, "max_tokens": 32})
+    result = gate(prompts=[FLEET], measure={"streams": 2, "prompts": 5, "max_tokens": 32}, tries=1)
     assert result["passed"] and not result["changed"] and result["rc"] == 0, result
     assert verdicts(result) == {"warm": True, "prompt 1": True, "measure": True}
     figures = result["figures"]
@@ -204,7 +204,7 @@ def test_answers_may_be_asked_to_go_on(gate, fake):
     plain = gate(measure={"prompts": 2})["figures"]
     assert "ignore_eos" not in plain and not any("ignore_eos" in payload for payload in payloads(fake))
     fake.asked.clear()
-    result = gate(prompts=[FLEET], measure={"prompts": 2, "ignore_eos": True}, baseline=plain)
+    result = gate(prompts=[FLEET], measure={"prompts": 2, "ignore_eos": True}, baseline=plain, tries=1)
     assert [payload.get("ignore_eos") for payload in payloads(fake)] == [True, True, None, True, True]
     assert result["figures"]["ignore_eos"] == 1 and "with ignore_eos unknown, now it is 1" in str(result["verdicts"])
 

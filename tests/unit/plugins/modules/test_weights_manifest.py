@@ -169,3 +169,11 @@ def test_the_playbook_pins_the_format_that_the_recipe_reads(hubs, tmp_path):
     assert run(vllm_recipe_path=recipes) == {"config.json", "consolidated.safetensors"}
     assert run() == {"config.json", "model.safetensors", "model.safetensors.index.json"}
     assert run(vllm_recipe_path=recipes, pin_load_format="both") == set(files) - {"README.md"}
+
+
+def test_a_second_revision_beside_the_first(hubs, pin, tmp_path):
+    pin()
+    hubs.hub["org/name"].branches["main"] = NEWER
+    assert pin(beside=True)["manifest"] == str(tmp_path / f"manifests/org/name@{NEWER}.yml")
+    assert yaml.safe_load((tmp_path / "manifests/org/name.yml").read_text())["revision"] == COMMIT
+    assert not pin(beside=True)["changed"]

@@ -175,7 +175,8 @@ def watch_of(directory, answer, monkeypatch, **servers):
     """Return a watch of HAProxy whose counters are those of ``answer``, and what it watches."""
     named = {name: {"name": name, "service": service, "model": "m"} for name, service in servers.items()}
     watched = {name: agent.Watched(60, 60, 5, verdict="up") for name in named}
-    config = {"servers": named, "stats": str(directory / "stats"), "unusable": str(directory / "file"), "interval": 2}
+    places = {"stats": str(directory / "stats"), "unusable": str(directory / "file")}
+    config = {"servers": named, "interval": 2, "min_available": 1, **places}
     monkeypatch.setattr(agent, "read_counters", lambda _path: answer[0])
     return agent.HaproxyWatch(config, watched), watched
 
@@ -200,6 +201,58 @@ class TestHaproxyWatch:
         answer[0] = rows(("a", "UP", 0), ("b", "UP 1/3", 0))
         found.check(4)
         assert watched["a"].answer == watched["b"].answer == "up"
+
+    def sick_fleet(self, tmp_path, monkeypatch, sick, answer=None, min_available=1):
+        names = "abc"
+        answer = answer or [rows(*((name, "UP", 0) for name in names))]
+        found, watched = watch_of(tmp_path, answer, monkeypatch, **dict.fromkeys(names, "chat"))
+        found.min_available = min_available
+        for name, reason in sick.items():
+            watched[name].sick = reason
+        found.check(0)
+        return {name: watched[name].answer for name in names}
+
+    def test_a_sick_server_leaves_while_others_are_there(self, tmp_path, monkeypatch):
+        found = self.sick_fleet(tmp_path, monkeypatch, {"b": "isolate_host xid 79 of 0000:5d:00.0: off the bus"})
+        assert found == {"a": "up", "b": "down #sick: isolate_host xid 79 of 0000:5d:00.0: off the bus", "c": "up"}
+
+    def test_of_two_sick_servers_of_which_one_may_leave_the_sicker_leaves(self, tmp_path, monkeypatch):
+        sick = {"a": "restart_instance xid 39", "b": "isolate_host xid 79"}
+        found = self.sick_fleet(tmp_path, monkeypatch, sick, min_available=2)
+        assert found["a"] == "up #sick, and the service needs it: restart_instance xid 39"
+        assert found["b"].startswith("down #sick")
+
+    def test_of_two_that_are_alike_the_one_that_was_sick_first_leaves(self, tmp_path, monkeypatch):
+        found, watched = watch_of(
+            tmp_path, [rows(*((name, "UP", 0) for name in "abc"))], monkeypatch, a="s", b="s", c="s"
+        )
+        found.min_available = 2
+        for name, since in (("b", 5.0), ("a", 6.0)):
+            watched[name].sick, watched[name].sick_since = "reset_chip xid 95", since
+        found.check(7)
+        assert watched["b"].answer.startswith("down #sick") and watched["a"].answer.startswith("up #sick")
+
+    def test_a_sick_server_waits_until_the_one_that_takes_its_place_is_up(self, tmp_path, monkeypatch):
+        answer = [rows(("a", "DOWN (agent)", 0), ("b", "UP", 0))]
+        found, watched = watch_of(tmp_path, answer, monkeypatch, a="s", b="s")
+        watched["a"].sick, watched["b"].sick = "restart_instance xid 39", "isolate_host xid 64"
+        found.check(0)
+        assert watched["a"].answer.startswith("up #sick") and watched["b"].answer.startswith("up #sick")
+        answer[0] = rows(("a", "UP", 0), ("b", "UP", 0))
+        found.check(2)
+        assert watched["a"].answer.startswith("up #sick") and watched["b"].answer.startswith("down #sick")
+        answer[0] = rows(("a", "UP", 0), ("b", "DOWN (agent)", 0))
+        found.check(4)
+        assert watched["b"].answer.startswith("down #sick")
+
+    def test_the_last_server_of_a_service_stays_however_sick_it_is(self, tmp_path, monkeypatch):
+        answer = [rows(("a", "DRAIN", 0), ("b", "UP", 0), ("c", "DOWN", 0))]
+        found = self.sick_fleet(tmp_path, monkeypatch, {"b": "isolate_host xid 79"}, answer)
+        assert found["b"].startswith("up #sick, and the service needs it")
+
+    def test_a_server_that_is_stuck_and_sick_is_out_for_being_stuck(self):
+        watched = agent.Watched(60, 60, verdict="down #hangs: x", sick="reset_chip", spare=False)
+        assert watched.answer == "down #hangs: x"
 
     def test_the_servers_of_a_group_are_down_together(self, tmp_path, monkeypatch):
         answer = [rows(("a", "UP", 0), ("b", "UP", 0), ("c", "UP", 0))]
@@ -269,6 +322,11 @@ class TestSharedAddress:
 
     def test_an_agent_that_did_not_run_has_seen_nothing(self):
         assert all(self.usable(*((now, "no server") for now in range(0, 600, 30))))
+
+
+def test_what_a_host_says_becomes_one_line_for_haproxy():
+    assert agent.sickness("xid 79\r\nup #x\u00e9" + "y" * 300)[:16] == "xid 79??up #x?yy"
+    assert len(agent.sickness("y" * 300)) == agent.LONGEST_REASON
 
 
 @contextlib.contextmanager
@@ -355,7 +413,8 @@ def test_no_question_ends_the_agent(capfd):
     chosen = random.Random(20261123)
     config = {
         "port": free_port(), "interval": 60, "stuck_after": 1, "probe_after": 0, "error_limit": 0, "stats": "/none",
-        "unusable": "", "servers": {f"127.0.0.1:{free_port()}": {"name": "a", "service": "s", "model": "m"}},
+        "min_available": 1, "unusable": "",
+        "servers": {f"127.0.0.1:{free_port()}": {"name": "a", "service": "s", "model": "m"}},
     }  # fmt: skip
     with agent.Agent(config) as found:
         threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

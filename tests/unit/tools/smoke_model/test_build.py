@@ -137,27 +137,7 @@ def test_a_subject_of_several_tokens_is_refused(vocabulary):
         smoke.build(vocabulary, "zxqvj")
 
 
-@pytest.mark.parametrize("option", [("--subject", "crew"), ("--layers", "3")])
-def test_another_model_never_overwrites_the_catalogues_manifest(tmp_path, option):
-    done = build(tmp_path, *option)
+def test_another_model_never_overwrites_the_catalogues_manifest(tmp_path):
+    done = build(tmp_path, "--subject", "crew")
     assert done.returncode == 2
     assert "name another --manifest" in done.stderr
-
-
-def test_fewer_layers_than_the_answer_needs_are_refused(tmp_path):
-    done = build(tmp_path, "--layers", "1", "--manifest", tmp_path / "manifest.yml")
-    assert done.returncode == 2
-    assert "--layers 1: found fewer than the 2 that the answer needs" in done.stderr
-
-
-def test_more_layers_add_nothing_to_the_answer(vocabulary, files):
-    other = smoke.build(vocabulary, layers=4)
-    assert {name for name, content in other.items() if content != files[name]} == {"config.json", "model.safetensors"}
-    config = json.loads(other["config.json"])
-    assert config["num_hidden_layers"] == 4
-    assert config["layer_types"] == ["sliding_attention", "full_attention"] * 2
-    header, data = tensors_of(other["model.safetensors"])
-    for name, entry in header.items():
-        if name.startswith(("model.layers.2.", "model.layers.3.")) and "layernorm" not in name:
-            start, end = entry["data_offsets"]
-            assert not any(data[start:end]), name

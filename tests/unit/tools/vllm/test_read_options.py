@@ -217,6 +217,19 @@ def test_a_directory_and_a_wheel_give_the_same_table(site, wheel):
     assert read("1.2.3", "--wheel", wheel).stdout == done.stdout
 
 
+def test_parsers_that_decorators_register_as_until_0_11(site):
+    (site / "vllm/tool_parsers/__init__.py").unlink()
+    folder = site / "vllm/entrypoints/openai/tool_parsers"
+    folder.mkdir()
+    (folder / "one.py").write_text(
+        '@ToolParserManager.register_module("qwen3_xml")\nclass A: ...\n\n\n'
+        '@ToolParserManager.register_module(["kimi_k2"])\nclass B: ...\n'
+        '@ReasoningParserManager.register_module("qwen3")\nclass C: ...\n'
+    )
+    known = "{kind: text, known: [kimi_k2, qwen3_xml], plugin: tool-parser-plugin}"
+    assert f"tool-call-parser: {known}" in read("1.2.3", "--site-packages", site).stdout
+
+
 def test_another_release_than_asked_for(site):
     done = read("1.2.4", "--site-packages", site)
     assert done.returncode == 1

@@ -8,7 +8,7 @@ import datetime
 import types
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import name_kind, show_value
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import DEEPEST, name_kind, show_value
 
 VALUES = [
     ({}, "a mapping"),
@@ -39,5 +39,31 @@ def test_a_derived_class_has_the_name_of_its_kind(kind):
     assert name_kind(derived()) == name_kind(kind())
 
 
-def test_null_is_shown_as_nothing():
-    assert [show_value(value) for value in (None, "", 0, [None])] == ["nothing", "''", "0", "[None]"]
+SHOWN = [
+    (None, "nothing"),
+    ("", "''"),
+    (0, "0"),
+    (True, "true"),
+    ([None, False], "[null, false]"),
+    ({"a": {"b": True}, 1: None}, "{'a': {'b': true}, 1: null}"),
+    (datetime.date(2026, 1, 2), "2026-01-02"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), SHOWN, ids=[text for _value, text in SHOWN])
+def test_a_value_is_shown_in_the_words_of_yaml(value, text):
+    assert show_value(value) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"), [(dict, {"x": 1}, "{'x': 1}"), (list, [1], "[1]"), (str, "a", "'a'")]
+)
+def test_a_derived_class_is_shown_without_its_name(kind, value, text):
+    assert show_value(type("_AnsibleTagged", (kind,), {})(value)) == text
+
+
+def test_a_value_of_any_depth_is_shown():
+    deep: list[object] = []
+    for _level in range(100_000):
+        deep = [deep]
+    assert show_value(deep) == "[" * DEEPEST + "[...]" + "]" * DEEPEST

@@ -81,6 +81,17 @@ def test_errors_are_those_of_the_server_alone():
     assert (server.errors, server.retries, server.redispatches) == (111, 10**5, 10**6)
 
 
+def test_a_sick_server_that_stays_in_service_says_why():
+    """As HAProxy 2.6.12 gives the agent's text: ``via agent : up (TEXT)``."""
+    lines = ANSWER.splitlines()
+    heading = next(line for line in lines if line.startswith("# pxname,"))
+    line = next(line for line in lines if line.startswith("chat,gw--chat-1,"))
+    fields = line.split(",")
+    fields[heading[2:].split(",").index("last_agt")] = '"via agent : up (sick, and the service needs it: xid 64)"'
+    server = read_view(ANSWER.replace(line, ",".join(fields))).servers["gw--chat-1"]
+    assert (server.up, server.why) == (True, "sick, and the service needs it: xid 64")
+
+
 def test_a_comma_in_what_a_check_says_moves_no_column():
     answer = ANSWER.replace(",Service Unavailable,", ',"Service ""x"", unavailable",')
     assert read_view(answer).servers["gw--chat-2"].why == 'L7STS: Service "x", unavailable'

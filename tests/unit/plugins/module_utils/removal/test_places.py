@@ -43,6 +43,7 @@ READ = {
     "/var/log/ascend-docker-runtime/installer.log", "/var/log/ascend_seclog/ascend_install.log",
     "/var/log/ascend_seclog/ascend_toolkit_install.log",
     # Examples.
+    "/srv/monitoring",
     "/etc/ansible/hub-token", "/etc/ansible/s3-credentials", "/etc/gateway.key", "/etc/keys/reports.key",
     "/etc/ssl/certs/example-ca.pem", "/srv/built/image", "/srv/carried/vllm-openai-v0.33.0.tar",
     "/opt/python/bin/python3.12", "/srv/training/finetuned", "/srv/weights", "/srv/wheels/oss_harmony-....whl",

@@ -231,3 +231,20 @@ def test_work_grows_with_the_number_of_missing_files(tmp_path, monkeypatch):
     monkeypatch.setattr(ManifestFile, "__eq__", lambda one, other: compared.append(1) or one is other)
     assert len(inspect_weights(str(tmp_path), manifest).missing) == 400
     assert len(compared) < 4000
+
+
+def inspected(count, root):
+    """Return the seconds of CPU time that it takes to see that so many files are missing."""
+    files = {f"part-{number:05}.bin": {"size": 1, "sha256": "0" * 64} for number in range(count)}
+    manifest = parse_manifest({"repository": "example/many", "revision": "a" * 40, "files": files})
+    times = []
+    for _run in range(3):
+        begin = time.process_time()
+        assert len(inspect_weights(str(root), manifest).missing) == count
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def test_the_time_for_missing_files_grows_with_their_number_and_not_with_its_square(tmp_path):
+    # Four times the files took sixteen times as long.
+    assert inspected(8000, tmp_path) < 8 * inspected(2000, tmp_path)

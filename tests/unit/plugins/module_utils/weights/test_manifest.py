@@ -52,7 +52,7 @@ def test_manifest_says_where_its_files_lie():
         ({"files": {"a/../../b": {"size": 1, "sha256": SHA}}}, r"found 'a/../../b', expected a relative path"),
         ({"files": {".verified.json": {"size": 1, "sha256": SHA}}}, "without '..', leading dots"),
         ({"files": {"a": {"size": "1", "sha256": SHA}}}, r"files.a.size: found '1', expected a number of bytes"),
-        ({"files": {"a": {"size": True, "sha256": SHA}}}, r"files.a.size: found True, expected a number of bytes"),
+        ({"files": {"a": {"size": True, "sha256": SHA}}}, r"files.a.size: found true, expected a number of bytes"),
         ({"files": {"a": {"size": -1, "sha256": SHA}}}, r"files.a.size: found -1, expected a number of bytes"),
         ({"files": {"a": {"size": 1, "sha256": SHA[1:]}}}, r"files.a.sha256: found '4136.*', expected 64 hexadecimal"),
         ({"files": {"a": {"size": 1}}}, r"files.a: found .*, expected the keys size and sha256"),

@@ -37,7 +37,7 @@ def test_the_deadline_leaves_room_for_the_start(minutes):
         (lambda: seconds_of("soon"), "accept_minutes: found 'soon', expected a number from 0 on"),
         (lambda: seconds_of(0), "accept_minutes: found 0, expected a number above 0"),
         (lambda: seconds_of("nan"), "accept_minutes: found 'nan', expected a number from 0 on"),
-        (lambda: seconds_of(True), "accept_minutes: found True, expected a number from 0 on"),
+        (lambda: seconds_of(True), "accept_minutes: found true, expected a number from 0 on"),
         (lambda: seconds_of(5000), "accept_minutes: found 5000, expected at most 1440 (a day)"),
         (lambda: check_port("80"), "accept_port: found '80', expected a port from 1024 to 65535"),
         (lambda: check_port(5299.5), "accept_port: found 5299.5, expected a port from 1024 to 65535"),

@@ -55,7 +55,7 @@ def test_a_site_adds_and_replaces_workloads():
             {"a": {**OWN, "input_tokens": "100"}},
             "input_tokens: found the text '100', expected a whole number from 1 up",
         ),
-        ({"a": {**OWN, "input_tokens": True}}, "input_tokens: found True"),
+        ({"a": {**OWN, "input_tokens": True}}, "input_tokens: found true"),
         ({"a": {**OWN, "burstiness": 0}}, "burstiness: found 0, expected a number above 0"),
         ({"a": {**OWN, "burstiness": float("nan")}}, "burstiness: found nan, expected a number above 0"),
         ({"a": {**OWN, "burstiness": 0.2}}, "a: burstiness needs request_rate_per_stream"),

@@ -228,7 +228,7 @@ def test_a_catalogue_is_read_once(site):
             model(lacks={"MXFP4": "no kernels"}),
             "models.rocket.lacks: found {'MXFP4': 'no kernels'}, expected a mapping",
         ),
-        (model(lacks={"mxfp4": None}), "models.rocket.lacks: found {'mxfp4': None}, expected a mapping"),
+        (model(lacks={"mxfp4": None}), "models.rocket.lacks: found {'mxfp4': null}, expected a mapping"),
         (model(supported=False), "'models.rocket.reason' is missing; it says why supported is false"),
         (model(stack="acme_sdx"), "models.rocket.stack: 'acme_sdx' is not in stacks; nearest: 'acme_sdk'"),
         (model(pci_ids={"ABCD:0001": {}}), "models.rocket.pci_ids: found the key 'ABCD:0001', expected vendor:device"),

@@ -98,7 +98,7 @@ def test_unknown_name_gets_the_nearest(kind, name, message):
         ),
         (
             "model: {{ mine }}\n",
-            "cannot be read: found {'mine': None} as a key, expected a text; put a value with braces in quotes "
+            "cannot be read: found {'mine': null} as a key, expected a text; put a value with braces in quotes "
             "(line 1, column 9)",
         ),
     ],
@@ -203,3 +203,33 @@ def test_a_lock_is_for_a_version_of_python(tmp_path, key):
         PlanError, match=r"stacks\.cuda\.requirements: found the key '.*', expected a version of Python"
     ):
         load_release("2", [str(tmp_path)])
+
+
+OLD, NEW = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def revisions(tmp_path):
+    """A directory with manifests of two revisions: org/model.yml of the old one, and a file for the new one."""
+    manifest = "repository: org/model\nrevision: '%s'\nfiles: {a.safetensors: {size: 1, sha256: '%s'}}\n"
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org/model.yml").write_text(manifest % (OLD, "0" * 64))
+    (tmp_path / f"org/model@{NEW}.yml").write_text(manifest % (NEW, "1" * 64))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "revision"), [("", OLD), (f"@{OLD}", OLD), (f"@{NEW}", NEW), ("@" + "c" * 40, None)])
+def test_a_manifest_is_found_by_its_revision(revisions, name, revision):
+    found = load_manifest(f"org/model{name}", [str(revisions)])
+    assert (found and found["revision"]) == revision
+
+
+def test_a_revision_that_no_manifest_pins_names_the_command(revisions):
+    with pytest.raises(PlanError, match=f"-e pin_model=org/model -e pin_revision={'c' * 40} -e pin_beside=true"):
+        find("weights", "org/model@" + "c" * 40, (".yml",), [str(revisions)])
+
+
+def test_a_manifest_of_another_revision_than_its_name(revisions):
+    (revisions / f"org/model@{NEW}.yml").rename(revisions / f"org/model@{'c' * 40}.yml")
+    with pytest.raises(PlanError, match=f"revision: found '{NEW}', expected {'c' * 40} as in the file's name"):
+        load_manifest("org/model@" + "c" * 40, [str(revisions)])

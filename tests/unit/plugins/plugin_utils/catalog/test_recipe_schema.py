@@ -123,7 +123,7 @@ def test_a_section_may_be_empty(section):
         ),
         (
             {"model": {"model_id": "a", "context_length": True}},
-            "model.context_length: found True, expected a whole number",
+            "model.context_length: found true, expected a whole number",
         ),
         ({"variants": {"a": {"tp": "2"}}}, "variants.a.tp: found the text '2', expected a whole number"),
         ({"variants": {"a": {"tp": {"h200": "2"}}}}, "variants.a.tp.h200: found the text '2', expected a whole number"),

@@ -24,7 +24,8 @@ def test_true_is_written_in_many_ways(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [("maybe", "'maybe'"), ("", "''"), (2, "2"), (None, "None"), ([], "[]"), ({"a": 1}, "{'a': 1}")]
+    ("value", "shown"),
+    [("maybe", "'maybe'"), ("", "''"), (2, "2"), (None, "nothing"), ([], "[]"), ({"a": 1}, "{'a': 1}")],
 )
 def test_anything_else_is_refused_with_the_name_of_the_variable(value, shown):
     with pytest.raises(BooleanError) as caught:

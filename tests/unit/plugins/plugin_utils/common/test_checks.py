@@ -29,7 +29,7 @@ def test_nothing_is_wrong_with_what_is_known_and_of_its_form():
         ({"nmae": "h200"}, "", "unknown key 'nmae'; nearest"),
         ({"nmae": "h200"}, "chips", "unknown key 'chips.nmae'; nearest"),
         ({"name": "H200"}, "chips", "chips.name: found 'H200', expected a name in lower case, like h200"),
-        ({"count": True}, "", "count: found True, expected a number from 1"),
+        ({"count": True}, "", "count: found true, expected a number from 1"),
         ({"count": 0}, "", "count: found 0, expected a number from 1"),
         ({"share": 0}, "", "share: found 0, expected a number above 0"),
         ({"note": ""}, "", "note: found '', expected a text"),

@@ -38,7 +38,7 @@ def test_plain_values(text, value):
         ("a: 1\n\tb: 2\n", "found a tab, YAML is indented with spaces (line 2, column 1)"),
         (
             "a: {{ b }}\n",
-            "found {'b': None} as a key, expected a text; put a value with braces in quotes (line 1, column 5)",
+            "found {'b': null} as a key, expected a text; put a value with braces in quotes (line 1, column 5)",
         ),
         ("? [a]\n: b\n", "found ['a'] as a key, expected a text; put a value with braces in quotes (line 1, column 3)"),
         ("a: [\n", "did not find expected node content (line 2, column 1)"),

@@ -64,33 +64,36 @@ def test_what_is_wrong_before_anything_is_asked(request_, change, expected):
 
 def test_what_has_a_result_is_not_asked_again(request_):
     tasks = plan_tasks(request_)
-    (item,) = pending(tasks, {"chat": STATE}, "gpu-1", request_)
+    (item,) = pending(tasks, {"chat": STATE}, "gpu-1", request_.directory, request_.compare)
     assert (item["instance"], item["path"]) == ("chat", f"{request_.directory}/gpu-1/chat/made.json")
     keep(request_.directory, tasks[0])
-    assert pending(tasks, {"chat": STATE}, "gpu-1", request_) == []
-    assert len(pending(tasks, {"chat": STATE}, "gpu-2", request_)) == 1
+    assert pending(tasks, {"chat": STATE}, "gpu-1", request_.directory, request_.compare) == []
+    assert len(pending(tasks, {"chat": STATE}, "gpu-2", request_.directory, request_.compare)) == 1
 
 
 def test_a_result_of_another_state_or_of_other_settings_is_not_taken_for_this_one(request_):
     (task,) = plan_tasks(request_)
     keep(request_.directory, task)
     with pytest.raises(EvaluationError, match=r"holds another run: state: found 'aaaaaaaaaaaaaaaa', this run has 'b'"):
-        pending([task], {"chat": "b"}, "gpu-1", request_)
+        pending([task], {"chat": "b"}, "gpu-1", request_.directory, request_.compare)
     other = replace(request_, request={"reasoning_effort": "low"})
     with pytest.raises(EvaluationError, match=r"holds another run: request: .*set evaluate_dir to another directory"):
-        pending(plan_tasks(other), {"chat": STATE}, "gpu-1", other)
+        pending(plan_tasks(other), {"chat": STATE}, "gpu-1", other.directory, other.compare)
 
 
 def test_a_run_that_cannot_be_compared_is_refused_before_anything_is_asked(request_, tmp_path):
     compared = replace(request_, compare=str(tmp_path / "before"))
+    with pytest.raises(EvaluationError, match=r"evaluate_compare: .*before is not a directory on the controller"):
+        plan_tasks(compared)
+    (tmp_path / "before").mkdir()
     (task,) = plan_tasks(compared)
     with pytest.raises(EvaluationError, match=r"evaluate_compare: .*made.json is not there"):
-        pending([task], {"chat": STATE}, "gpu-1", compared)
+        pending([task], {"chat": STATE}, "gpu-1", compared.directory, compared.compare)
     keep(compared.compare, {**task, "request": {"max_tokens": 32}}, state="b" * 16)
     with pytest.raises(EvaluationError, match=r"made: evaluate_request: found .* but the run to compare with has"):
-        pending([task], {"chat": STATE}, "gpu-1", compared)
+        pending([task], {"chat": STATE}, "gpu-1", compared.directory, compared.compare)
     keep(compared.compare, task, state="b" * 16)
-    assert len(pending([task], {"chat": STATE}, "gpu-1", compared)) == 1
+    assert len(pending([task], {"chat": STATE}, "gpu-1", compared.directory, compared.compare)) == 1
 
 
 def status(**changes):

@@ -103,7 +103,7 @@ def test_scores_are_added_to_those_of_other_tasks():
     [
         (made(plan={"model": "other", "vllm_version": "0.32.0"}), "mmlu: model: the evaluated instance has 'other'"),
         (made(plan={"model": "openai/gpt-oss-20b", "vllm_version": "0.33.0"}), "release: the evaluated instance has "),
-        (made(plan={}), "mmlu: release: the evaluated instance has None, the evidence '0.32.0'"),
+        (made(plan={}), "mmlu: release: the evaluated instance has nothing, the evidence '0.32.0'"),
         (made(limit=4), "mmlu: only 4 chosen questions were asked"),
     ],
 )  # fmt: skip

@@ -36,7 +36,7 @@ def without(*keys):
         ({**GOOD, "kind": "letter"}, "t.yml: kind: found 'letter', expected one of choice, number, word"),
         ({**GOOD, "format": "parquet"}, "t.yml: format: found 'parquet', expected one of csv, jsonl"),
         ({**GOOD, "max_tokens": "10"}, "t.yml: max_tokens: found '10', expected a whole number above 0"),
-        ({**GOOD, "max_tokens": True}, "t.yml: max_tokens: found True, expected a whole number above 0"),
+        ({**GOOD, "max_tokens": True}, "t.yml: max_tokens: found true, expected a whole number above 0"),
         ({**GOOD, "prompt": "{question}"}, "t.yml: prompt has no {choices}, so the model would not see it"),
         ({**GOOD, "sha256": "12"}, "t.yml: sha256: found '12', expected 64 hexadecimal digits"),
         ({**GOOD, "columns": {"question": "Q", "anwser": "A"}}, "unknown key 'anwser'; nearest: 'answer'"),
@@ -99,7 +99,7 @@ def test_a_request_is_greedy_unless_the_site_says_otherwise():
     [
         ({"model": "x"}, "evaluate_request: model is set by the evaluation; leave it out"),
         ({"max_tokens": 0}, "evaluate_request: max_tokens: found 0, expected a whole number above 0"),
-        ({"max_tokens": True}, "max_tokens: found True"),
+        ({"max_tokens": True}, "max_tokens: found true"),
         ({"max_tokens": "many"}, "max_tokens: found 'many'"),
     ],
 )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import re
 import subprocess
@@ -22,6 +23,9 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     check_clients,
     commands,
     differences,
+    end_in_words,
+    end_of,
+    ending,
     hashes_of,
     map_text,
     maps_of,
@@ -29,7 +33,8 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.client
     shared_keys,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.haproxy_host import GatewayPaths, HaproxyHost
-from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import paths_of
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.inventory import read_clients, with_services
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.paths import path_problems, paths_of, tasks_of
 from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend, GatewayError, decide
 
 from tests.fakes.gateways import loaded, options, plan, render
@@ -131,20 +136,29 @@ class TestPorts:
             8443: "gateway_port or gateway_services.quick",
         }
 
-    TWO = Backend("a", "a", {"chat": plan(1), "quick": plan(2, of="quick")})
+    TWO = Backend("a", "a", {"chat": plan(1), "quick": plan(2, of="quick", models=["quick"])})
 
     def test_one_service_needs_no_port_of_its_own(self):
         found = decided(self.TWO, services={"quick": {"port": 8443}})
         assert {each["name"]: each["port"] for each in found["services"]} == {"chat": 443, "quick": 8443}
-        assert "chat, quick have no port" in refused(self.TWO)
+        assert [(each["name"], each["shared"]) for each in found["listeners"]] == [("quick", False), ("chat", False)]
+
+    @pytest.mark.parametrize("services", [{}, {"chat": {"port": 443}, "quick": {"port": 443}}])
+    def test_services_with_the_same_port_share_it(self, services):
+        found = decided(self.TWO, services=services)
+        (listener,) = found["listeners"]
+        assert (listener["name"], listener["services"]) == ("models:443", ["chat", "quick"])
+        assert found["ports"][443] == "gateway_port or gateway_services.chat or gateway_services.quick"
+
+    def test_a_shared_port_allows_the_paths_of_all_its_services_once(self):
+        (listener,) = decided(self.TWO, services={"quick": {"tasks": ["embedding"]}})["listeners"]
+        values = [path["value"] for path in listener["paths"]]
+        assert {"/v1/embeddings", "/v1/messages"} < set(values) and len(values) == len(set(values)) == 9
 
     @pytest.mark.parametrize(
         ("services", "words"),
         [
-            (
-                {"chat": {"port": 443}, "quick": {"port": 443}},
-                "port 443 is used by the service chat and by the service quick",
-            ),
+            ({"chat": {"port": 8405}}, "port 8405 is used by gateway_agent_port and by the service chat"),
             ({"chat": {"port": 8404}}, "port 8404 is used by gateway_stats_port and by the service chat"),
             ({"chatt": {"port": 1}}, "gateway_services.chatt: no host has an instance of this name; nearest: 'chat'"),
             ({"chat": {"prot": 1}}, "gateway_services.chat: unknown key 'prot'; nearest: 'port'"),
@@ -152,13 +166,38 @@ class TestPorts:
                 {"chat": {"port": "443"}},
                 "port: found the text '443', expected a whole number from 1 to 65535, without quotes",
             ),
-            ({"chat": {"port": True}}, "found True"),
+            ({"chat": {"port": True}}, "found true"),
             ({"chat": 443}, "gateway_services.chat: found 443"),
+            (
+                {"chat": {"affinity": "prefx"}},
+                "gateway_services.chat.affinity: found 'prefx', expected one of none, session, prefix, client; nearest",
+            ),
+            ({"chat": {"affinity": None}}, "gateway_services.chat.affinity: found nothing"),
             ([], "gateway_services: found []"),
         ],
     )
     def test_ports_that_cannot_be(self, services, words):
         assert words in refused(self.TWO, services=services)
+
+
+class TestAffinity:
+    def test_no_client_has_a_server_where_there_are_none(self):
+        services = {"chat": {"affinity": "client"}}
+        assert "without keys the gateway knows no client" in refused(
+            backend("a"), services=services, open=True, clients={}
+        )
+        (service,) = decided(backend("a"), services=services)["services"]
+        assert service["affinity"] == "client"
+
+    def test_the_number_of_a_server_follows_from_its_name(self):
+        def numbers(*hosts):
+            (service,) = decided(*map(backend, hosts))["services"]
+            return {server["name"]: server["id"] for server in service["servers"]}
+
+        few = numbers("a", "b")
+        many = numbers("c", "b", "a", *(f"h{n}" for n in range(400)))
+        assert few.items() < many.items() and len(set(many.values())) == 403
+        assert all(0 < number < 2**31 for number in many.values())
 
 
 class TestExposure:
@@ -176,6 +215,7 @@ class TestExposure:
             ({"open": True}, "gateway_open is true, and gateway_clients names alice"),
             ({"listen": "eth0"}, "gateway_listen: found 'eth0'"),
             ({"max_body": -1}, "gateway_max_body: found -1, expected a number from 1, or 0 for no limit"),
+            ({"inspect_kib": 0}, "gateway_inspect_kib: found 0, expected a number from 1 to 1024"),
             ({"error_limit": -5}, "gateway_error_limit: found -5, expected a number from 1, or 0 for never"),
             ({"address": "x"}, "gateway_address: found 'x'"),
             ({"address": "10.0.0.9/24"}, "gateway_interface is empty"),
@@ -188,10 +228,9 @@ class TestExposure:
 
 class TestPaths:
     def test_a_path_of_the_site_is_let_through(self):
-        paths, problems = paths_of(
-            [{"path": "/v1/files/<id>/x.y", "methods": ["GET", "DELETE"]}, {"path": "/v1/embeddings"}]
-        )
-        assert problems == []
+        extra = [{"path": "/v1/files/<id>/x.y", "methods": ["GET", "DELETE"]}, {"path": "/v1/embeddings"}]
+        assert path_problems(extra) == []
+        paths = paths_of(["text"], extra)
         assert paths[-1] == {"methods": "POST", "match": "str", "value": "/v1/embeddings"}
         assert paths[-2]["methods"] == "GET DELETE"
         assert re.search(paths[-2]["value"], "/v1/files/a1/x.y") and not re.search(
@@ -203,7 +242,47 @@ class TestPaths:
                   {"path": "/x", "methods": ["get"]}, {"path": "/x", "methods": []}, "/x", {}]
     )  # fmt: skip
     def test_what_is_no_path(self, entry):
-        assert len(paths_of([entry])[1]) == 1
+        assert len(path_problems([entry])) == 1
+
+    @pytest.mark.parametrize(
+        ("tasks", "count", "some"),
+        [(["text"], 7, "/v1/messages"), (["omni"], 9, "/v1/audio/transcriptions"), (["embedding"], 4, "/v1/rerank"),
+         (["embedding", "rerank"], 4, "/v1/embeddings")],
+    )  # fmt: skip
+    def test_paths_follow_from_the_tasks_and_come_once(self, tasks, count, some):
+        values = [each["value"] for each in paths_of(tasks, [])]
+        assert len(values) == len(set(values)) == count and some in values
+        assert ("/v1/chat/completions" in values) is (tasks[0] in ("text", "omni"))
+
+    @pytest.mark.parametrize(
+        ("arguments", "recipe", "tasks"),
+        [
+            ({}, (), ("text",)),
+            ({}, ("multimodal", "unknown"), ("multimodal",)),
+            ({"runner": "generate"}, ("omni",), ("omni",)),
+            ({"runner": "pooling"}, ("text",), ("embedding",)),
+            ({"runner": "pooling", "convert": "classify"}, (), ("rerank",)),
+            ({"task": "transcription"}, (), ("audio",)),
+        ],
+    )
+    def test_arguments_tell_the_task_before_the_recipe(self, arguments, recipe, tasks):
+        assert tasks_of(arguments, recipe) == tasks
+
+    def test_a_service_has_the_paths_of_its_recipe_or_those_that_are_requested(self):
+        def values(**more):
+            (service,) = decided(Backend("a", "a", {"chat": plan(1)}, {"chat": ["embedding"]}), **more)["services"]
+            return [path["value"] for path in service["paths"]]
+
+        assert "/v1/embeddings" in values() and "/v1/chat/completions" not in values()
+        assert "/v1/chat/completions" in values(services={"chat": {"tasks": ["text"]}})
+
+    @pytest.mark.parametrize(
+        ("tasks", "words"),
+        [(["embeding"], "services.chat.tasks: found 'embeding', expected the name of a task; nearest: 'embedding'"),
+         ("text", "found 'text', expected a list such as [text]"), ([], "found []"), ([["text"]], "found ['text']")],
+    )  # fmt: skip
+    def test_tasks_that_cannot_be(self, tasks, words):
+        assert words in refused(backend("a"), services={"chat": {"tasks": tasks}})
 
 
 class TestClients:
@@ -233,12 +312,51 @@ class TestClients:
             ({"a": {"key_file": "/k", "rates": 1}}, "unknown key 'rates'; nearest: 'rate'"),
             ({"a": {"key_file": "/k", "rate": 0}}, "gateway_clients.a.rate: found 0"),
             ({"a": {"key_file": "/k", "concurrent": "8"}}, "gateway_clients.a.concurrent: found the text '8'"),
+            ({"a": {"key_file": "/k", "models": []}}, "gateway_clients.a.models: found []"),
+            ({"a": {"key_file": "/k", "models": "chat"}}, "found 'chat', expected a list of model names"),
+            (
+                {"a": {"key_file": "/k", "last_day": "31.3.2027"}},
+                "gateway_clients.a.last_day: found '31.3.2027', expected",
+            ),
+            ({"a": {"key_file": "/k", "last_day": "2027-02-30"}}, "expected a date such as 2027-03-31"),
+            ({"a": {"key_file": "/k", "last_day": datetime.datetime(2027, 1, 1, 8)}}, "expected a date"),
+            ({"a": {"key_file": "/k", "last_day": "1969-12-31"}}, "expected a date"),
+            ({"a": {"key_file": "/k", "last_day": 20270331}}, "expected a date"),
+            ({"a": {"key_file": "/k", "sha256": [HASH]}}, "has key_file and sha256; remove one of the two"),
+            ({"a": {"sha256": HASH}}, "gateway_clients.a.sha256: found a text, expected a list"),
+            ({"a": {"sha256": []}}, "expected a list of texts of 64 digits"),
+            ({"a": {"sha256": [KEY]}}, "expected a list of texts of 64 digits"),
+            ({"a": {"sha256": [HASH.upper()]}}, "expected a list of texts of 64 digits"),
             (["a"], "expected a mapping of names"),
         ],
     )
     def test_clients_that_cannot_be(self, wanted, words):
         (said,) = check_clients(wanted)
-        assert words in said
+        assert words in said and KEY not in said
+
+    def test_the_controller_needs_no_key(self):
+        entries = {"a": {"sha256": [HASH, HASH, "0" * 64], "rate": 5, "last_day": datetime.date(2027, 3, 31)}}
+        clients, problems = read_clients(entries)
+        assert (problems, clients) == ([], [Client("a", (HASH, "0" * 64), 5, ends=1806537600)])
+        assert "a and b have the same key" in read_clients({**entries, "b": {"sha256": [HASH]}})[1][0]
+
+    def test_the_last_day_ends_at_midnight_in_utc(self):
+        assert end_of(datetime.date(2027, 3, 31)) == end_of("2027-03-31") == 1806537600
+        assert time.gmtime(1806537600)[:6] == (2027, 4, 1, 0, 0, 0) and end_of(None) == 0
+        client = Client("a", (HASH,), ends=1806537600)
+        assert maps_of([client, Client("b", ("0" * 64,))])["ends.map"] == {"a": "1806537600"}
+        assert end_in_words("1806537600") == "2027-03-31"
+        assert {end_in_words(damaged) for damaged in (None, "", "x", "9" * 30, "9" * 15)} == {"none"}
+        after = maps_of([Client("a", (HASH,))])
+        assert differences(maps_of([client]), after)["changed"] == ["a"]
+
+    def test_a_run_warns_of_keys_that_end(self):
+        clients = [Client("a", (HASH,), ends=1806537600), Client("b", (HASH,))]
+        assert ending(clients, 1806537600 - 15 * 86400) == []
+        (soon,) = ending(clients, 1806537600 - 1)
+        (over,) = ending(clients, 1806537600)
+        assert soon == "gateway_clients.a: its keys end after 2027-03-31; give it a new last_day"
+        assert over.startswith("gateway_clients.a: its keys have ended after 2027-03-31; remove it")
 
     def test_a_key_belongs_to_one_client(self):
         assert "a and b have the same key" in shared_keys([Client("a", (HASH,)), Client("b", (HASH,))])[0]
@@ -256,12 +374,29 @@ class TestClients:
         after = maps_of([Client("b", ("2",), 6), Client("c", ("3",)), Client("d", ("4",))])
         assert differences(before, after) == {"added": ["d"], "removed": ["a"], "changed": ["b"]}
 
+    def test_a_client_has_the_services_of_its_models(self):
+        entries = {"a": {}, "b": {"models": ["chat", "embed"]}, "c": {"models": ["chatt", 5]}}
+        models = {"chat": ["chat", "next"], "embed": ["vec"], "quick": ["quick"]}
+        found, problems = with_services([Client(name, ("1",)) for name in entries], entries, models)
+        assert [client.services for client in found] == [("*",), ("chat", "next", "vec"), ()]
+        assert problems[0] == "gateway_clients.c.models: no service accepts 'chatt'; nearest: 'chat'"
+        assert len(problems) == 2 and "accepts 5" in problems[1]
+        assert sorted(maps_of(found)["rights.map"]) == ["a:*", "b:chat", "b:next", "b:vec"]
+
+    def test_rights_are_a_difference_and_none_are_all(self):
+        old = maps_of([Client("a", ("1",)), Client("b", ("2",))])
+        new = maps_of([Client("a", ("1",)), Client("b", ("2",), services=("chat",))])
+        assert differences(old, new)["changed"] == ["b"]
+        del old["rights.map"]
+        assert differences(old, new)["changed"] == ["b"]
+
     def test_a_diff_shows_no_hash(self, tmp_path):
         given = [{"name": "alice", "sha256": [HASH], "rate": 5}]
         where = {"directory": str(tmp_path), "socket": str(tmp_path / "s"), "group": "root"}
         result = run_module("gateway_keys", clients=given, _ansible_diff=True, **where)
         assert result["changed"] and not result["running"]
-        assert result["diff"] == {"before": "", "after": "alice: keys 1, rate 5, concurrent any\n"}
+        after = "alice: keys 1, rate 5, concurrent any, services any, last day none\n"
+        assert result["diff"] == {"before": "", "after": after}
         assert (tmp_path / "clients.map").stat().st_mode & 0o777 == 0o640
         again = run_module("gateway_keys", clients=given, **where)
         assert not again["changed"]

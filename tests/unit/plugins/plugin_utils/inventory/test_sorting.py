@@ -60,7 +60,7 @@ def test_declared(variables, expected):
         ({"accelerator": "h200", "accelerator_count": 0}, ["accelerator_count", "found 0", f"1 to {MOST_CHIPS}"]),
         ({"accelerator": "h200", "accelerator_count": -8}, ["found -8"]),
         ({"accelerator": "h200", "accelerator_count": 65}, ["found 65"]),
-        ({"accelerator": "h200", "accelerator_count": True}, ["found True"]),
+        ({"accelerator": "h200", "accelerator_count": True}, ["found true"]),
         ({"accelerator": "h200", "accelerator_count": 7.5}, ["found 7.5"]),
         ({"accelerator": "h200", "accelerator_count": "eight"}, ["found 'eight'"]),
         ({"accelerator_count": "eight"}, ["found 'eight'"]),

@@ -39,7 +39,7 @@ DEFINITIONS = {
         ({"fleet_files": {"a": 1}}, "fleet_files: found a mapping, expected a list"),
         ({"fleet_files": [["a.csv"]]}, "fleet_files: found a list in the list, expected texts"),
         ({"compose": ["a"]}, "compose: found a list, expected a mapping"),
-        ({"redfish_parallel": True}, "redfish_parallel: found True, expected a whole number"),
+        ({"redfish_parallel": True}, "redfish_parallel: found true, expected a whole number"),
         ({"redfish_ca_file": {"a": 1}}, "redfish_ca_file: found a mapping, expected a text"),
     ],
 )

@@ -129,3 +129,32 @@ def test_a_complete_lock_needs_no_more_room(tmp_path):
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels/.a.fetched.json").touch()
     assert missing_wheel_bytes(locks, str(tmp_path)) == 7
+
+
+RECIPE = """
+meta: {title: x}
+model: {model_id: acme/large, base_args: ["--load-format", "mistral", "--tokenizer", "acme/words"]}
+variants: {default: {precision: bf16, vram_minimum_gb: 10}}
+"""
+
+
+def test_models_without_a_manifest_are_reported_with_what_pins_them(tmp_path):
+    (tmp_path / "recipes/acme").mkdir(parents=True)
+    (tmp_path / "recipes/acme/large.yaml").write_text(RECIPE)
+    needs = Needs(unpinned={}, pin_dest=str(tmp_path / "manifests"))
+    add_fleet(needs, fleet(recipe="acme/large", recipe_path=[str(tmp_path / "recipes")]))
+    add_models(needs, ["acme/other@" + "b" * 40], [])
+    large, words, other = needs.as_dict()["unpinned"]
+    assert large == {"model": "acme/large", "revision": "", "load_format": "mistral"}
+    assert words["model"] == "acme/words" and "*.json" in words["include"]
+    assert other == {"model": "acme/other", "revision": "b" * 40}
+
+
+def test_manifests_that_the_run_has_made_are_found(tmp_path):
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme/other.yml").write_text(
+        MANIFEST.replace("openai/gpt-oss-20b", "acme/other") % ("a" * 40, "0" * 64)
+    )
+    needs = Needs(unpinned={}, pin_dest=str(tmp_path))
+    add_models(needs, ["acme/other"], [])
+    assert needs.unpinned == {} and [each["repository"] for each in needs.as_dict()["models"]] == ["acme/other"]

@@ -171,7 +171,16 @@ def test_totals():
         "chips": 14,
         "sites": 1,
         "clusters": 1,
-        "states": {"conflict": 0, "unknown": 0, "stale": 0, "declared": 3, "seen": 0, "nothing": 1},
+        "states": {
+            "sick": 0,
+            "conflict": 0,
+            "unknown": 0,
+            "stale": 0,
+            "drained": 0,
+            "declared": 3,
+            "seen": 0,
+            "nothing": 1,
+        },
         "accelerators": {
             "cpu": {"hosts": 1, "chips": 0},
             "h200": {"hosts": 2, "chips": 12},

@@ -57,7 +57,7 @@ def test_the_same_fleet_gives_the_same_page_and_one_change_changes_one_line():
     seen = {**HOSTS[0].variables, "accelerator_discovered_at": "2026-11-21T14:40:00Z"}
     changed = page_of([Host("gpu-2", HOSTS[0].groups, seen), *HOSTS[1:]])
     differ = [line for line in changed.splitlines() if line not in text.splitlines()]
-    assert len(differ) == 1 and differ[0].startswith('["gpu-2",3,8,1795272000')
+    assert len(differ) == 1 and differ[0].startswith('["gpu-2",5,8,1795272000')
 
 
 def test_hosts_are_told_in_full():
@@ -67,7 +67,7 @@ def test_hosts_are_told_in_full():
     rows = {tuple(row["models"]): row["hosts"] for row in site["clusters"][0]["rows"]}
     assert list(rows) == [("h200",), ("h200", "l40s")]
     mixed = rows[("h200", "l40s")][0]
-    assert mixed[:3] == ["gpu-1", 2, [4, 2]] and document["texts"][mixed[8]] == "why"
+    assert mixed[:3] == ["gpu-1", 3, [4, 2]] and document["texts"][mixed[8]] == "why"
     odd = nowhere["clusters"][0]["rows"][0]["hosts"][0]
     assert document["serves"][odd[7]] == [["chat", "a/b"]]
     assert list(document["models"]) == ["h200", "l40s"]

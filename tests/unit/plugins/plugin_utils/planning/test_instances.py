@@ -32,6 +32,7 @@ def test_an_instance_with_every_key():
                 "checks": ["models", "embedding"],
                 "feature_modes": {"spec": "eagle"},
                 "release": "0.33.0",
+                "revision": "0123456789" * 4,
                 "runtime": "venv",
                 "host": "::",
                 "port": 65535,
@@ -101,6 +102,14 @@ DATE = datetime.date(2026, 1, 2)
         ({"recipe": 5}, ".recipe: found 5, expected a text"),
         ({"release": 0.33}, ".release: found 0.33, expected a text, quoted"),
         ({"variant": ["a"]}, ".variant: found ['a'], expected a text"),
+        (
+            {"revision": "main"},
+            ".revision: found 'main', expected the commit of a manifest, 40 hexadecimal digits in quotes",
+        ),
+        (
+            {"revision": 12},
+            ".revision: found 12, expected the commit of a manifest, 40 hexadecimal digits in quotes",
+        ),
         ({"runtime": "conteiner"}, ".runtime: found 'conteiner'; nearest: 'container'"),
         *(
             (
@@ -122,7 +131,7 @@ DATE = datetime.date(2026, 1, 2)
         ({"port": "web"}, ".port: found 'web', expected a whole number from 1 to 65535"),
         ({"port": 70000}, ".port: found 70000, expected a whole number from 1 to 65535"),
         ({"port": 0}, ".port: found 0, expected a whole number from 1 to 65535"),
-        ({"port": True}, ".port: found True, expected a whole number from 1 to 65535"),
+        ({"port": True}, ".port: found true, expected a whole number from 1 to 65535"),
         ({"replicas": 0}, ".replicas: found 0, expected a whole number from 1; leave replicas out to fill the host"),
         (
             {"replicas": "4"},
@@ -151,7 +160,7 @@ DATE = datetime.date(2026, 1, 2)
         ({"features": "tools"}, ".features: found 'tools', expected a list of names"),
         ({"features": [1]}, ".features: found [1], expected a list of names"),
         ({"served_model_names": "x"}, ".served_model_names: found 'x', expected a list of names"),
-        ({"feature_modes": {"spec": True}}, ".feature_modes.spec: found True, expected the name of a mode, in quotes"),
+        ({"feature_modes": {"spec": True}}, ".feature_modes.spec: found true, expected the name of a mode, in quotes"),
         ({"feature_modes": ["spec"]}, ".feature_modes: found ['spec'], expected a mapping of names to values"),
         ({"args": ["--x"]}, ".args: found ['--x'], expected a mapping of names to values"),
         ({"args": "--x"}, ".args: found '--x', expected a mapping of names to values"),
@@ -173,7 +182,7 @@ DATE = datetime.date(2026, 1, 2)
         ),
         (
             {"args": {"x": DATE}},
-            ".args.x: found datetime.date(2026, 1, 2) (a date), which a command line cannot pass; expected "
+            ".args.x: found 2026-01-02 (a date), which a command line cannot pass; expected "
             "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
@@ -188,7 +197,7 @@ DATE = datetime.date(2026, 1, 2)
         ),
         (
             {"args": {"x": {"y": [1, DATE]}}},
-            ".args.x: found datetime.date(2026, 1, 2) (a date), which a command line cannot pass; expected "
+            ".args.x: found 2026-01-02 (a date), which a command line cannot pass; expected "
             "text of one line, a number, true or false, or a list or mapping of these",
         ),
         (
@@ -203,8 +212,8 @@ DATE = datetime.date(2026, 1, 2)
         ),
         ({"env": {1: "x"}}, ".env: found the key 1, expected a text; put it in quotes"),
         ({"env": {"A": {"b": 1}}}, ".env.A: found {'b': 1}, expected one value; write JSON as a text in quotes"),
-        ({"env": {"A": DATE}}, ".env.A: found datetime.date(2026, 1, 2) (a date), expected a text in quotes"),
-        ({"env": {"A": True}}, '.env.A: found True, expected a text in quotes, such as "1" or "true"'),
+        ({"env": {"A": DATE}}, ".env.A: found 2026-01-02 (a date), expected a text in quotes"),
+        ({"env": {"A": True}}, '.env.A: found true, expected a text in quotes, such as "1" or "true"'),
         (
             {"args": {"x": {"y": {2: 32}}}},
             ".args.x: found a mapping with the key 2 (a number), not a text, which a command line cannot pass; "

@@ -11,8 +11,10 @@ import pytest
 
 from tests.fakes.plans import (
     CPU,
+    MANIFESTS,
     RELEASE,
     plan,
+    plans,
     recipe,
 )
 
@@ -114,3 +116,23 @@ def test_a_venv_on_a_cpu():
     assert found.libraries == ["libnuma.so.1"]
     assert found.env["FROM"] == "stack"
     assert "USER" not in found.env
+
+
+def test_two_instances_serve_two_revisions_of_one_model():
+    older = {**MANIFESTS["org/model"], "revision": "e" * 40}
+    instances = {
+        "chat": {"recipe": "org/model", "replicas": 1},
+        "old": {"recipe": "org/model", "replicas": 1, "port": 8010, "revision": "e" * 40},
+    }
+    chat, old = plans(instances, manifests={**MANIFESTS, "org/model@" + "e" * 40: older})
+    assert (chat.revision, old.revision) == ("f" * 40, "e" * 40)
+    assert (chat.models, old.models) == (["org/model"], ["org/model@" + "e" * 40])
+    assert old.weights == "/srv/models/org/model/" + "e" * 40
+    assert chat.served_model_names == old.served_model_names == ["org/model"]
+    assert old.memory_required_gib == chat.memory_required_gib
+
+
+def test_a_revision_without_a_manifest_is_named_with_the_command():
+    found = plan({"revision": "e" * 40})
+    assert found.revision is None
+    assert f"-e pin_model=org/model -e pin_revision={'e' * 40} -e pin_beside=true" in " ".join(found.warnings)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.plan import PlanError
 
 from tests.fakes.plans import (
@@ -133,7 +134,8 @@ def test_shared_chips_need_shares_that_fit():
         *(
             (
                 {"chat": {"args": {"tensor-parallel-size": value}}},
-                f"vllm_instances.chat.args.tensor-parallel-size: found {value!r}, expected a whole number from 1",
+                "vllm_instances.chat.args.tensor-parallel-size: "
+                f"found {show_value(value)}, expected a whole number from 1",
             )
             for value in (0, -1, "two", True, 1.5)
         ),

@@ -11,7 +11,6 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.rollout.waves 
     Pace,
     RolloutError,
     Serving,
-    size_of,
     verdict,
     waves_of,
 )
@@ -110,17 +109,6 @@ def test_hosts_without_a_cluster_are_told_in_words():
     lone = cluster("", 1)
     with pytest.raises(RolloutError, match="the hosts without a cluster: a wave"):
         waves_of(changing(lone), lone, {"": Pace()})
-
-
-@pytest.mark.parametrize(("entry", "size"), [("25%", 2), ("1%", 1), ("100 %", 8), (3, 3), ("3", 3)])
-def test_sizes(entry, size):
-    assert size_of(entry, 8) == size
-
-
-@pytest.mark.parametrize("entry", [0, "0", -1, "0%", "101%", "half", True, 1.5, None, "٣"])
-def test_what_is_no_size(entry):
-    with pytest.raises(RolloutError, match="expected a number of hosts above 0, or a share such as 25%"):
-        size_of(entry, 8)
 
 
 def told(*waves):

@@ -29,7 +29,7 @@ def test_a_goal():
     [
         ({"metric": "tokens"}, "tune_goal.metric: found 'tokens'; "),
         ({"concurrency": 0}, "tune_goal.concurrency: found 0, expected a whole number from 1"),
-        ({"concurrency": True}, "tune_goal.concurrency: found True"),
+        ({"concurrency": True}, "tune_goal.concurrency: found true"),
         ({"limit": {}}, "tune_goal: unknown key 'limit'; nearest: 'limits'"),
         ({"limits": {"ttft": 1}}, "tune_goal.limits: found 'ttft'; nearest: 'ttft_ms'"),
         ({"limits": {"ttft_ms": "800"}}, "tune_goal.limits.ttft_ms: found the text '800', expected a number above 0"),

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import check_request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import WorkloadError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
+
+
+class ActionModule(ControllerAction):
+    """Check the request of a benchmark."""
+
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "workloads": {"type": "list", "elements": "str", "default": []},
+        "workload_definitions": {"type": "dict", "default": {}},
+        "concurrency": {"type": "list", "elements": "str", "default": []},
+        "repeats": {"type": "int", "default": 3},
+        "requests_per_stream": {"type": "int", "default": 4},
+        "requests_min": {"type": "int", "default": 8},
+        "seed": {"type": "str", "default": ""},
+        "timeout": {"type": "float", "default": 1800},
+        "compare": {"type": "path", "default": ""},
+    }
+    ERRORS = (RecordError, UnreadableError, WorkloadError)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        check_request(options)
+        return {}

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.plan import Request, plan_tasks
+from ansible_collections.baremetal.inference.plugins.plugin_utils.evaluation.tasks import EvaluationError
+
+
+class ActionModule(ControllerAction):
+    """Check the tasks of an evaluation and prepare their questions."""
+
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "tasks": {"type": "raw", "required": True},
+        "task_path": {"type": "list", "elements": "path", "default": []},
+        "data": {"type": "dict", "default": {}},
+        "request": {"type": "dict", "default": {}},
+        "samples": {"type": "int", "default": 0},
+        "directory": {"type": "path", "required": True},
+        "compare": {"type": "path", "default": ""},
+    }
+    ERRORS: ClassVar[tuple[type[Exception], ...]] = (EvaluationError,)
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+        directory = os.path.abspath(options["directory"])
+        compare = os.path.abspath(options["compare"]) if options["compare"] else ""
+        request = Request(
+            options["tasks"],
+            options["task_path"],
+            options["data"],
+            options["request"],
+            options["samples"],
+            directory,
+            compare,
+        )
+        return {"tasks": plan_tasks(request), "directory": directory, "compare": compare}

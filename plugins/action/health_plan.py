@@ -1,0 +1,27 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Mapping
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import FaultsError
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
+from ansible_collections.baremetal.inference.plugins.plugin_utils.health.settings import settings_of
+
+
+class ActionModule(ControllerAction):
+    """Put together what the health service of a host has to know."""
+
+    ROLES = ("health",)
+    ERRORS = (FaultsError,)
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
+        "accelerator": {"type": "dict", "required": True},
+        "plans": {"type": "dict", "default": {}},
+        "fault_path": {"type": "list", "elements": "path", "default": []},
+    }
+
+    def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        host = variables["inventory_hostname"]
+        return {"settings": settings_of(options["accelerator"], host, options["plans"], options["fault_path"])}

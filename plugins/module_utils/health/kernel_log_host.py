@@ -1,0 +1,132 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Follow the kernel's log, /dev/kmsg, and collect the faults in it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import threading
+from dataclasses import dataclass
+from typing import Iterator
+
+from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import Event, FaultBook
+
+# A record of the kernel has at most 8 KiB.
+CHUNK = 65536
+# Seconds between two looks at a file or a pipe that has nothing new.
+PAUSE = 0.2
+# Different faults between two looks at them. A log has far fewer, and forged lines cannot fill the memory.
+MOST_FAULTS = 1024
+
+
+@dataclass
+class Seen:
+    """A fault in the log: how often, and when last (microseconds since the boot, None where the line has no time)."""
+
+    event: Event
+    times: int
+    at: int | None
+
+
+class KernelLog(threading.Thread):
+    """Reads the log in the background. ``after`` is the number of the last record that was taken in this boot.
+
+    A record is ``PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT``, with lines that begin with a space for details. A file or
+    a pipe in the place of the kernel's device may hold bare lines.
+    """
+
+    def __init__(self, path: str, book: FaultBook, after: int = -1) -> None:
+        super().__init__(daemon=True)
+        self.path, self.book, self.last = path, book, after
+        self.lines = 0
+        self.lost = 0
+        self.problem = ""
+        self._seen: dict[tuple[str, str], Seen] = {}
+        self._lock = threading.Lock()
+
+    def take(self) -> tuple[list[Seen], int]:
+        """Return the faults since the last call, and the number of the last record that was read."""
+        with self._lock:
+            seen, self._seen = self._seen, {}
+            return list(seen.values()), self.last
+
+    def run(self) -> None:
+        """Follow the log until the process ends."""
+        wait = threading.Event()
+        while True:
+            try:
+                for line in self._follow(wait):
+                    self._read(line)
+            except OSError as exc:
+                self.problem = f"{self.path}: {exc.strerror}"
+            wait.wait(1.0)
+
+    def _follow(self, wait: threading.Event) -> Iterator[str]:
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            self.problem = ""
+            rest = b""
+            while True:
+                try:
+                    data = os.read(descriptor, CHUNK)
+                except BlockingIOError:
+                    select.select([descriptor], [], [])
+                    continue
+                except BrokenPipeError:
+                    # The kernel has overwritten records; the next read returns the oldest that is left.
+                    self.lost += 1
+                    continue
+                except OSError as exc:
+                    # A record that is larger than the buffer.
+                    if exc.errno != errno.EINVAL:
+                        raise
+                    continue
+                if not data:
+                    wait.wait(PAUSE)
+                    if stat.S_ISREG(status.st_mode) and self._replaced(descriptor, status):
+                        return
+                    continue
+                *lines, rest = (rest + data).split(b"\n")
+                rest = rest[-CHUNK:]
+                for line in lines:
+                    yield line.decode("utf-8", "replace")
+        finally:
+            os.close(descriptor)
+
+    def _replaced(self, descriptor: int, status: os.stat_result) -> bool:
+        """Return whether a file has another one in its place, or has become shorter."""
+        now = os.stat(self.path)
+        return now.st_ino != status.st_ino or now.st_size < os.lseek(descriptor, 0, os.SEEK_CUR)
+
+    def _read(self, line: str) -> None:
+        self.lines += 1
+        if line.startswith(" "):
+            return
+        number, at, text = _record(line)
+        if number is not None and number <= self.last:
+            return
+        event = self.book.read(text)
+        with self._lock:
+            self.last = self.last if number is None else number
+            if event is None:
+                return
+            key = (event.fault.name, event.chip)
+            if key in self._seen:
+                self._seen[key].times += 1
+                self._seen[key].at = at
+            elif len(self._seen) < MOST_FAULTS:
+                self._seen[key] = Seen(event, 1, at)
+
+
+def _record(line: str) -> tuple[int | None, int | None, str]:
+    """Return number, microseconds since the boot and text of a record; None for those of a bare line."""
+    head, semicolon, text = line.partition(";")
+    words = head.split(",")
+    if semicolon and len(words) >= 4 and words[1].isdecimal() and words[2].isdecimal():
+        return int(words[1]), int(words[2]), text
+    return None, None, line

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find faults in what an instance says about itself, and in what the vendor's tool says about the chips."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
+    Event,
+    FaultBook,
+    chip_address,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import ChipCounters
+
+# All work of an engine changes one of these.
+WORK = (
+    "vllm:generation_tokens_total",
+    "vllm:prompt_tokens_total",
+    "vllm:request_success_total",
+    "vllm:iteration_tokens_total_count",
+    "vllm:kv_cache_usage_perc",
+)
+RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
+CORRUPTED = "vllm:corrupted_requests_total"
+# GET /health fails so many times in a row before the engine counts as dead.
+DEAD_AFTER = 2
+UNAVAILABLE = (500, 503)
+
+_LINE = re.compile(r"(?P<name>[a-z_:]+)(?:\{.*\})?\s+(?P<value>\S+)", re.ASCII)
+
+
+def read_metrics(text: str) -> dict[str, float]:
+    """Return the metrics that are looked at, summed over engines and models; no values that are no numbers."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        if match and match["name"] in (*WORK, RUNNING, WAITING, CORRUPTED):
+            try:
+                value = float(match["value"])
+            except ValueError:
+                continue
+            if math.isfinite(value):
+                found[match["name"]] = found.get(match["name"], 0.0) + value
+    return found
+
+
+@dataclass
+class InstanceSigns:
+    """What was seen of one run of an instance; ``stall`` is in seconds, 0 for never."""
+
+    stall: float
+    invocation: str = ""
+    work: tuple[float, ...] = ()
+    moved_at: float = 0.0
+    idle_since: float = math.inf
+    corrupted: float | None = None
+    dead: int = 0
+    told: set[str] = field(default_factory=set)
+
+    def saw(self, invocation: str, metrics: Mapping[str, float], health: int, now: float) -> list[str]:
+        """Take metrics and the status of GET /health (0 for no answer); return codes of new faults."""
+        if invocation != self.invocation:
+            self._begin(invocation)
+        self.dead = self.dead + 1 if health in UNAVAILABLE else 0
+        codes = ["engine_dead"] if self.dead >= DEAD_AFTER else []
+        if metrics:
+            codes += self._work(metrics, now)
+        new = [code for code in codes if code not in self.told]
+        self.told.update(new)
+        return new
+
+    def _begin(self, invocation: str) -> None:
+        self.invocation, self.work, self.moved_at, self.idle_since = invocation, (), 0.0, math.inf
+        self.corrupted, self.dead, self.told = None, 0, set()
+
+    def _work(self, metrics: Mapping[str, float], now: float) -> list[str]:
+        codes = []
+        work = tuple(metrics.get(name, 0.0) for name in WORK)
+        running, busy = metrics.get(RUNNING, 0.0), metrics.get(RUNNING, 0.0) + metrics.get(WAITING, 0.0)
+        if work != self.work or not running:
+            moved, self.work, self.moved_at = work != self.work, work, now
+            self.told.discard("no_tokens")
+            if busy or moved:
+                self.idle_since = math.inf
+        elif self.stall and now - self.moved_at >= self.stall:
+            codes.append("no_tokens")
+        if not busy and self.idle_since == math.inf:
+            self.idle_since = now
+        corrupted = metrics.get(CORRUPTED)
+        if corrupted is not None:
+            if self.corrupted is not None and corrupted > self.corrupted:
+                self.told.discard("corrupted_answers")
+                codes.append("corrupted_answers")
+            self.corrupted = corrupted
+        return codes
+
+    def idle_for(self, now: float) -> float:
+        """Return for how many seconds nothing has run or waited."""
+        return max(0.0, now - self.idle_since)
+
+
+def states_of(chips: Sequence[ChipCounters], book: FaultBook) -> dict[tuple[str, str], Event]:
+    """Return the faults that hold at this moment by the vendor's tool, by the fault's name and the chip."""
+    events = []
+    for chip in chips:
+        address = chip_address(chip.chip) or chip.chip
+        events += [Event(book.fault("state", text), address) for text in chip.faults]
+        if 0 < chip.link_width < chip.link_width_max:
+            events.append(Event(book.fault("pcie", "link_narrow"), address))
+    return {(event.fault.name, event.chip): event for event in events}
+
+
+def proof_problem(wanted: Sequence[str], chips: Sequence[ChipCounters], book: FaultBook) -> str:
+    """Return why the chips of an instance are not well, empty where they are: each answers, and none has a fault."""
+    present = {chip_address(chip.chip) or chip.chip for chip in chips}
+    missing = [address for address in wanted if address not in present]
+    if missing:
+        return f"the vendor's tool does not list {', '.join(missing)}"
+    for (name, address), event in sorted(states_of(chips, book).items()):
+        if event.fault.takes_out and (not wanted or address in wanted):
+            return f"{name} of {address}"
+    return ""

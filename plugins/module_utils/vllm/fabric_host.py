@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kernel knows of a host's fabric: RDMA devices, the size of packets, and what slows PCI down."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any, Iterable
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.pci_tree import acs_redirects, bridges_in
+
+_CLASS = ("class", "infiniband")
+
+
+def interface_mtu(interface: str, sysfs: str = "/sys") -> int:
+    """Return the size of an interface's packets in bytes, 1500 where it is unknown."""
+    text = text_of(os.path.join(sysfs, "class", "net", interface, "mtu")).strip()
+    number = read_count(text)
+    # Loopback has 65536, and no packet of IP is larger than 65535.
+    return min(number, 65535) if number is not None and 576 <= number <= 65536 else 1500
+
+
+def rdma_devices(sysfs: str = "/sys") -> list[dict[str, Any]]:
+    """Return the InfiniBand and RoCE devices with their ports, by name.
+
+    ``address`` is that of the PCI function, empty for a device in software. ``state`` is ACTIVE where the port works.
+    """
+    found = []
+    for path in sorted(glob.glob(os.path.join(sysfs, *_CLASS, "*"))):
+        device = os.path.realpath(os.path.join(path, "device"))
+        ports = [
+            {
+                "port": int(os.path.basename(port)),
+                "state": text_of(os.path.join(port, "state")).strip().rpartition(": ")[2],
+                "rate": text_of(os.path.join(port, "rate")).strip(),
+                "link": text_of(os.path.join(port, "link_layer")).strip(),
+            }
+            for port in sorted(glob.glob(os.path.join(path, "ports", "[0-9]*")))
+            if os.path.basename(port).isascii() and os.path.basename(port).isdigit()
+        ]
+        address = os.path.basename(device) if os.path.exists(os.path.join(device, "vendor")) else ""
+        found.append({"name": os.path.basename(path), "address": address, "ports": ports})
+    return found
+
+
+def redirecting_bridges(addresses: Iterable[str], sysfs: str = "/sys") -> list[str]:
+    """Return the PCI bridges above some functions that send transfers between devices up to the processor (ACS).
+
+    The registers can only be read by root.
+    """
+    found = set()
+    for address in addresses:
+        path = os.path.realpath(os.path.join(sysfs, "bus", "pci", "devices", address))
+        for bridge in bridges_in(path):
+            if acs_redirects(_registers(os.path.join(sysfs, "bus", "pci", "devices", bridge, "config"))):
+                found.add(bridge)
+    return sorted(found)
+
+
+def translated(addresses: Iterable[str], sysfs: str = "/sys") -> list[str]:
+    """Return the PCI functions whose every transfer an IOMMU translates, in place of iommu=pt."""
+    found = []
+    for address in sorted(set(addresses)):
+        kind = text_of(os.path.join(sysfs, "bus", "pci", "devices", address, "iommu_group", "type")).strip()
+        if kind.startswith("DMA"):
+            found.append(address)
+    return found
+
+
+def kernel_release(proc: str = "/proc") -> str:
+    return text_of(os.path.join(proc, "sys", "kernel", "osrelease")).strip()
+
+
+def _registers(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(4096)
+    except OSError:
+        return b""

@@ -1,0 +1,133 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: group_all_reduce
+short_description: Add numbers up over all chips of a group, with the Python of its instance
+version_added: 0.7.0
+description:
+  - Internal to the role P(baremetal.inference.vllm#role).
+  - Runs a program of the role on this host while the other hosts of the group do the same, before the instance starts.
+    It uses the same libraries as vLLM (gloo, NCCL, RCCL or HCCL), in the same environment, at the same addresses, and
+    ends by itself where a host is missing or hangs.
+  - That it fails is not an error of the module. M(baremetal.inference.group_report) judges the results of all hosts.
+  - Leaves nothing on the host.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+    details: It runs nothing then.
+  diff_mode:
+    support: none
+options:
+  program:
+    description:
+      - The text of the program.
+    type: str
+    required: true
+  argv:
+    description:
+      - The words that run Python and make it read the program from its standard input.
+    type: list
+    elements: str
+    required: true
+  stop:
+    description:
+      - The words that end what outlives the command, such as a container.
+    type: list
+    elements: str
+    default: []
+  environment:
+    description:
+      - The variables of the instance.
+    type: dict
+    default: {}
+  user:
+    description:
+      - The user that the program runs as. Empty for the user of this task.
+    type: str
+    default: ""
+  arguments:
+    description:
+      - The options of the program.
+    type: dict
+    required: true
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Add numbers up over the group
+  baremetal.inference.group_all_reduce:
+    program: "{{ lookup('ansible.builtin.file', 'all_reduce.py') }}"
+    argv: [/opt/vllm/0.32.0-cpu-1234/bin/python, "-"]
+    user: vllm
+    arguments: {stack: cpu, hosts: [gpu-01, gpu-02], rank: 0, head: 10.20.0.1, port: 29501, seconds: 60}
+"""
+
+RETURN = r"""
+problem:
+  description: Why it did not finish; empty if it did.
+  type: str
+  returned: success
+phase:
+  description: How far it came (C(load), C(join), C(connect), C(measure)).
+  type: str
+  returned: success
+missing:
+  description: Hosts that did not join.
+  type: list
+  elements: str
+  returned: success
+gb_per_s:
+  description: Gigabytes per second over each link (bus bandwidth). Only the first process of a host measures.
+  type: float
+  returned: success
+versions:
+  description: Versions of torch, vLLM and NCCL.
+  type: dict
+  returned: success
+networks:
+  description: How NCCL gets to other hosts, as its log has it.
+  type: list
+  elements: str
+  returned: success
+"""
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.all_reduce_host import Command, run_all_reduce
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "program": {"type": "str", "required": True},
+            "argv": {"type": "list", "elements": "str", "required": True},
+            "stop": {"type": "list", "elements": "str", "default": []},
+            "environment": {"type": "dict", "default": {}},
+            "user": {"type": "str", "default": ""},
+            "arguments": {"type": "dict", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    if module.check_mode:
+        module.exit_json(changed=False, problem="", phase="", missing=[], gb_per_s=None, versions={}, networks=[])
+    options = module.params["arguments"]
+    variables = {name: str(value) for name, value in module.params["environment"].items()}
+    command = Command(module.params["argv"], variables, module.params["user"], module.params["stop"])
+    try:
+        found = run_all_reduce(command, module.params["program"], json.dumps(options), float(options["seconds"]))
+    except (OSError, KeyError) as exc:
+        found = {"problem": f"it cannot be started: {exc}", "phase": "load", "missing": [], "gb_per_s": None}
+    module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: group_links
+short_description: Try the network between the hosts of a group, and read what the kernel knows of it
+version_added: 0.7.0
+description:
+  - Internal to the role P(baremetal.inference.vllm#role).
+  - With O(listen=true) a process answers the other hosts at the addresses that vLLM will use. It answers nobody else
+    and ends when each of them is done, at the latest after O(seconds).
+  - Otherwise it connects to each of the other hosts, compares the clocks, and tries with packets that must not be split
+    whether the interface's size of packets works all the way. It also reads the RDMA devices, and settings of PCI
+    bridges and of the IOMMU that slow down transfers between devices.
+  - A host that is not reached is not an error of the module. M(baremetal.inference.group_report) judges the results.
+  - Changes nothing.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  groups:
+    description:
+      - The groups of this host, by instance, as M(baremetal.inference.serve_plan) returns them.
+    type: dict
+    required: true
+  port:
+    description:
+      - The TCP and UDP port to listen on.
+    type: int
+    required: true
+  listen:
+    description:
+      - Whether to listen, in place of connecting.
+    type: bool
+    default: false
+  seconds:
+    description:
+      - How long to listen at most.
+    type: float
+    default: 300
+  chips:
+    description:
+      - PCI addresses of the host's chips.
+    type: list
+    elements: str
+    default: []
+  sysfs_root:
+    description:
+      - Directory of sysfs.
+    type: path
+    default: /sys
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Listen for the other hosts
+  baremetal.inference.group_links:
+    groups: "{{ vllm_plan.groups }}"
+    port: 29499
+    listen: true
+
+- name: Reach the other hosts
+  baremetal.inference.group_links:
+    groups: "{{ vllm_plan.groups }}"
+    port: 29499
+"""
+
+RETURN = r"""
+groups:
+  description:
+    - For each instance the size of packets (C(mtu)) of the interface, and for each other host why it is not reached
+      (C(problem)), the seconds to connect, by how many seconds its clock is ahead, and the largest packet that got
+      through whole (C(mtu)).
+  type: dict
+  returned: if it did not listen
+  sample: {big: {mtu: 9000, links: {gpu-02: {problem: "", seconds: 0.0002, clock: 0.001, mtu: 9000}}}}
+kernel:
+  description: The release of the kernel.
+  type: str
+  returned: if it did not listen
+rdma:
+  description: InfiniBand and RoCE devices with PCI address and ports.
+  type: list
+  elements: dict
+  returned: if it did not listen
+redirecting:
+  description: PCI bridges above chips and RDMA devices that send transfers between devices through the processor (ACS).
+  type: list
+  elements: str
+  returned: if it did not listen
+translated:
+  description: Chips and RDMA devices whose transfers an IOMMU translates.
+  type: list
+  elements: str
+  returned: if it did not listen
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.fabric_host import (
+    interface_mtu,
+    kernel_release,
+    rdma_devices,
+    redirecting_bridges,
+    translated,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vllm.links_host import (
+    LinkError,
+    as_dict,
+    fork_listener,
+    listen,
+    reach,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "groups": {"type": "dict", "required": True},
+            "port": {"type": "int", "required": True},
+            "listen": {"type": "bool", "default": False},
+            "seconds": {"type": "float", "default": 300},
+            "chips": {"type": "list", "elements": "str", "default": []},
+            "sysfs_root": {"type": "path", "default": "/sys"},
+        },
+        supports_check_mode=True,
+    )
+    groups, port = module.params["groups"], module.params["port"]
+    if not module.params["listen"]:
+        module.exit_json(changed=False, groups=links(module, groups, port), **fabric(module))
+    addresses = sorted({group["address"] for group in groups.values()})
+    peers = {peer for group in groups.values() for peer in group["peers"].values()}
+    try:
+        fork_listener(listen(addresses, port), peers, module.params["seconds"])
+    except LinkError as exc:
+        module.fail_json(msg=f"{exc}; set vllm_group_check_port, or vllm_group_check: false")
+    module.exit_json(changed=False)
+
+
+def links(module: AnsibleModule, groups: dict[str, Any], port: int) -> dict[str, Any]:
+    """Return what is known of the ways to the other hosts of each group."""
+    found: dict[str, Any] = {}
+    known: dict[Any, Any] = {}
+    for name, group in groups.items():
+        mtu = interface_mtu(group["interface"], module.params["sysfs_root"])
+        for peer in group["peers"].values():
+            way = (group["address"], peer)
+            known[way] = known.get(way) or as_dict(reach(*way, port, mtu))
+        ways = {host: known[group["address"], peer] for host, peer in group["peers"].items()}
+        found[name] = {"mtu": mtu, "links": ways}
+    return found
+
+
+def fabric(module: AnsibleModule) -> dict[str, Any]:
+    """Return what the kernel knows of RDMA devices, and of what slows them down."""
+    sysfs = module.params["sysfs_root"]
+    devices = rdma_devices(sysfs)
+    functions = [*module.params["chips"], *(device["address"] for device in devices if device["address"])]
+    return {
+        "kernel": kernel_release(),
+        "rdma": devices,
+        "redirecting": redirecting_bridges(functions, sysfs),
+        "translated": translated(functions, sysfs),
+    }
+
+
+if __name__ == "__main__":
+    main()

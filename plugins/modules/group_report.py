@@ -1,0 +1,69 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: group_report
+short_description: Judge what the hosts of a group have found out about each other
+version_added: 0.7.0
+description:
+  - Internal to the role P(baremetal.inference.vllm#role).
+  - Runs on the controller, for each host of a group. It reads what M(baremetal.inference.group_links) and
+    M(baremetal.inference.group_all_reduce) returned on all of them, fails with the pairs and hosts that cannot work
+    together, and warns of what slows them down.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  groups:
+    description:
+      - The groups of this host, by instance.
+    type: dict
+    required: true
+  what:
+    description:
+      - Whose results to judge.
+    type: str
+    choices: [links, all_reduce]
+    required: true
+  port:
+    description:
+      - The port that was tried.
+    type: int
+    default: 0
+  fabric:
+    description:
+      - The variable C(vllm_fabric); its C(hca) must be active devices.
+    type: dict
+    default: {}
+  min_gb_per_s:
+    description:
+      - The minimum of an all-reduce; 0 requires none.
+    type: float
+    default: 0
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Judge the network of the groups
+  baremetal.inference.group_report:
+    what: links
+    groups: "{{ vllm_plan.groups }}"
+    port: 29499
+"""
+
+RETURN = r"""
+lines:
+  description: What was measured, a sentence each.
+  type: list
+  elements: str
+  returned: success
+"""

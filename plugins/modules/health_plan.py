@@ -1,0 +1,58 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: health_plan
+short_description: Put together what the health service of a host has to know
+version_added: 0.7.0
+description:
+  - Internal to the role P(baremetal.inference.health#role).
+  - Returns the hardware of the host, the chips of each instance, and the faults of the catalogue that the host watches
+    for.
+  - Runs on the controller and contacts no host. A wrong file of the site's catalogue is an error.
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  accelerator:
+    description:
+      - The detected hardware, the fact C(accelerator_detected) that M(baremetal.inference.accelerator_info) returns.
+    type: dict
+    required: true
+  plans:
+    description:
+      - The plans of the host's instances by name, as M(baremetal.inference.serve_plan) returns them.
+    type: dict
+    default: {}
+  fault_path:
+    description:
+      - Directories with the site's own files of the catalogue of faults, laid over the bundled ones.
+    type: list
+    elements: path
+    default: []
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: Put the configuration of the health service together
+  baremetal.inference.health_plan:
+    accelerator: "{{ ansible_facts.accelerator_detected }}"
+    plans: "{{ vllm_plan.plans }}"
+  register: found
+"""
+
+RETURN = r"""
+settings:
+  description: The configuration, without what the options of the role give.
+  type: dict
+  returned: success
+"""

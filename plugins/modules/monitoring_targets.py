@@ -1,0 +1,61 @@
+#!/usr/bin/python
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: monitoring_targets
+short_description: List what Prometheus scrapes, from the inventory
+version_added: 0.7.0
+description:
+  - Internal to the playbook C(baremetal.inference.monitoring).
+  - Plans the instances of the group C(inference) and returns the files for C(file_sd) - the instances of vLLM, the node
+    exporters of the hosts, and the gateways of the group C(gateways).
+  - Warns of instances and gateways that listen on a loopback address, where Prometheus cannot reach them.
+  - Runs on the controller for all hosts at once and connects to no host, so use C(run_once).
+extends_documentation_fragment:
+  - baremetal.inference.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  directory:
+    description:
+      - Directory on the controller for the files, an absolute path.
+    type: str
+    required: true
+  node_port:
+    description:
+      - TCP port of the node exporters.
+    type: int
+    default: 9100
+author:
+  - the baremetal.inference authors (@baremetal-inference)
+"""
+
+EXAMPLES = r"""
+- name: List what Prometheus scrapes
+  baremetal.inference.monitoring_targets:
+    directory: /srv/monitoring
+  run_once: true
+  register: found
+"""
+
+RETURN = r"""
+files:
+  description:
+    - Directories and files as M(baremetal.inference.host_files) takes them - targets, scrape configuration, rules,
+      dashboards.
+  type: list
+  elements: dict
+  returned: success
+counts:
+  description: The number of targets of each job.
+  type: dict
+  returned: success
+  sample: {vllm: 16, node: 8, haproxy: 2}
+"""

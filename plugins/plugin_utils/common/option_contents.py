@@ -1,0 +1,57 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The contents of role options that are more than a type: sources, waves, prompts, Huawei's files.
+
+The code that uses such an option on a host refuses the same values, but only after hosts have been contacted.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from ansible_collections.baremetal.inference.plugins.module_utils.cann.installers import read_files
+from ansible_collections.baremetal.inference.plugins.module_utils.encodings.host import check_sources
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import GateError, load_of, prompts_of
+from ansible_collections.baremetal.inference.plugins.module_utils.weights.sources import parse_sources
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.wave_sizes import WaveSizeError, size_of
+
+
+class ContentError(ValueError):
+    """The value of an option is refused; the message begins with the option's name."""
+
+
+def check_contents(name: str, value: Any) -> None:
+    """Raise ContentError for a value that the option's type allows and that no host could use."""
+    check = CHECKS.get(name)
+    if check is None:
+        return
+    try:
+        check(value)
+    except (ValueError, GateError) as exc:
+        text = str(exc)
+        # The messages about the gates have the names of the module's options.
+        raise ContentError(text if text.startswith(name) else f"rollout_{text}") from exc
+
+
+def _waves(value: Any) -> None:
+    for number, entry in enumerate(_listed(value)):
+        try:
+            size_of(entry, 1)
+        except WaveSizeError as exc:
+            raise ContentError(f"rollout_waves[{number}]: {exc}") from exc
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return a list of the option; a text counts as the words between its commas, as for Ansible."""
+    return [word.strip() for word in value.split(",")] if isinstance(value, str) else list(value or [])
+
+
+CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "cann_run_files": lambda value: read_files(value or []),
+    "encodings_sources": lambda value: check_sources(_listed(value)),
+    "rollout_measure": load_of,
+    "rollout_prompts": prompts_of,
+    "rollout_waves": _waves,
+    "weights_sources": lambda value: parse_sources([entry for entry in _listed(value) if entry != ""]),
+}

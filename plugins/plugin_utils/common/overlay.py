@@ -1,0 +1,17 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lay a site's own file over the bundled one."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+
+def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Return base merged with top: mappings key by key, anything else is replaced."""
+    result = dict(base)
+    for key, value in top.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict)
+        result[key] = overlay(base[key], value) if both else value
+    return result

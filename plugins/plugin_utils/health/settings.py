@@ -1,0 +1,34 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Put together what the health service of a host has to know of its hardware, its instances and the faults."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
+
+
+def settings_of(
+    accelerator: Mapping[str, Any], host: str, plans: Mapping[str, Mapping[str, Any]], fault_path: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the part of the service's configuration that the options of the role do not give.
+
+    ``accelerator`` is the fact ``accelerator_detected``, ``plans`` are the plans of the instances. An instance without
+    chips of its own (a CPU, or a host whose chips could not be told apart) is concerned by the faults of all chips.
+    Raises FaultsError.
+    """
+    addresses = sorted(str(device["address"]).lower() for device in accelerator.get("devices") or ())
+    return {
+        "host": host,
+        "stack": accelerator["stack"],
+        "vendor": accelerator["vendor"],
+        "model": accelerator["model"],
+        "addresses": addresses,
+        "chips": {
+            name: [addresses[chip] for chip in plan.get("chips") or () if chip < len(addresses)]
+            for name, plan in plans.items()
+        },
+        "faults": faults_of_host(accelerator["stack"], fault_path),
+    }

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide what Prometheus scrapes: instances, gateways and node exporters of an inventory, as files for file_sd."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Iterable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.tables import by_name, hosts_in_words
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import (
+    EVERYWHERE,
+    Backend,
+    bracketed,
+    is_loopback,
+)
+
+NODE_PORT = 9100
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """A gateway: its address as seen from Prometheus, and where it serves its metrics."""
+
+    host: str
+    address: str
+    listen: str
+    port: int
+
+
+@dataclass
+class Targets:
+    """The targets of each job, and warnings about what cannot be scraped."""
+
+    jobs: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {"vllm": [], "node": [], "haproxy": []})
+    unreachable: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, job: str, address: str, port: int, labels: Mapping[str, str]) -> None:
+        """Add a target."""
+        known = {name: value for name, value in labels.items() if value}
+        self.jobs[job].append({"targets": [f"{bracketed(address)}:{port}"], "labels": known})
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each reason why something is not scraped."""
+        return [f"{hosts_in_words(by_name(hosts))}: {why}" for why, hosts in self.unreachable.items()]
+
+    def files(self) -> dict[str, str]:
+        """Return the text of each file, by its name; one line for each target, so that a diff shows what changed."""
+        return {
+            f"{job}.json": "[\n" + ",\n".join(json.dumps(entry, sort_keys=True) for entry in entries) + "\n]\n"
+            for job, entries in self.jobs.items()
+        }
+
+
+def decide(
+    backends: Sequence[Backend], gateways: Iterable[Gateway], clusters: Mapping[str, str], node_port: int = NODE_PORT
+) -> Targets:
+    """Return the targets of hosts with their plans, and of gateways. ``clusters`` has the cluster of each host."""
+    found = Targets()
+    for backend in backends:
+        own = {"cluster": clusters.get(backend.host, ""), "host": backend.host}
+        found.add("node", backend.address, node_port, {**own, "instance": backend.host})
+        for name, plan in backend.plans.items():
+            if plan.get("group", {}).get("role") == "worker":
+                continue
+            _add_instance(found, backend, name, plan, own)
+    for gateway in gateways:
+        if is_loopback(gateway.listen):
+            why = "gateway_stats_listen is a loopback address, so it is not scraped; set it to an address of the host"
+            found.unreachable.setdefault(why, []).append(gateway.host)
+            continue
+        address = gateway.address if gateway.listen in EVERYWHERE else gateway.listen
+        found.add("haproxy", address, gateway.port, {"gateway": gateway.host, "instance": gateway.host})
+    return found
+
+
+def _add_instance(found: Targets, backend: Backend, name: str, plan: Mapping[str, Any], own: Mapping[str, str]) -> None:
+    listen, port = str(plan["listen"]["host"]), int(plan["listen"]["port"])
+    if is_loopback(listen):
+        option = f"vllm_instances.{plan['replica_of']}.host"
+        why = f"{plan['replica_of']} listens on {listen}, so it is not scraped; set {option} to an address of the host"
+        found.unreachable.setdefault(why, []).append(backend.host)
+        return
+    labels = {
+        **own,
+        "instance": name,
+        "service": plan["replica_of"],
+        "accelerator": plan["accelerator"],
+        "release": plan["vllm_version"],
+    }
+    if "ssl-certfile" in plan["config"]:
+        labels["__scheme__"] = "https"
+    found.add("vllm", backend.address if listen in EVERYWHERE else listen, port, labels)

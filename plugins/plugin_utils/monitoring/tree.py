@@ -1,0 +1,60 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Put together the directory that Prometheus and Grafana read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Mapping
+
+SOURCE = Path(__file__).resolve().parents[3] / "playbooks/files/monitoring"
+# What playbooks/files/monitoring has, by directory.
+PARTS = ("rules", "dashboards")
+# The labels of the health service go before those of the target.
+HONOR = "    honor_labels: true\n"
+JOBS = {"vllm": "", "haproxy": "", "node": HONOR}
+
+
+def entries(directory: str, targets: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return directories and files below ``directory`` as host_files takes them; ``targets`` are texts by name."""
+    found: list[dict[str, Any]] = [
+        {"path": f"{directory}{part}", "state": "directory", "mode": "0755"}
+        for part in ("", "/targets", "/rules", "/dashboards")
+    ]
+    found += [_file(f"{directory}/targets/{name}", content=text) for name, text in targets.items()]
+    found += [
+        _file(f"{directory}/{part}/{path.name}", src=str(path))
+        for part in PARTS
+        for path in sorted((SOURCE / part).iterdir())
+        if path.suffix in (".yml", ".json")
+    ]
+    found.append(_file(f"{directory}/scrape.yml", content=scrape(directory)))
+    found.append(_file(f"{directory}/prometheus.yml", content=whole(directory)))
+    return found
+
+
+def _file(path: str, **more: str) -> dict[str, Any]:
+    return {"path": path, "mode": "0644", **more}
+
+
+def scrape(directory: str) -> str:
+    """Return the file that ``scrape_config_files`` of Prometheus 2.43 and later includes."""
+    return f"# Written by playbooks/monitoring.yml.\nscrape_configs:\n{_jobs(directory)}"
+
+
+def whole(directory: str) -> str:
+    """Return a whole configuration, for a Prometheus that has none yet, or that is older."""
+    return (
+        "# Written by playbooks/monitoring.yml: an example of a whole configuration.\n"
+        "global:\n  scrape_interval: 15s\n  evaluation_interval: 15s\n"
+        f"rule_files:\n  - {directory}/rules/*.yml\n"
+        f"scrape_configs:\n{_jobs(directory)}"
+    )
+
+
+def _jobs(directory: str) -> str:
+    return "".join(
+        f"  - job_name: {job}\n{more}    file_sd_configs:\n      - files: [{directory}/targets/{job}.json]\n"
+        for job, more in JOBS.items()
+    )

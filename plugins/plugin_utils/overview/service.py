@@ -1,0 +1,102 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Add to the lines of a fleet what its gateways report about the servers of each host."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.servers import server_prefix
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.state import READY
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import DRAINED, SICK, STATES, Line
+
+# Results of gateway_server by gateway; a gateway that was not read has no ``servers``.
+Results = Mapping[str, Mapping[str, Any]]
+TODO = {
+    SICK: "run vllm-health status and systemctl status vllm@NAME on the host",
+    DRAINED: "return it with undrain.yml when its work is done",
+}
+
+
+class Problem(NamedTuple):
+    """A server that is out of service or sick: the state it gives its host, and the reason."""
+
+    state: str
+    text: str
+
+
+def with_service(lines: Iterable[Line], results: Results) -> list[Line]:
+    """Return the lines with the states sick and drained where a gateway reports them.
+
+    A host keeps a worse state that it has already, and has both reasons.
+    """
+    lines = list(lines)
+    problems = _problems(results, {server_prefix(line.host): line.host for line in lines})
+    return [_with_problems(line, problems.get(line.host, [])) for line in lines]
+
+
+def describe_services(results: Results) -> list[str]:
+    """Return a line for each service of each gateway, and for each gateway that was not read."""
+    services = [
+        f"{service} has {found['ready']:,} of {found['servers']:,} servers in service at {gateway}"
+        for gateway, result in results.items()
+        for service, found in result.get("backends", {}).items()
+    ]
+    silent = [
+        f"{gateway} was not read: {' '.join(str(result.get('msg') or 'no answer').split())}"
+        for gateway, result in results.items()
+        if "servers" not in result
+    ]
+    return [*sorted(services), *sorted(silent)]
+
+
+def _problems(results: Results, hosts: Mapping[str, str]) -> dict[str, list[Problem]]:
+    """Return the problems of each host; ``hosts`` has the host of each prefix of servers' names."""
+    # The gateways that know a server, and those that report each problem of it.
+    known: dict[str, set[str]] = defaultdict(set)
+    reports: dict[tuple[str, Problem], set[str]] = defaultdict(set)
+    for gateway, result in results.items():
+        for name, entry in result.get("servers", {}).items():
+            known[name].add(gateway)
+            problem = _problem(entry)
+            if problem:
+                reports[name, problem].add(gateway)
+    found: dict[str, list[Problem]] = defaultdict(list)
+    for (name, problem), gateways in sorted(reports.items()):
+        prefix = _prefix_of(name, hosts)
+        if prefix:
+            place = "" if gateways == known[name] else f" at {', '.join(sorted(gateways))}"
+            found[hosts[prefix]].append(Problem(problem.state, f"{name[len(prefix) :]}: {problem.text}{place}"))
+    return found
+
+
+def _prefix_of(name: str, prefixes: Mapping[str, str]) -> str:
+    """Return the longest prefix of a server's name, "" for a server of no host; names of hosts may contain ``--``."""
+    parts = name.split("--")
+    starts = ("--".join(parts[:size]) + "--" for size in range(len(parts) - 1, 0, -1))
+    return next((start for start in starts if start in prefixes), "")
+
+
+def _problem(entry: Mapping[str, Any]) -> Problem | None:
+    if entry["state"] != READY:
+        if not entry["owner"]:
+            return Problem(DRAINED, "drained by hand")
+        reason = f": {entry['reason']}" if entry["reason"] else ""
+        return Problem(DRAINED, f"drained by {entry['owner']} since {entry['since']}{reason}")
+    if not entry["up"]:
+        return Problem(SICK, f"down: {entry['why'] or 'no reason given'}")
+    # A sick server that its service needs stays up.
+    return Problem(SICK, entry["why"]) if entry["why"] else None
+
+
+def _with_problems(line: Line, problems: Sequence[Problem]) -> Line:
+    if not problems:
+        return line
+    worst = min((problem.state for problem in problems), key=STATES.index)
+    why = "; ".join(problem.text for problem in problems)
+    if STATES.index(line.state) < STATES.index(worst):
+        return replace(line, why=f"{line.why}; {why}")
+    return replace(line, state=worst, why=f"{why}; {line.why}" if line.why else why, todo=TODO[worst])

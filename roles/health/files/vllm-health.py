@@ -1,0 +1,48 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Watch the chips of this host, and take instances of vLLM on sick ones out of service.
+
+    vllm-health.py run [CONFIG]         the service
+    vllm-health.py status [CONFIG]      what keeps instances out of service
+    vllm-health.py clear CHIP [CONFIG]  the chip with this PCI address, or all, was repaired: prove it, then return
+
+CONFIG defaults to the file that the role writes. The modules beside this file are those of the collection.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "vllm-health"))
+
+from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import (
+    Service,
+    Settings,
+    clear,
+    status,
+)
+
+CONFIG = "/etc/vllm-health.json"
+
+
+def main() -> int:
+    """Run the command of the command line; return the exit status."""
+    command, *words = sys.argv[1:] or [""]
+    if command == "run" and len(words) <= 1:
+        Service(Settings.read((words or [CONFIG])[0])).run()
+    elif command == "status" and len(words) <= 1:
+        print(status(Settings.read((words or [CONFIG])[0])))
+    elif command == "clear" and 1 <= len(words) <= 2:
+        print(clear(Settings.read((words[1:] or [CONFIG])[0]), words[0], f"{time.time_ns()}-{os.getpid()}"))
+    else:
+        print(__doc__, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""status.yml on a thousand hosts, of which it contacts none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[4]
+CHAT = {"chat": {"recipe": "openai/gpt-oss-20b", "port": 8000}}
+
+
+def run(site, gateways, *words):
+    # An address for documentation: contacting a host would fail.
+    hosts = {
+        f"gpu-{number}": {"ansible_host": "192.0.2.1", "accelerator": "h200", "vllm_instances": CHAT}
+        for number in range(1000)
+    }
+    groups = {"inference": {"hosts": hosts}, "gateways": {"hosts": gateways}}
+    (site / "hosts.json").write_text(json.dumps({"all": {"children": groups}}))
+    playbook = Path(sys.executable).with_name("ansible-playbook")
+    command = [playbook, "-i", site / "hosts.json", TOP / "playbooks/status.yml", *words]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0"}
+    return subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_gateway_that_cannot_be_read_is_named_below_the_table(tmp_path):
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+    gone = {"ansible_host": "127.0.0.1", "ansible_port": 1, "ansible_ssh_retries": 0}
+    done = run(tmp_path, {"gw-1": here, "gw-2": gone}, "-e", f"status_page={tmp_path / 'fleet.html'}")
+    assert done.returncode == 0, done.stdout
+    assert "1,000 hosts" in done.stdout
+    assert "gw-1 was not read" in done.stdout
+    assert "gw-2 was not read" in done.stdout
+    assert (tmp_path / "fleet.html").is_file()
+
+
+@pytest.mark.parametrize("words", [("-e", "status_hots=all")])
+def test_a_misspelt_option_is_refused(tmp_path, words):
+    done = run(tmp_path, {"gw-1": {"ansible_connection": "local"}}, *words)
+    assert done.returncode != 0 and "nearest: 'status_hosts'" in done.stdout.replace("''", "'"), done.stdout

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How often an instance is measured, and which of its measurements counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint import run_gates
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.client import TimedClient
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.gates import (
+    Limits,
+    MeasuredLoad,
+    Sample,
+    figures_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.endpoint.run_gates import Asker, Gates
+
+LOAD = MeasuredLoad(streams=1, prompts=1, max_tokens=100)
+
+
+class Measured(Asker):
+    """Measures the speeds that it is told to, one after the other."""
+
+    def __init__(self, speeds: list[float]) -> None:
+        super().__init__(TimedClient("http://127.0.0.1:9", "", None), "model", 1)
+        self.speeds = speeds
+
+    def measure(self, load: MeasuredLoad) -> tuple[list[Sample], float, str]:
+        return [Sample(0.02, 100)], 100 / self.speeds.pop(0), ""
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """The pauses between measurements."""
+    waited: list[float] = []
+    monkeypatch.setattr(run_gates.time, "sleep", waited.append)
+    return waited
+
+
+def figures(speed: float, **other: Any) -> dict[str, Any]:
+    return {**figures_of([Sample(0.02, 100)], 100 / speed, LOAD, ""), **other}
+
+
+def ask(speeds, baseline=None):
+    """Return the speed that counts, whether it passed, and the measurements that were not made."""
+    asker = Measured(list(speeds))
+    gates = Gates((), 0, LOAD, baseline or {}, Limits(), pause=5.0)
+    found, verdicts = asker.ask(gates)
+    return found["tokens_per_second"], all(verdict.ok for verdict in verdicts), asker.speeds
+
+
+@pytest.mark.parametrize(
+    ("speeds", "counts", "left", "waited"),
+    [
+        # Two that agree are enough, and nothing waits for them.
+        ([100, 91, 7], 100, [7], []),
+        ([91, 100, 7], 100, [7], []),
+        # The first was disturbed, or the second, or the one before the last.
+        ([30, 100, 98], 100, [], [5.0]),
+        ([100, 30, 98], 100, [], [5.0]),
+        ([30, 50, 100], 100, [], [5.0]),
+    ],
+)
+def test_a_baseline_is_measured_until_two_measurements_agree(pauses, speeds, counts, left, waited):
+    assert ask(speeds) == (counts, True, left)
+    assert pauses == waited
+
+
+def test_a_disturbed_baseline_lets_no_slow_instance_pass(pauses):
+    baseline, _passed, _left = ask([35, 100, 100])
+    assert ask([40, 40, 40], figures(baseline)) == (40, False, [])
+    assert ask([40, 90, 7], figures(baseline)) == (90, True, [7])
+    assert pauses == [5.0, 5.0, 5.0, 5.0]
+
+
+def test_what_cannot_be_compared_becomes_a_baseline_and_is_measured_as_one(pauses):
+    assert ask([35, 100, 100], figures(100, streams=2)) == (100, True, [])

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
+    UNKNOWN,
+    FaultBook,
+    chip_address,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.faults import faults_of_host
+
+# Lines as drivers and kernels write them, with what each means here: kind and code, chip, action.
+LINES = [
+    ("cuda", "NVRM: Xid (PCI:0000:5d:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+     "xid 79", "0000:5d:00.0", "isolate_host"),
+    ("cuda", "NVRM: Xid (PCI:0000:5D:00): 13, Graphics Exception: ESR 0x505730=0x10c000e", "xid 13", "0000:5d:00.0",
+     "report"),
+    ("cuda", "NVRM: Xid (PCI:0000:01:00): 94, pid=1, Contained: SM (0x1). RST: No, D-RST: No", "xid 94",
+     "0000:01:00.0", "report"),
+    ("cuda", "NVRM: Xid (PCI:0000:01:00): 95, pid='<unknown>', name=<unknown>, Uncontained: LTC", "xid 95",
+     "0000:01:00.0", "reset_chip"),
+    ("cuda", "NVRM: Xid (0000:03:00): 14, Channel 00000001", "xid 14", "0000:03:00.0", "ignore"),
+    ("cuda", "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)",
+     "xid 149.fatal", "0018:01:00.0", "reset_chip"),
+    ("cuda", "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x004505c6 0x00000000)",
+     "xid 149", "0018:01:00.0", "report"),
+    ("cuda", "NVRM: Xid (PCI:0000:5d:00): 154, "
+     "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)",
+     "xid 154.node_reboot", "0000:5d:00.0", "isolate_host"),
+    ("cuda", "NVRM: Xid (PCI:0000:5d:00): 154, "
+     "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+     "xid 154.none", "0000:5d:00.0", "ignore"),
+    ("cuda", "NVRM: Xid (PCI:0000:5d:00): 999, something new", "xid 999", "0000:5d:00.0", "report"),
+    ("cuda", "nvidia-nvswitch2: SXid (PCI:0000:c3:00.0): 22003, Fatal, Link 27 Minion Halt", "sxid 22003",
+     "0000:c3:00.0", "isolate_host"),
+    ("cuda", "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 20034, Data {0x50610002}", "sxid 20034", "0000:a9:00.0",
+     "isolate_host"),
+    ("rocm", "amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+     "log ras_fatal", "0000:1c:00.0", "reset_chip"),
+    ("rocm", "amdgpu 0000:1c:00.0: amdgpu: socket: 0, die: 0, 2 uncorrectable hardware errors detected in umc block",
+     "log ras_uncorrectable", "0000:1c:00.0", "restart_instance"),
+    ("rocm", "amdgpu 0000:1c:00.0: amdgpu: socket: 0, die: 0, 0 uncorrectable hardware errors detected in umc block",
+     None, "", ""),
+    ("rocm", "amdgpu 0000:1c:00.0: amdgpu: socket: 0, die: 0, 7 correctable hardware errors detected in umc block",
+     "log ras_correctable", "0000:1c:00.0", "ignore"),
+    ("rocm", "amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!", "log reset_begin", "0000:c1:00.0", "restart_instance"),
+    ("rocm", "amdgpu 0000:c1:00.0: amdgpu: GPU reset(3) succeeded!", "log reset_succeeded", "0000:c1:00.0", "report"),
+    ("rocm", "amdgpu 0000:c1:00.0: amdgpu: ring comp_1.0.0 timeout, signaled seq=1, emitted seq=3",
+     "log ring_timeout", "0000:c1:00.0", "report"),
+    ("rocm", "amdgpu 0000:c1:00.0: amdgpu: GPU mode1 reset", None, "", ""),
+    ("cann", "[ascend] [devdrv] [event_notify 812] dev_id=3, event_id=0x80e18402, severity=4", "event 80E18402", "",
+     "isolate_host"),
+    ("cann", "[devdrv] Event id=0xffffffff raised", "event FFFFFFFF", "", "report"),
+    ("cuda", "nvidia 0000:5d:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
+     "pcie aer_fatal", "0000:5d:00.0", "reset_chip"),
+    ("cuda", "pcieport 0000:00:01.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
+     "pcie aer_corrected", "0000:00:01.0", "ignore"),
+    ("cuda", "blk_update_request: I/O error, dev nvme0n1, sector 4194304 op 0x0:(READ)", "disk io_error", "",
+     "report"),
+    ("cuda", "usb 1-1: new high-speed USB device number 2 using xhci_hcd", None, "", ""),
+    ("cuda", "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05", None, "", ""),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def books():
+    return {stack: FaultBook.from_document(faults_of_host(stack)) for stack in ("cuda", "rocm", "cann", "cpu")}
+
+
+@pytest.mark.parametrize(("stack", "line", "name", "chip", "action"), LINES)
+def test_lines_of_real_logs_are_recognised(books, stack, line, name, chip, action):
+    event = books[stack].read(line)
+    if name is None:
+        assert event is None
+    else:
+        assert (event.fault.name, event.chip, event.fault.action) == (name, chip, action)
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 94])
+def test_errors_of_programs_take_no_chip_out(books, code):
+    event = books["cuda"].read(f"NVRM: Xid (PCI:0000:01:00): {code}, pid=7, name=python3, whatever Fatal follows")
+    assert event.fault.code == str(code)
+    assert not event.fault.takes_out
+
+
+def test_an_unknown_code_is_reported_and_never_acted_upon(books):
+    for fault in (books["cuda"].fault("xid", "4711"), books["cpu"].fault("xid", "79"), books["rocm"].fault("new", "1")):
+        assert (fault.action, fault.back, fault.meaning) == ("report", "", UNKNOWN)
+
+
+def test_a_fault_of_a_switch_concerns_the_host(books):
+    assert books["cuda"].fault("sxid", "22003").scope == "host"
+    assert books["cuda"].fault("xid", "79").scope == "chip"
+
+
+def test_a_host_without_accelerators_watches_for_faults_of_hosts_only(books):
+    assert set(books["cpu"].kinds) == {"pcie", "disk", "vllm"}
+
+
+def test_another_format_is_refused():
+    with pytest.raises(ValueError, match="schema 2, expected 1"):
+        FaultBook.from_document({"schema": 2, "kinds": {}})
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("0000:5D:00", "0000:5d:00.0"), ("00000000:5d:00.0", "0000:5d:00.0"), ("5d:00", "0000:5d:00.0"),
+        ("0001:c3:00.1", "0001:c3:00.1"), ("", ""), ("GPU-1234", ""),
+    ],
+)  # fmt: skip
+def test_addresses_are_written_in_one_way(text, address):
+    assert chip_address(text) == address

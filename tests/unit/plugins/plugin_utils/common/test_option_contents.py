@@ -1,0 +1,71 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What no host could use is refused on the controller, in the words in which the hosts would refuse it."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.option_contents import CHECKS, check_contents
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import ROLES
+from ansible_collections.baremetal.inference.plugins.plugin_utils.common.role_options import (
+    RoleOptionError,
+    check_role_options,
+)
+
+RUN = {"url": "https://mirror/Ascend-hdk-910b-npu-driver_25.2.0_linux-aarch64.run", "sha256": "0" * 64}
+REFUSED = [
+    ("weights_sources", [{"a": 1}], "found a mapping with a, expected a text or a mapping with 'source'"),
+    ("weights_sources", ["hub", None], "found nothing, expected an absolute path"),
+    ("weights_sources", "hub, htp://mirror", "weights_sources: htp://mirror: scheme 'htp' is not known"),
+    ("weights_sources", [{"source": "hub", "tokn_file": "x"}], "unknown key 'tokn_file'; nearest: 'token_file'"),
+    ("encodings_sources", ["htp://mirror"], "encodings_sources: htp://mirror: scheme 'htp' is not known"),
+    ("rollout_waves", ["²"], "rollout_waves[0]: found '²', expected a number of hosts above 0, or a share such as 25%"),
+    ("rollout_waves", [1, True], "rollout_waves[1]: found true, expected a number of hosts above 0"),
+    ("rollout_prompts", [{"expect": "42"}], "rollout_prompts: entry 1 has no prompt, expected a text"),
+    ("rollout_measure", {"strams": 4}, "rollout_measure: has strams, expected only"),
+    ("rollout_measure", {"streams": "²"}, "rollout_measure: has streams '²', expected a whole number from 1"),
+    ("cann_run_files", [{**RUN, "sha256": "1"}], "cann_run_files: sha256 of Ascend-hdk-910b-npu-driver_25.2.0_"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words"), REFUSED, ids=[name for name, _value, _words in REFUSED])
+def test_it_is_refused_under_the_options_name(name, value, words):
+    with pytest.raises(RoleOptionError) as caught:
+        check_role_options({"inventory_hostname": "gpu-1", name: value}, [name.partition("_")[0]])
+    assert str(caught.value).startswith(f"gpu-1: {name}")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("weights_sources", "hub"),
+        ("weights_sources", "/srv/weights, hub"),
+        ("weights_sources", [{"source": "s3://bucket/prefix", "region": "eu-1"}, "controller:/srv"]),
+        ("weights_sources", ["http://{{ groups.mirrors | first }}:8480"]),
+        ("weights_sources", None),
+        ("encodings_sources", ["index:http://mirror/simple/", "/srv/encodings"]),
+        ("rollout_waves", "25%"),
+        ("rollout_waves", [1, "10%", "50%"]),
+        ("rollout_prompts", [{"prompt": "6 times 7?", "expect": 42}]),
+        ("rollout_measure", {"streams": 2}),
+        ("cann_run_files", [RUN]),
+    ],
+)
+def test_it_passes(name, value):
+    assert check_role_options({"inventory_hostname": "gpu-1", name: value}, [name.partition("_")[0]]) == []
+
+
+def test_a_template_is_judged_as_its_result():
+    variables = {"inventory_hostname": "gpu-1", "rollout_waves": ["{{ first }}"]}
+    assert check_role_options(variables, ["rollout"], lambda _value: [1]) == []
+    with pytest.raises(RoleOptionError, match=r"rollout_waves\[0\]: found 'x'"):
+        check_role_options(variables, ["rollout"], lambda _value: ["x"])
+
+
+@pytest.mark.parametrize("name", sorted(CHECKS))
+def test_the_default_of_each_option_passes(name):
+    role = name.partition("_")[0]
+    check_contents(name, yaml.safe_load((ROLES / role / "defaults/main.yml").read_text(encoding="utf-8"))[name])

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Settings
+from ansible_collections.baremetal.inference.plugins.plugin_utils.health.settings import settings_of
+
+HARDWARE = {
+    "stack": "cuda", "vendor": "nvidia", "model": "h200",
+    "devices": [{"address": "0000:5D:00.0"}, {"address": "0000:1b:00.0"}],
+}  # fmt: skip
+
+
+def test_chips_have_the_numbers_of_the_vendors_tool():
+    found = settings_of(HARDWARE, "gpu-01", {"chat": {"chips": [1]}, "quick": {"chips": [0, 1]}, "cpu": {}})
+    assert found["addresses"] == ["0000:1b:00.0", "0000:5d:00.0"]
+    assert found["chips"] == {"chat": ["0000:5d:00.0"], "quick": ["0000:1b:00.0", "0000:5d:00.0"], "cpu": []}
+
+
+def test_the_service_knows_every_key():
+    found = settings_of(HARDWARE, "gpu-01", {})
+    assert set(found) <= {each.name for each in fields(Settings)}
+    assert Settings(**json.loads(json.dumps(found))).stack == "cuda"
+
+
+def test_a_host_without_chips():
+    found = settings_of({"stack": "cpu", "vendor": "cpu", "model": "cpu"}, "cpu-01", {"chat": {"chips": []}})
+    assert (found["addresses"], found["chips"]) == ([], {"chat": []})

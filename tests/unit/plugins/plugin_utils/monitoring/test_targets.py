@@ -1,0 +1,63 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import time
+
+from ansible_collections.baremetal.inference.plugins.plugin_utils.gateway.services import Backend
+from ansible_collections.baremetal.inference.plugins.plugin_utils.monitoring.targets import Gateway, decide
+
+
+def plan(host="0.0.0.0", port=8000, **more):
+    return {
+        "listen": {"host": host, "port": port}, "replica_of": "chat", "accelerator": "h200", "vllm_version": "0.33.0",
+        "config": {}, **more,
+    }  # fmt: skip
+
+
+def test_an_instance_a_host_and_a_gateway():
+    plans = {"chat": plan(), "chat-2": plan("10.0.0.9", 8001, config={"ssl-certfile": "/x"})}
+    found = decide(
+        [Backend("gpu-01", "10.0.0.5", plans)], [Gateway("gw1", "fd00::1", "::", 8404)], {"gpu-01": "fra1"}, 9200
+    )
+    own = {"cluster": "fra1", "host": "gpu-01"}
+    of_chat = {**own, "service": "chat", "accelerator": "h200", "release": "0.33.0"}
+    assert found.jobs == {
+        "vllm": [
+            {"targets": ["10.0.0.5:8000"], "labels": {**of_chat, "instance": "chat"}},
+            {"targets": ["10.0.0.9:8001"], "labels": {**of_chat, "instance": "chat-2", "__scheme__": "https"}},
+        ],
+        "node": [{"targets": ["10.0.0.5:9200"], "labels": {**own, "instance": "gpu-01"}}],
+        "haproxy": [{"targets": ["[fd00::1]:8404"], "labels": {"gateway": "gw1", "instance": "gw1"}}],
+    }
+    assert found.warnings() == []
+
+
+def test_what_listens_on_a_loopback_address_is_named_and_left_out():
+    plans = {"chat": plan("127.0.0.1")}
+    hosts = [Backend(f"gpu-0{number}", "10.0.0.5", plans) for number in (1, 2)]
+    found = decide(hosts, [Gateway("gw1", "10.0.0.1", "127.0.0.1", 8404)], {})
+    assert (found.jobs["vllm"], found.jobs["haproxy"], len(found.jobs["node"])) == ([], [], 2)
+    first, second = found.warnings()
+    assert (
+        "gpu-01" in first
+        and "gpu-02" in first
+        and first.endswith("set vllm_instances.chat.host to an address of the host")
+    )
+    assert second.startswith("gw1: gateway_stats_listen is a loopback address")
+
+
+def test_a_host_that_works_for_another_one_has_no_metrics_of_vllm():
+    found = decide([Backend("gpu-02", "10.0.0.6", {"big": plan(group={"role": "worker"})})], [], {})
+    assert found.jobs["vllm"] == [] and found.warnings() == []
+
+
+def test_ten_thousand_hosts_take_a_moment_and_give_valid_files():
+    plans = {f"chat-{number}": plan(port=8000 + number) for number in range(8)}
+    hosts = [Backend(f"gpu-{number:05}", f"10.1.{number // 250}.{number % 250}", plans) for number in range(10_000)]
+    began = time.process_time()
+    files = decide(hosts, [], dict.fromkeys((host.host for host in hosts), "fra1")).files()
+    assert time.process_time() - began < 5
+    assert len(json.loads(files["vllm.json"])) == 80_000 and json.loads(files["haproxy.json"]) == []

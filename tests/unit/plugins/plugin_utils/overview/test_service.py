@@ -1,0 +1,93 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What gateways report becomes the state of a host."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.service import (
+    describe_services,
+    with_service,
+)
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.table import fleet_table
+
+WELL = {"state": "ready", "up": True, "why": "", "owner": "", "reason": "", "since": ""}
+DOWN = {**WELL, "up": False, "why": "L4CON: Connection refused"}
+NEEDED = {**WELL, "why": "sick, and the service needs it: restart_instance xid 39"}
+DRAINED = {**WELL, "state": "drain", "owner": "admin:alice", "reason": "new fans", "since": "2026-11-22T03:01:00Z"}
+BY_HAND = {**WELL, "state": "maint"}
+
+
+def line(host="gpu-1", state="seen", why="", todo=""):
+    return Line(host, "", "a", (("h200", 8),), state, why, todo)
+
+
+def shown(*gateways, lines=None):
+    results = {f"gw{number}": {"servers": servers} for number, servers in enumerate(gateways, 1)}
+    return [(each.state, each.why) for each in with_service(lines or [line()], results)]
+
+
+@pytest.mark.parametrize(
+    ("entry", "state", "why"),
+    [
+        (WELL, "seen", ""),
+        (DOWN, "sick", "chat: down: L4CON: Connection refused"),
+        (NEEDED, "sick", "chat: sick, and the service needs it: restart_instance xid 39"),
+        (DRAINED, "drained", "chat: drained by admin:alice since 2026-11-22T03:01:00Z: new fans"),
+        ({**DRAINED, "reason": "", "up": False}, "drained", "chat: drained by admin:alice since 2026-11-22T03:01:00Z"),
+        (BY_HAND, "drained", "chat: drained by hand"),
+    ],
+)  # fmt: skip
+def test_the_state_of_a_server_is_that_of_its_host(entry, state, why):
+    assert shown({"gpu-1--chat": entry}) == [(state, why)]
+
+
+def test_the_worst_of_several_servers_counts_and_all_reasons_stay():
+    assert shown({"gpu-1--a": BY_HAND, "gpu-1--b": DOWN}) == [
+        ("sick", "a: drained by hand; b: down: L4CON: Connection refused")
+    ]
+
+
+def test_what_only_some_gateways_report_names_them():
+    assert shown({"gpu-1--chat": DOWN}, {"gpu-1--chat": WELL})[0][1].endswith("refused at gw1")
+    assert shown({"gpu-1--chat": DOWN}, {"gpu-1--chat": DOWN})[0][1].endswith("refused")
+    # A gateway of another service does not know the server.
+    assert shown({"gpu-1--chat": DOWN}, {"gpu-2--code": WELL})[0][1].endswith("refused")
+
+
+def test_a_worse_state_stays_with_both_reasons():
+    conflict = line(state="conflict", why="declared 8, found 7", todo="correct it")
+    assert shown({"gpu-1--chat": BY_HAND}, lines=[conflict]) == [
+        ("conflict", "declared 8, found 7; chat: drained by hand")
+    ]
+    assert shown({"gpu-1--chat": DOWN}, lines=[conflict])[0][0] == "sick"
+
+
+def test_hosts_whose_names_begin_alike_are_told_apart():
+    hosts = [line("gpu"), line("gpu--1"), line("gpu-1")]
+    assert [state for state, _why in shown({"gpu--1--chat": DOWN, "other--chat": DOWN}, lines=hosts)] == [
+        "seen", "sick", "seen",
+    ]  # fmt: skip
+
+
+def test_services_and_silent_gateways_are_listed():
+    results = {
+        "gw2": {"backends": {"chat": {"ready": 1999, "servers": 2000}}, "servers": {}},
+        "gw1": {"msg": "gw1: no\nsocket"},
+        "gw3": {},
+    }
+    assert describe_services(results) == [
+        "chat has 1,999 of 2,000 servers in service at gw2",
+        "gw1 was not read: gw1: no socket",
+        "gw3 was not read: no answer",
+    ]
+
+
+def test_the_table_of_a_thousand_hosts_fits_a_screen_and_says_what_to_do():
+    lines = [line(f"gpu-{number}") for number in range(1000)]
+    servers = {f"gpu-{number}--chat": DOWN if number < 30 else WELL for number in range(1000)}
+    text = fleet_table(with_service(lines, {"gw": {"servers": servers}}), 0)
+    assert len(text) <= 60
+    assert "sick, 30 hosts (the first 20): run vllm-health status" in "\n".join(text)
