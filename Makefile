@@ -61,6 +61,7 @@ long: ready  ## Run the tests that take too long for CI: long fuzzing, killed la
 	HYPOTHESIS_EXAMPLES=1000 $(BIN)/pytest -q tests/unit/plugins/inventory/test_properties.py
 	$(BIN)/pytest -q tests/unit -m long
 	$(BIN)/pytest -q tests/integration -m long
+	$(BIN)/pytest -q tests/parity -m long
 	MOLECULE_LONG=1 tests/molecule.sh
 
 rollout: ready  ## Roll out a real vLLM on three lab hosts under constant requests, and cause each kind of failure

@@ -12,6 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.lines import Line
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.page import page as page_text
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.reader import page_parts
+from ansible_collections.baremetal.inference.plugins.plugin_utils.overview.service import with_service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -122,7 +126,7 @@ def test_a_second_run_changes_nothing_and_check_mode_only_tells(page, tmp_path):
     assert "changed=0" in play(tmp_path, dict(reversed(FLEET.items())), *words)
     changed = {**FLEET, "gpu-1": {**FLEET["gpu-1"], "accelerator_discovered_at": "2026-11-21T16:00:00Z"}}
     output = play(tmp_path, changed, *words, "--check", "--diff")
-    assert "changed=1" in output and '-["gpu-1",4,8,1795272000' in output and '+["gpu-1",4,8,1795276800' in output
+    assert "changed=1" in output and '-["gpu-1",6,8,1795272000' in output and '+["gpu-1",6,8,1795276800' in output
     assert path.read_bytes() == before
 
 
@@ -245,15 +249,39 @@ def test_no_script_but_the_pages_own_runs(browser, page):
     assert len([entry for entry in browser.get_log("browser") if "Content Security Policy" in entry["message"]]) == 2
 
 
+# What tells a state from another without its colour, by state.
+LOOKS = (
+    "const look = (tile) => {const style = getComputedStyle(tile); return ["
+    "getComputedStyle(tile, '::before').content, style.backgroundImage.split('(')[0],"
+    "style.boxShadow !== 'none'];};"
+    "return Object.fromEntries([...document.querySelectorAll('#states .entry')].map((entry) => ["
+    "entry.dataset.key, look(entry.querySelector('.t')).join(' ')]));"
+)
+
+
 def test_states_differ_without_colour(shown):
-    looks = shown.script(
-        "const look = (tile) => {const style = getComputedStyle(tile); return ["
-        "getComputedStyle(tile, '::before').content, style.backgroundImage.split('(')[0],"
-        "style.boxShadow !== 'none'];};"
-        "return Object.fromEntries([...document.querySelectorAll('#states .entry')].map((entry) => ["
-        "entry.dataset.key, look(entry.querySelector('.t')).join(' ')]));"
-    )
+    looks = shown.script(LOOKS)
     assert set(looks) == set(STATES) and len(set(looks.values())) == len(looks), looks
+
+
+def test_what_gateways_report_differs_without_colour_and_has_its_reason(browser, tmp_path):
+    lines = [Line(name, "", "", (("h200", 8),), "seen") for name in ("well", "sick", "drained")]
+    entry = {"state": "ready", "up": True, "why": "", "owner": "", "reason": "", "since": ""}
+    servers = {
+        "well--chat": entry,
+        "sick--chat": {**entry, "up": False, "why": "sick: isolate_host xid 79"},
+        "drained--chat": {**entry, "state": "drain", "owner": "admin:alice", "reason": "new fans", "since": "today"},
+    }
+    path = tmp_path / "fleet.html"
+    path.write_text(page_text(with_service(lines, {"gw": {"servers": servers}}), {}, "t", page_parts()))
+    browser.get(path.as_uri())
+    shown = FleetPage(browser)
+    looks = shown.script(LOOKS)
+    assert set(looks) == {"sick", "drained", "seen"} and len(set(looks.values())) == 3, looks
+    shown.tile("sick").click()
+    assert "chat: down: sick: isolate_host xid 79" in shown.detail()
+    shown.tile("drained").click()
+    assert "drained by admin:alice since today: new fans" in shown.detail()
 
 
 def test_dark_light_and_print(shown):

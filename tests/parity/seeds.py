@@ -185,12 +185,20 @@ def canonical(words, table):
         elif kind == "json" or flag.keys:
             value = _json(values[0])
         elif kind in ("integer", "number"):
-            value = float(values[0])
+            value = _number(values[0])
         else:
             value = values[0] if len(values) == 1 else values
         for keys, leaf in _leaves(flag.keys, value):
             found[".".join((flag.name, *keys))] = leaf
     return {name: value for name, value in found.items() if name not in PLACES and DEFAULTS.get(name) != value}
+
+
+def _number(text):
+    try:
+        return float(text)
+    except ValueError:
+        # A word that an integer's flag takes too, such as auto.
+        return text
 
 
 def _json(text):

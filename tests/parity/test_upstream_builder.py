@@ -1,0 +1,141 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Upstream's command builder beside ours: for the same recipe, hardware and variant both set the same.
+
+The builder is a file of vLLM's repository of recipes. It is fetched at a pinned commit into .cache, never committed.
+VLLM_RECIPES_GIT names another place of that repository. Without it or without node, the test is skipped.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import shlex
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from ansible_collections.baremetal.inference.plugins.plugin_utils.catalog.option_tables import load_table
+from ansible_collections.baremetal.inference.plugins.plugin_utils.planning.inputs import PlanError
+
+from tests.parity import seeds
+from tests.parity.real import NEWEST
+from tests.parity.test_upstream_recipes import HARDWARE, WRONG, planned
+from tools.vllm.fetch_vllm_release import CACHE
+
+pytestmark = pytest.mark.long
+
+REPOSITORY = os.environ.get("VLLM_RECIPES_GIT", "https://github.com/vllm-project/recipes")
+COMMIT = "8959cf64189c71d36e11c6a30335f923f261b1f7"
+# Where the two differ, by recipe and hardware, and why.
+KNOWN = {
+    # A feature's arguments for one chip, which upstream's builder looks up by generation only.
+    ("Google/gemma-4-26B-A4B-it", "dgx_spark_gb10"),
+    # strategy_overrides.single_node_tep.tp, which upstream's builder reads for single_node_tp only.
+    ("IFM/Jais-3-MoVA-36B-A4B", "h200"),
+    ("IFM/K2-Horizon-MoVA-36B-A4B", "h200"),
+    # The block for one card: the model takes one of the two, and upstream reads only rtx_5090_2x.
+    ("Qwen/Qwen3.8-27B", "rtx_5090_2x"),
+}
+STRATEGIES = ("single_node_tp", "single_node_tep", "single_node_dep")
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory):
+    """The directory with the builder, the strategies and the hardware of upstream's repository."""
+    if not shutil.which("node"):
+        pytest.skip("no node, which runs upstream's builder")
+    directory = CACHE / "recipes.git"
+    if not directory.exists():
+        scratch = tmp_path_factory.mktemp("git")
+        for words in (["init", "-q", "--bare"], ["fetch", "-q", "--depth", "1", REPOSITORY, COMMIT]):
+            done = subprocess.run(["git", *words], cwd=scratch, check=False, capture_output=True, text=True)
+            if done.returncode:
+                pytest.skip(f"upstream's repository cannot be fetched here: {done.stderr[-300:]}")
+        shutil.move(scratch, directory)
+    target = tmp_path_factory.mktemp("builder")
+    wanted = ["src/lib/command-synthesis.js", "strategies", "taxonomy.yaml"]
+    archive = subprocess.run(["git", "archive", COMMIT, *wanted], cwd=directory, check=True, capture_output=True).stdout
+    subprocess.run(["tar", "-x", "-C", target], input=archive, check=True)
+    (target / "builder.mjs").write_bytes((target / "src/lib/command-synthesis.js").read_bytes())
+    return target
+
+
+def features_of(recipe, variant, hardware):
+    """Return the features that upstream's page has on at first."""
+    off = {
+        *(recipe.get("opt_in_features") or []),
+        *((recipe.get("hardware_opt_in_features") or {}).get(hardware) or []),
+    }
+    on = (recipe["variants"][variant] or {}).get("default_modes") or {}
+    return [name for name in recipe.get("features") or {} if name not in off or name in on]
+
+
+def same_hardware(taxonomy):
+    """Return the hardware that both have, with the same number of chips; upstream counts a CPU's sockets as chips."""
+    profiles = taxonomy["hardware_profiles"]
+    return [
+        name
+        for name, (model, count) in HARDWARE.items()
+        if model != "cpu" and profiles.get(name, {}).get("gpu_count") == count
+    ]
+
+
+def cases_of(recipes, chips):
+    """Yield each of the chips that a recipe names, with its variants and strategies of one host."""
+    for name, recipe in recipes.items():
+        for hardware in (chip for chip in chips if chip in (recipe["meta"].get("hardware") or {})):
+            for variant in recipe.get("variants") or {}:
+                for strategy in set(STRATEGIES) & {*(recipe.get("compatible_strategies") or ())}:
+                    features = features_of(recipe, variant, hardware)
+                    yield {"recipe": name, "variant": variant, "strategy": strategy, "hardware": hardware} | {
+                        "features": features
+                    }
+
+
+def built(upstream, taxonomy, recipes, cases):
+    """Return command and variables of each case as upstream's builder writes them."""
+    data = {"recipes": recipes, "cases": cases, "taxonomy": taxonomy}
+    data["strategies"] = {path.stem: yaml.safe_load(path.read_text()) for path in upstream.glob("strategies/*.yaml")}
+    (upstream / "in.json").write_text(json.dumps(data, default=str))
+    script = seeds.HERE / "upstream_builder.mjs"
+    words = ["node", script, upstream / "builder.mjs", upstream / "in.json", upstream / "out.json"]
+    subprocess.run([str(word) for word in words], check=True)
+    return json.loads((upstream / "out.json").read_text())
+
+
+def texts(variables):
+    return {name: str(value) for name, value in (variables or {}).items()}
+
+
+def test_both_builders_set_the_same(upstream, upstream_recipes):
+    paths = {str(path.relative_to(upstream_recipes).with_suffix("")): path for path in upstream_recipes.rglob("*.yaml")}
+    recipes = {name: yaml.safe_load(path.read_text()) for name, path in sorted(paths.items()) if name not in WRONG}
+    taxonomy = yaml.safe_load((upstream / "taxonomy.yaml").read_text())
+    table, cases = load_table(NEWEST), list(cases_of(recipes, same_hardware(taxonomy)))
+    counted, problems, known = collections.Counter(), [], set()
+    for case, theirs in zip(cases, built(upstream, taxonomy, recipes, cases)):
+        instance = {"variant": case["variant"], "strategy": case["strategy"]}
+        try:
+            plan = planned(case["recipe"], case["hardware"], instance, upstream_recipes)
+        except PlanError:
+            # test_upstream_recipes.py judges the reasons. Upstream's builder has none: its page hides such choices.
+            counted["refused"] += 1
+            continue
+        counted["compared"] += 1
+        expected = seeds.canonical(shlex.split(theirs["command"].replace("\\\n", " ")), table)
+        found = seeds.canonical(plan["argv"], table)
+        place = (case["recipe"], case["hardware"])
+        if found != expected and place in KNOWN:
+            known.add(place)
+        elif found != expected:
+            differing = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
+            problems.append(f"{case}: {[(name, expected.get(name), found.get(name)) for name in sorted(differing)]}")
+        if texts(theirs["env"]) != texts(seeds.own_variables(plan)):
+            problems.append(f"{case}: {theirs['env']} is not {seeds.own_variables(plan)}")
+    assert not problems, f"{counted}, {len(problems)} differ:\n" + "\n".join(problems[:20])
+    assert known == KNOWN
+    assert counted["compared"] > 1500, counted
