@@ -257,6 +257,17 @@ def test_balanced_on_hopper_captures_graphs_up_to_a_full_batch_where_that_was_me
         assert "cudagraph-capture-sizes" not in plan(accelerator, release, {**asked, **more})["config"]
 
 
+def test_a_largest_graph_with_the_sizes_of_balanced_is_refused_with_the_way_out():
+    asked = {"recipe": "openai/gpt-oss-20b", "preset": "balanced"}
+    with pytest.raises(PlanError, match=r"max-cudagraph-capture-size exclude each other: .*; take one away with null"):
+        plan("h100", "0.25.1", {**asked, "args": {"max-cudagraph-capture-size": 2048}})
+    config = plan(
+        "h100", "0.25.1", {**asked, "args": {"cudagraph-capture-sizes": None, "max-cudagraph-capture-size": 2048}}
+    )["config"]
+    assert int(config["max-cudagraph-capture-size"]) == 2048
+    assert "cudagraph-capture-sizes" not in config
+
+
 def test_latency_on_cuda_compiles_no_sampler():
     asked = {"recipe": "openai/gpt-oss-20b", "preset": "latency"}
     assert plan("h100", "0.25.1", asked)["env"]["VLLM_USE_FLASHINFER_SAMPLER"] == "0"

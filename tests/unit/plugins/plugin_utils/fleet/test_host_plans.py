@@ -159,7 +159,7 @@ def test_a_fact_of_the_host_decides_a_rule():
             {"args": {"cudagraph-capture-sizes": [1, 2], "max-cudagraph-capture-size": 8}},
             "vllm_instances.chat: --cudagraph-capture-sizes and --max-cudagraph-capture-size exclude each other: "
             "the sizes "
-            "name the largest themselves, vLLM refuses another one",
+            "name the largest themselves, vLLM refuses another one; take one away with null",
         ),
         (
             {"model": "mi300x", "runtime": "venv"},
