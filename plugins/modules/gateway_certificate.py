@@ -53,6 +53,13 @@ options:
     description:
       - The private key in PEM, not encrypted.
     type: path
+  present:
+    description:
+      - The certificate in PEM that the gateway has now.
+      - The module fails if the CA in O(ca_dir) is not the CA of the site that issued it.
+      - Unset or empty accepts any CA.
+    type: str
+    version_added: 0.7.0
   days:
     description:
       - Validity of a new certificate in days, 825 at most.
@@ -103,6 +110,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certif
     CertificateOutcome,
     check_site_certificate,
     issue_from_site_ca,
+    refuse_other_authority,
 )
 
 
@@ -117,6 +125,7 @@ def main() -> None:
             "certificate": {"type": "path"},
             # A path; only openssl reads the key itself.
             "key": {"type": "path", "no_log": False},
+            "present": {"type": "str"},
             "days": {"type": "int", "default": 825},
             "renew_days": {"type": "int", "default": 30},
         },
@@ -144,6 +153,7 @@ def _certificate(module: AnsibleModule) -> CertificateOutcome:
         return check_site_certificate(
             options["certificate"], options["key"], options["names"], options["renew_days"], time.time()
         )
+    refuse_other_authority(options["ca_dir"], options["host"], options["present"] or "")
     return issue_from_site_ca(
         options["ca_dir"],
         options["host"],

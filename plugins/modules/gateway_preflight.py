@@ -47,6 +47,11 @@ options:
     type: bool
     default: false
     version_added: 0.7.0
+  certificate:
+    description:
+      - Path of the gateway's certificate.
+    type: path
+    version_added: 0.7.0
 author:
   - the baremetal.inference authors (@baremetal-inference)
 """
@@ -78,6 +83,11 @@ unread:
   elements: str
   returned: success
   version_added: 0.7.0
+certificate:
+  description: The certificate in PEM that the gateway has, without its key and intermediate certificates, or empty.
+  type: str
+  returned: success
+  version_added: 0.7.0
 shares_address:
   description: Whether keepalived has a configuration from this role.
   type: bool
@@ -86,6 +96,7 @@ shares_address:
 
 import os
 import platform
+import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.common.repositories_host import repository_problem
@@ -96,6 +107,7 @@ HAPROXY = "/usr/sbin/haproxy"
 KEEPALIVED = "/usr/sbin/keepalived"
 KEEPALIVED_CONFIG = "/etc/keepalived/keepalived.conf"
 MARK = "role baremetal.inference.gateway"
+CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 UNITS = ("haproxy.service", "gateway-agent.service")
 
 
@@ -107,6 +119,7 @@ def main() -> None:
             "socket": {"type": "path", "required": True},
             "files": {"type": "list", "elements": "path", "required": True},
             "shares_address": {"type": "bool", "default": False},
+            "certificate": {"type": "path"},
         },
         supports_check_mode=True,
     )
@@ -123,6 +136,7 @@ def main() -> None:
         haproxy=os.path.exists(HAPROXY),
         keepalived=os.path.exists(KEEPALIVED),
         unread=unread_files(module.params["socket"], module.params["files"]),
+        certificate=first_certificate(module.params["certificate"] or ""),
         shares_address=is_ours(KEEPALIVED_CONFIG),
     )
 
@@ -137,6 +151,16 @@ def find_port_conflict(names: dict[int, str]) -> str | None:
         name = names[found.port]
         return f"{name}: port {found.port} is in use by {user}{unit}; stop it, or set {name} to another port"
     return None
+
+
+def first_certificate(path: str) -> str:
+    """Return the first certificate in a file, without anything around it; nothing if there is none."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            found = CERTIFICATE.search(file.read())
+    except OSError:
+        return ""
+    return found.group(0) if found else ""
 
 
 def is_ours(path: str) -> bool:

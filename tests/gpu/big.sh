@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs inside the Debian of run.sh, by run.sh itself or after two.sh: gpt-oss-20b's shape with random weights. On the first
 # chip an instance is started again and again (first_minute.sh run). On the second chip another one, of the preset latency, is
-# restarted and then tuned; with one chip alone that comes last. follow.sh shows how far they are.
+# started with one variant of its settings after the other (variants.sh); with one chip alone that comes last. follow.sh shows how far they are.
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
 . /carried/setup.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs inside the Debian of run.sh, by big.sh: is the first minute after a start as fast as the next one?
 #   first_minute.sh run            after each start of vllm@big the same load twice; nothing comes before the first
-#   first_minute.sh tune           starts of vllm@tuned, then playbooks/tune.yml
+#   first_minute.sh tune           variants.sh on vllm@tuned
 #   first_minute.sh started NAME   seconds from systemd's "Starting" to "Started"
 set -euo pipefail
 # shellcheck source=tests/gpu/setup.sh
@@ -31,8 +31,7 @@ bench() {
 
 # cycle NUMBER CONCURRENCY REQUESTS
 cycle() {
-  # The first start, with nothing cached, was that of site.yml.
-  [ "$1" = 1 ] || restart big
+  restart big
   say "start $1: $(started big); $(warm_up big)"
   bench "start$1-c$2-first" "$2" "$3"
   bench "start$1-c$2-steady" "$2" "$3"
@@ -41,11 +40,13 @@ cycle() {
 case $1 in
   started) started "$2" ;;
   run)
-    # Start 1 had nothing cached; of each load three starts had.
-    cycle 1 64 640
+    # The first start, with nothing cached, was that of site.yml. What it serves is what an instance leaves in its caches.
+    say "start 1: $(started big); $(warm_up big)"
+    bench start1-c512-first 512 1024
+    bench start1-c64 64 640
     for number in 2 4 6; do
-      cycle "$number" 512 1024
-      cycle "$((number + 1))" 64 640
+      cycle "$number" 64 640
+      cycle "$((number + 1))" 512 1024
     done
     ;;
   tune)
@@ -53,11 +54,6 @@ case $1 in
       while systemctl is-active --quiet series; do sleep 1; done
       playbook hosts-tune.yml site.yml > "$result/tuned-1.log" 2>&1 || { tail -40 "$result/tuned-1.log"; fail "site.yml"; }
     fi
-    say "latency, nothing cached: $(started tuned); $(warm_up tuned)"
-    for number in 2 3; do
-      restart tuned
-      say "latency, start $number: $(started tuned); $(warm_up tuned)"
-    done
-    playbook hosts-tune.yml tune.yml -l gpu-test -e @/carried/site/tune.yml -e tune_dir="$result/tune"
+    exec bash /carried/variants.sh
     ;;
 esac

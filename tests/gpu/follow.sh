@@ -6,6 +6,5 @@ set -euo pipefail
 running() { systemctl is-active --quiet series || systemctl is-active --quiet tune; }
 while running && [ "$SECONDS" -lt "$1" ]; do sleep 1; done
 cat "$result/series.log" || true
-grep -E 'latency, |^gpu-test tuned|fatal|ERROR|msg:|failed=' "$result/tune.log" || true
-systemctl is-active --quiet tune || tail -40 "$result/tune.log"
+cat "$result/tune.log" || true
 if running; then say "still running"; else say "both have ended"; fi

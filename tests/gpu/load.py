@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import statistics
 import sys
@@ -24,11 +25,13 @@ MODEL = "openai/gpt-oss-20b"
 TOKENS_IN, TOKENS_OUT = 1024, 512
 # Ordinary tokens of gpt-oss.
 FIRST_TOKEN, LAST_TOKEN = 1000, 190000
+# JSON of parameters in the environment, such as {"top_p": 0.9}: without them the sampler has nothing to filter.
+SAMPLING = json.loads(os.environ.get("SAMPLING", "{}"))
 
 
 async def ask(session: aiohttp.ClientSession, url: str, prompt: list[int]) -> tuple[float, float]:
     """Send one request; return its seconds to the first token, and in total."""
-    body = {"model": MODEL, "prompt": prompt, "max_tokens": TOKENS_OUT, "ignore_eos": True, "stream": True}
+    body = {"model": MODEL, "prompt": prompt, "max_tokens": TOKENS_OUT, "ignore_eos": True, "stream": True, **SAMPLING}
     began = time.perf_counter()
     first = 0.0
     async with session.post(url, json=body) as answer:

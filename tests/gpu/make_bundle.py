@@ -47,7 +47,9 @@ LEFT_OUT = {
     "torchvision", "triton", "z3-solver",
 }  # fmt: skip
 # What runs inside of the Debian.
-INSIDE = ("setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "load.py", "follow.sh", "shape.py")
+INSIDE = (
+    "setup.sh", "inside.sh", "two.sh", "big.sh", "first_minute.sh", "variants.sh", "load.py", "follow.sh", "shape.py",
+)  # fmt: skip
 ANSIBLE = "ansible-core==2.19.14"
 # The encodings come out of this wheel.
 HARMONY = "oss-harmony==0.0.11"

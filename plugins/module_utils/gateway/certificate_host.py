@@ -27,6 +27,7 @@ CA_DAYS = 3650
 # Clients refuse a certificate that is valid for longer.
 MAX_DAYS = 825
 KEY_ARGUMENTS = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+AUTHORITY = "baremetal.inference site CA"  # how the subject of each CA begins
 CA_EXTENSIONS = "basicConstraints=critical,CA:TRUE,pathlen:0", "keyUsage=critical,keyCertSign,cRLSign"
 
 
@@ -108,6 +109,39 @@ def issue_from_site_ca(
     return _dated(outcome)
 
 
+def refuse_other_authority(directory: str, host: str, present: str) -> None:
+    """Raise CertificateError if another CA of the site issued the certificate that the gateway has now.
+
+    Clients trust that CA. ``present`` is the gateway's certificate in PEM; it is empty if there is none.
+    """
+    issuer = _name_in(present, "issuer") if present else ""
+    if not issuer.startswith(AUTHORITY):
+        return
+    authority = f"{directory}/ca.crt"
+    found = "is missing"
+    if os.path.exists(authority):
+        with open(authority, encoding="ascii", errors="replace") as file:
+            subject = _name_in(file.read(), "subject")
+        if subject == issuer:
+            return
+        found = f"is {subject!r}"
+    raise CertificateError(
+        f"{host}: clients trust {issuer!r}, which issued the certificate of this gateway, and {authority} {found}; "
+        "restore the directory of that CA (gateway_ca_dir), or set gateway_ca_replace for one run and give the new "
+        "ca.crt to all clients"
+    )
+
+
+def _name_in(pem: str, field_name: str) -> str:
+    """Return the common name of the issuer or of the subject of a certificate in PEM."""
+    with tempfile.NamedTemporaryFile("w", encoding="ascii", errors="replace", suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        text = openssl("x509", "-in", file.name, "-noout", f"-{field_name}", "-nameopt", "multiline,utf8,-esc_msb")
+    found = re.search(r"commonName\s*= (.+)", text)
+    return found.group(1) if found else ""
+
+
 def _dated(outcome: CertificateOutcome) -> CertificateOutcome:
     if os.path.exists(outcome.certificate):
         outcome.not_after = day(read_certificate(outcome.certificate).not_after)
@@ -127,7 +161,7 @@ def _reason(directory: str, outcome: CertificateOutcome, names: Sequence[str], r
     if left < renew_days:
         raise CertificateError(
             f"{authority} expires on {day(read_certificate(authority).not_after)}, in {left} days; move {directory} "
-            "away, so that a new CA is created, and give its ca.crt to the clients"
+            "away, set gateway_ca_replace for one run, so that a new CA is created, and give its ca.crt to the clients"
         )
     check_key(authority_key)
     if public_key(authority_key) != read_certificate(authority).public_key:
@@ -164,7 +198,7 @@ def _publish_pair(made_key: str, key: str, made_certificate: str, certificate: s
 
 def _subject() -> str:
     # The random part lets clients distinguish two CAs of a site.
-    return f"/CN=baremetal.inference site CA {secrets.token_hex(4)}"
+    return f"/CN={AUTHORITY} {secrets.token_hex(4)}"
 
 
 def _issue(directory: str, outcome: CertificateOutcome, names: Sequence[str], days: int) -> None:

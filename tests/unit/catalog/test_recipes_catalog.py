@@ -227,6 +227,9 @@ def test_big_model_takes_as_many_chips_as_the_guides_say(accelerator, size):
     assert found["variant"] == ("bf16" if accelerator.startswith("ascend") else "default")
 
 
+FAST_BOOT = {"features": ["fast_boot"]}
+
+
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("accelerator", ["h200", "b200", "mi300x", "a100"])
 def test_balanced_sets_no_limit_that_vllm_sets_itself(name, accelerator):
@@ -242,6 +245,22 @@ def test_an_interactive_preset_sends_every_token_at_once(name, preset):
         assert "stream-interval" not in found["args"]
     jobs = plan("b200", "0.33.0", {"recipe": f"openai/{name}", "preset": "throughput"})
     assert jobs["args"]["stream-interval"] == 20
+
+
+def test_balanced_on_hopper_captures_graphs_up_to_a_full_batch_where_that_was_measured():
+    asked = {"recipe": "openai/gpt-oss-20b", "preset": "balanced"}
+    sizes = plan("h100", "0.25.1", asked)["config"]["cudagraph-capture-sizes"]
+    assert [int(size) for size in sizes[-8:]] == [1024, 1280, 1536, 2048, 3072, 4096, 6144, 8192]
+    # Up to 1024 those of vLLM itself.
+    assert len(sizes) == 83 + 7
+    for accelerator, release, more in (("h100", "0.23.0", {}), ("b200", "0.25.1", {}), ("h100", "0.25.1", FAST_BOOT)):
+        assert "cudagraph-capture-sizes" not in plan(accelerator, release, {**asked, **more})["config"]
+
+
+def test_latency_on_cuda_compiles_no_sampler():
+    asked = {"recipe": "openai/gpt-oss-20b", "preset": "latency"}
+    assert plan("h100", "0.25.1", asked)["env"]["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
+    assert "VLLM_USE_FLASHINFER_SAMPLER" not in plan("mi300x", "0.33.0", asked)["env"]
 
 
 def test_a_recipe_without_a_preset_names_those_of_its_class():

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certificate_host import issue_from_site_ca
 
 from tests.fakes.actions import ACTIONS
 
@@ -98,6 +99,21 @@ def test_a_gateway_serves_the_hosts_of_its_cluster_and_knows_no_key(site):
     assert plan["clients"][0]["services"] == ["*"] and "models" not in plan
     # A preflight makes nothing, on the controller neither.
     assert not (site / "ca").exists()
+
+
+def test_a_lost_ca_is_not_replaced_without_permission(site):
+    issue_from_site_ca(str(site / "lost"), "gw", ["gw"], 825, 30, False)
+    chain = (site / "lost/gw.crt").read_text() + (site / "lost/gw.key").read_text()
+    (site / "gateway.pem").write_text(f"Bag Attributes\n{chain}")
+    unused = dict.fromkeys(("socket", "agent", "config", "maps", "settle", "hanging", "body"), str(site / "none"))
+    paths = {**unused, "certificate": str(site / "gateway.pem")}
+    rc, said = run(site, "-vvv", __gateway_paths=paths)
+    assert rc != 0 and "gw: clients trust 'baremetal.inference site CA" in said and "/ca/ca.crt is missing" in said, (
+        said
+    )
+    assert "PRIVATE KEY" not in said
+    rc, said = run(site, __gateway_paths=paths, gateway_ca_replace=True)
+    assert rc == 0, said
 
 
 def test_all_that_is_wrong_is_said_at_once_and_nothing_is_done(site):

@@ -9,6 +9,7 @@ import hashlib
 import re
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certificate_host import (
@@ -16,6 +17,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.gateway.certif
     CertificateError,
     check_site_certificate,
     issue_from_site_ca,
+    refuse_other_authority,
 )
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.clients import (
     Client,
@@ -456,6 +458,27 @@ class TestCertificates:
         (tmp_path / "ca/ca.crt").unlink()
         with pytest.raises(CertificateError, match="is missing, but its key"):
             issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False)
+
+    def test_a_ca_is_not_replaced_where_a_gateway_has_a_certificate_of_another(self, tmp_path):
+        ca, other = str(tmp_path / "ca"), str(tmp_path / "other")
+        issue_from_site_ca(ca, "gw", ["gw"], 825, 30, False)
+        issue_from_site_ca(other, "gw2", ["gw2"], 825, 30, False)
+        present = (tmp_path / "ca/gw.crt").read_text()
+        refuse_other_authority(ca, "gw", present)
+        refuse_other_authority(f"{ca}-lost", "gw", "")
+        with pytest.raises(
+            CertificateError, match=r"gw: clients trust 'baremetal\.inference site CA \w+', .*-lost/ca.crt is missing"
+        ):
+            refuse_other_authority(f"{ca}-lost", "gw", present)
+        with pytest.raises(CertificateError, match=r"other/ca.crt is 'baremetal.inference site CA"):
+            refuse_other_authority(other, "gw", present)
+        # A certificate that the site took from elsewhere gives way to the site's own CA.
+        elsewhere = Path(make_certificate(tmp_path)[0]).read_text()
+        refuse_other_authority(f"{ca}-lost", "gw", elsewhere)
+        asked = {"ca_dir": f"{ca}-lost", "host": "gw", "names": ["gw"]}
+        assert "is missing" in run_module("gateway_certificate", present=present, **asked)["msg"]
+        assert not Path(f"{ca}-lost").exists()
+        assert run_module("gateway_certificate", present="", **asked)["changed"]
 
     def test_a_certificate_of_the_site_is_looked_at(self, tmp_path):
         certificate, key = make_certificate(tmp_path)
