@@ -7,14 +7,17 @@ import json
 import os
 
 import pytest
-from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger
+from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import BY_BOOT
+from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger, Mark
 from ansible_collections.baremetal.inference.plugins.module_utils.health.saved_state_host import SavedState
 
 
 @pytest.fixture
 def ledger():
     found = Ledger()
-    found.counts[("nvidia xid 79", "0000:5d:00.0")] = 2
+    found.marks[("nvidia xid 79", "0000:5d:00.0", "chat")] = Mark(
+        "nvidia xid 79", "0000:5d:00.0", "chat", "isolate_host", BY_BOOT, "fell off the bus", 5.0, "boot", "run"
+    )
     return found
 
 
@@ -48,6 +51,6 @@ def test_only_what_changed_or_is_due_is_written(tmp_path, ledger):
     assert json.loads(path.read_text())["record"] == 1
     state.save(ledger, 3, due=True)
     assert json.loads(path.read_text())["record"] == 3
-    ledger.counts[("nvidia xid 79", "0000:5d:00.0")] = 3
+    ledger.marks.clear()
     state.save(ledger, 4, due=False)
     assert json.loads(path.read_text())["record"] == 4
