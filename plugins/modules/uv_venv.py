@@ -287,7 +287,8 @@ def python_version(module: AnsibleModule) -> str:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     if not os.access(python, os.X_OK):
         raise VenvError(
-            f"{python} is not a program on this host; set the option python (vllm_python) to the Python that vLLM is to run on"
+            f"{python} is not a program on this host; set the option python (vllm_python) to the Python that vLLM is "
+            "to run on"
         )
     _rc, out, _err = module.run_command([python, "-I", "-S", "-c", code], check_rc=True)
     return str(out).strip()
