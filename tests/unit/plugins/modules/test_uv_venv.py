@@ -151,7 +151,8 @@ def test_a_uv_that_is_not_the_pinned_one_is_refused(mirror):
     ("arguments", "message"),
     [
         ({"index_url": "http://127.0.0.1:1/simple/"}, "cannot be reached from this host"),
-        ({"index_url": ""}, "index_url '' is not an address; expected one like http://mirror/simple/"),
+        ({"index_url": "mirror"}, "index_url 'mirror' is not an address; expected one like http://mirror/simple/"),
+        ({"index_url": ""}, "like http://mirror/simple/; set vllm_wheel_index in the inventory"),
         ({"index_url": "http://me:secret@mirror/simple/"}, "index_url holds a login"),
         ({"python": "/usr/bin/python9"}, "/usr/bin/python9 is not a program on this host"),
         ({"size_bytes": 10**18}, "GB free, the environment needs 1000000000.0 GB"),
