@@ -303,6 +303,11 @@ class Index:
     """A simple index, read over HTTP."""
 
     def __init__(self, url: str, ca_file: str | None) -> None:
+        if not url:
+            raise VenvError(
+                "index_url is empty, expected the address of the index with the wheels of the lock, like "
+                "http://mirror/simple/; set vllm_wheel_index in the inventory"
+            )
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise VenvError(f"{INDEX} {url!r} is not an address; expected one like http://mirror/simple/")

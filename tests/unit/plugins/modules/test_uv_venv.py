@@ -154,7 +154,8 @@ def test_a_uv_that_is_not_the_pinned_one_is_refused(mirror):
             {"index_url": "http://127.0.0.1:1/simple/"},
             "the mirror is running and index_url (vllm_wheel_index) is right",
         ),
-        ({"index_url": ""}, "index_url (vllm_wheel_index) '' is not an address; expected one like"),
+        ({"index_url": "mirror"}, "index_url (vllm_wheel_index) 'mirror' is not an address; expected one like http://"),
+        ({"index_url": ""}, "like http://mirror/simple/; set vllm_wheel_index in the inventory"),
         ({"index_url": "http://me:secret@mirror/simple/"}, "index_url (vllm_wheel_index) holds a login"),
         (
             {"python": "/usr/bin/python9"},
