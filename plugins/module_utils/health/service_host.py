@@ -249,8 +249,9 @@ class Service:
         self.take_disks()
         self.take_words()
         self.prove()
-        self.tell()
+        # Before anybody hears of a fault: a stop between the two, and a boot, would forget it.
         self.save()
+        self.tell()
         self.start_again()
         self.write(before != set(self.ledger.marks))
 
