@@ -287,24 +287,35 @@ def python_version(module: AnsibleModule) -> str:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     if not os.access(python, os.X_OK):
         raise VenvError(
-            f"{python} is not a program on this host; set the option python to the Python that vLLM is to run on"
+            f"{python} is not a program on this host; set the option python (vllm_python) to the Python that vLLM is "
+            "to run on"
         )
     _rc, out, _err = module.run_command([python, "-I", "-S", "-c", code], check_rc=True)
     return str(out).strip()
+
+
+# The options as messages name them, each with the variable of the role vllm that sets it.
+INDEX = "index_url (vllm_wheel_index)"
+CA = "ca_file (vllm_wheel_ca_file)"
 
 
 class Index:
     """A simple index, read over HTTP."""
 
     def __init__(self, url: str, ca_file: str | None) -> None:
+        if not url:
+            raise VenvError(
+                "index_url is empty, expected the address of the index with the wheels of the lock, like "
+                "http://mirror/simple/; set vllm_wheel_index in the inventory"
+            )
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise VenvError(f"index_url {url!r} is not an address; expected one like http://mirror/simple/")
+            raise VenvError(f"{INDEX} {url!r} is not an address; expected one like http://mirror/simple/")
         if "@" in parts.netloc:
-            raise VenvError("index_url holds a login, which would appear in logs; expected an index without a login")
+            raise VenvError(f"{INDEX} holds a login, which would appear in logs; expected an index without a login")
         if ca_file and not os.access(ca_file, os.R_OK):
             raise VenvError(
-                f"ca_file {ca_file} cannot be read on this host; put the site's CA bundle there, or leave it out"
+                f"{CA} {ca_file} cannot be read on this host; put the site's CA bundle there, or leave it out"
             )
         self.url = url.rstrip("/") + "/"
         self.ca_file = ca_file or None
@@ -318,13 +329,13 @@ class Index:
                 data: bytes = answer.read(limit + 1)
         except urllib.error.HTTPError as exc:
             raise VenvError(
-                f"{url}: HTTP status {exc.code} ({exc.reason}); check that index_url is the address of a simple index"
+                f"{url}: HTTP status {exc.code} ({exc.reason}); check that {INDEX} is the address of a simple index"
             ) from exc
         except (OSError, urllib.error.URLError) as exc:
             reason = getattr(exc, "reason", exc)
             raise VenvError(
                 f"{url} cannot be reached from this host ({reason}); check that the mirror is running and "
-                "index_url is right"
+                f"{INDEX} is right"
             ) from exc
         return data if len(data) <= limit else None
 

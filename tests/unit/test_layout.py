@@ -97,7 +97,7 @@ def test_host_code_imports_the_standard_library_only():
 # Who renames or locks without files_host.publish and files_host.locked, and why.
 PUBLISHES_BY_HAND = {
     "plugins/module_utils/common/files_host.py": "the one place",
-    "plugins/module_utils/health/service_host.py": "moves a damaged file aside",
+    "plugins/module_utils/health/saved_state_host.py": "moves a damaged file aside",
     "plugins/module_utils/removal/remove_host.py": "hides a directory before it is removed",
     "plugins/module_utils/slots/host.py": "a slot is a directory",
     "plugins/module_utils/slots/restore_host.py": "stages all files of a state before the first rename",

@@ -19,12 +19,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "vllm-health"))
 
-from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import (
-    Service,
-    Settings,
-    clear,
-    status,
-)
+from ansible_collections.baremetal.inference.plugins.module_utils.health.commands_host import clear, status
+from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Service
+from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
 
 CONFIG = "/etc/vllm-health.json"
 

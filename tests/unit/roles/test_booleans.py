@@ -35,6 +35,7 @@ PLAYBOOKS = {
     "drain_force": "false",
     "drift_fail": "false",
     "import_pin": "true",
+    "pin_beside": "false",
     "remove_container_engine": "false",
     "remove_driver": "false",
     "remove_everything": "false",

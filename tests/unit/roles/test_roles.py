@@ -113,6 +113,31 @@ def test_what_is_private_to_a_role_is_named_nowhere_else(role):
             assert found == set(), path.relative_to(TOP)
 
 
+def unguarded(tasks, outer=""):
+    """Return the names of the tasks that update the package index with --check, too."""
+    found = []
+    for task in tasks:
+        guard = f"{outer} {task.get('when', '')}"
+        if (task.get("ansible.builtin.apt") or {}).get("update_cache") and "not ansible_check_mode" not in guard:
+            found.append(task["name"])
+        for part in ("block", "rescue", "always"):
+            found += unguarded(task.get(part) or [], guard)
+    return found
+
+
+def test_check_mode_updates_no_package_index():
+    for path in sorted((TOP / "roles").glob("*/tasks/*.yml")):
+        assert unguarded(load(path) or []) == [], path.relative_to(TOP)
+
+
+def test_an_update_in_check_mode_is_found():
+    update = {"name": "update", "ansible.builtin.apt": {"update_cache": True}}
+    assert unguarded([update, {"block": [update]}, {"when": ["not ansible_check_mode"], "block": [update]}]) == [
+        "update",
+        "update",
+    ]
+
+
 def test_every_module_is_in_the_action_group():
     group = load(TOP / "meta/runtime.yml")["action_groups"]["all"]
     assert group == sorted(path.stem for path in (TOP / "plugins/modules").glob("*.py"))

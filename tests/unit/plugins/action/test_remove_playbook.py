@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,34 @@ def test_check_mode_lists_a_run_removes_and_a_second_run_changes_nothing(there, 
     rc, said, changed = remove(remove_instance="chat")
     assert (rc, changed) == (0, 0), said
     assert "instance 'chat' is not on this host; the host has none" in said
+
+
+# Variable, value, what is gone from the host afterwards, and what both lists name.
+KINDS = [
+    ("remove_model", "example/tiny", "srv/models", "/srv/models/example/tiny"),
+    ("remove_environment", "0.32.0", "opt/vllm/", f"/opt/vllm/{VENV}"),
+    ("remove_everything", True, "", "instance chat vllm@chat.service ("),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("variable", "value", "gone", "named"), KINDS, ids=[kind for kind, *_rest in KINDS])
+def test_each_kind_is_listed_in_check_mode_and_goes_once(there, remove, variable, value, gone, named):
+    if variable != "remove_everything":
+        # Without an instance that uses them.
+        shutil.rmtree(there.root)
+        there.weights("a" * 40)
+        there.venv(VENV)
+    before = there.picture()
+    rc, said, changed = remove("--check", **{variable: value})
+    assert (rc, changed) == (0, 1) and "would remove: " in said and named in said, said
+    assert there.picture() == before
+    rc, said, changed = remove(**{variable: value})
+    assert (rc, changed) == (0, 1) and "removed: " in said and named in said, said
+    kept = [path for path in before if not path.startswith(gone)]
+    assert list(there.picture()) == kept
+    rc, said, changed = remove(**{variable: value})
+    assert (rc, changed) == (0, 0), said
 
 
 def test_what_is_in_use_ends_the_run_before_anything_changes(there, remove):

@@ -142,6 +142,18 @@ def test_a_port_of_somebody_else_names_the_process(config, commands):
     assert message.startswith(f"port {port} of vllm_instances.chat is in use by process {os.getpid()} (")
 
 
+@pytest.mark.skipif(not os.path.exists("/usr/lib/apt/apt-helper"), reason="needs apt")
+def test_a_missing_library_and_a_silent_repository_are_one_error(config, commands, monkeypatch, tmp_path):
+    (tmp_path / "sources.list").write_text("deb http://127.0.0.1:1/debian stable main\n")
+    (tmp_path / "apt.conf").write_text(f'Dir::Etc::sourcelist "{tmp_path}/sources.list"; Dir::Etc::sourceparts "-";\n')
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
+    message = look(config, libraries=["libmissing.so.9"])["msg"]
+    assert "the package repository http://127.0.0.1:1/debian/dists/stable cannot be reached: " in message
+    assert "It is needed for libmissing.so.9; " in message
+    # Where nothing is missing, a host without a way to its repositories is fine.
+    assert not look(config)["changed"]
+
+
 def test_what_cannot_be_compiled_yet_is_reported_as_packages(config, commands, monkeypatch, tmp_path):
     python = tmp_path / "python3.12"
     python.write_text(f"#!/bin/sh\necho {tmp_path}/include\n")

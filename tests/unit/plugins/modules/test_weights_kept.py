@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 
 import pytest
 
 from tests.fakes.wheelhouse import run_module
 
-A, B, C, D = (digit * 40 for digit in "abcd")
+# A revision that a process on this machine names is in use: no other test may have the same.
+A, B, C, D = sorted(secrets.token_hex(20) for _each in "abcd")
 
 
 def manifest(revision):

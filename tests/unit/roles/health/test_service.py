@@ -341,6 +341,7 @@ def test_records_that_were_read_before_are_not_read_again(host):
     host.log.write_text(record.format(1, "NVRM: Xid (PCI:0000:5d:00): 13, Graphics Exception"))
     host.start()
     until(lambda: "xid 13" in host.journal)
+    host.watching()
     until(lambda: '"record": 1' in (host.directory / "lib/state.json").read_text(), 40)
     host.stop()
     host.start()

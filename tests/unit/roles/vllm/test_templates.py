@@ -188,6 +188,15 @@ def test_a_start_that_succeeded_does_not_count_for_the_limit_of_starts():
         assert posts[1] == "ExecStartPost=-+/usr/bin/systemctl reset-failed %n"
 
 
+def test_the_unit_of_environments_starts_and_stops_as_those_of_containers():
+    def kept(template):
+        names = ("ExecStop=-", "ExecStartPost=", "StartLimit", "Restart", "RuntimeDirectory=")
+        text = (Path(__file__).resolve().parents[4] / "roles/vllm/templates" / template).read_text()
+        return sorted(line for line in text.splitlines() if line.startswith(names))
+
+    assert kept("vllm@.service.j2") == kept("instance.service.j2") == kept("instance.container.j2")
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 @pytest.mark.parametrize(("settings", "exposure"), [({}, 2.0), ({"engine": "podman", "quadlet": False}, 9.0)])
 def test_the_unit_of_a_container_is_closed_as_far_as_its_engine_allows(tmp_path, settings, exposure):

@@ -84,6 +84,7 @@ def test_retry_after_is_seconds_or_a_date(text, seconds):
     [
         ({"ETag": '"a"'}, {"ETag": 'W/"a"'}, False),
         ({"ETag": 'W/"a"'}, {"ETag": '"a"'}, False),
+        ({"ETag": '"a"'}, {"ETag": 'W/"b"'}, True),
         ({"ETag": '"a"'}, {"ETag": '"b"'}, True),
         ({"ETag": '"a"'}, {"Last-Modified": DATE}, False),
         ({"Last-Modified": DATE}, {"Last-Modified": "Sun, 22 Nov 2026 12:00:00 GMT"}, True),

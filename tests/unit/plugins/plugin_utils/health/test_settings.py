@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
-from ansible_collections.baremetal.inference.plugins.module_utils.health.service_host import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
 from ansible_collections.baremetal.inference.plugins.plugin_utils.health.settings import settings_of
 
 HARDWARE = {

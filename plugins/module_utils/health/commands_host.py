@@ -1,0 +1,69 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What people ask of the health service and tell it: the commands status and clear."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import (
+    listed,
+    publish,
+    text_of,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import (
+    BY_BOOT,
+    BY_HAND,
+    BY_RESTART,
+    chip_address,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import EVERYTHING, Ledger
+from ansible_collections.baremetal.inference.plugins.module_utils.health.saved_state_host import STATE_FILE
+from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
+
+WAITS_FOR = {
+    BY_RESTART: "ends with a new start of the instance",
+    BY_BOOT: "ends with a new start of the host, or with vllm-health clear",
+    BY_HAND: "ends with vllm-health clear",
+}
+CLEAR_PREFIX = "clear-"
+
+
+def status(settings: Settings) -> str:
+    """Return what keeps instances out of service, in lines; read from the saved state."""
+    text = text_of(os.path.join(settings.state_dir, STATE_FILE))
+    try:
+        marks = Ledger.from_document(json.loads(text)["ledger"]).marks.values() if text else []
+    except (ValueError, KeyError) as exc:
+        return f"The saved state is damaged: {exc}"
+    lines = [
+        f"{mark.instance}: {mark.reason} ({mark.action}, since {time.strftime('%F %T', time.localtime(mark.since))}, "
+        f"{'waits for the proof' if mark.proving else WAITS_FOR[mark.back]})"
+        for mark in marks
+    ]
+    return "\n".join(lines or ["Every instance is well."])
+
+
+def clear(settings: Settings, chip: str, name: str) -> str:
+    """Leave word for the service that a chip is well; return what happens next."""
+    address = chip if chip == EVERYTHING else chip_address(chip)
+    known = {*settings.addresses, EVERYTHING}
+    if address not in known:
+        raise SystemExit(f"{chip}: no chip of this host; {nearest(chip, known)}")
+    publish(os.path.join(settings.state_dir, f"{CLEAR_PREFIX}{name}"), address)
+    return f"Told the service that {address} is well; once the proof has passed, its instances return to service."
+
+
+def take_cleared(directory: str) -> list[str]:
+    """Return the chips that people have said are well since the last call; ``directory`` is that of the state."""
+    chips = []
+    for name in listed(directory):
+        if name.startswith(CLEAR_PREFIX):
+            path = os.path.join(directory, name)
+            chips.append(text_of(path).strip())
+            os.unlink(path)
+    return chips

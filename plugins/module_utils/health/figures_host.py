@@ -1,0 +1,92 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The metrics of the health service: chips, faults, the vendor's tool, instances, disks and weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.health.exposition import (
+    Labels,
+    Sample,
+    chip_samples,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import FaultBook
+from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances, Unit
+from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger
+from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import Answer
+
+
+def free_shares(directories: Sequence[str]) -> dict[str, float]:
+    """Return the free share of the disk of each directory that exists, from 0 to 1."""
+    found = {}
+    for directory in directories:
+        if os.path.isdir(directory):
+            usage = shutil.disk_usage(directory)
+            found[directory] = usage.free / max(1, usage.free + usage.used)
+    return found
+
+
+def tool_figures(labels: Labels, answer: Answer) -> list[Sample]:
+    """Return what the vendor's tool said about the chips, and how the tool did; no answer yet has no seconds."""
+    chips = answer.counters.chips
+    found = chip_samples(labels, chips)
+    if answer.seconds:
+        found.append(Sample("accel_tool_up", labels.base, float(bool(chips))))
+        found.append(Sample("accel_tool_seconds", labels.base, answer.seconds))
+    return found
+
+
+def fault_figures(labels: Labels, ledger: Ledger, book: FaultBook) -> list[Sample]:
+    """Return how often each fault was seen on each chip."""
+    found = []
+    for (fault, chip), count in sorted(ledger.counts.items()):
+        kind, _space, code = fault.partition(" ")
+        action = book.fault(kind, code).action
+        found.append(Sample("accel_faults_total", labels.of_chip(chip, fault=fault, action=action), count))
+    return found
+
+
+def instance_figures(labels: Labels, instances: Instances, name: str, unit: Unit, ledger: Ledger) -> list[Sample]:
+    """Return the figures of an instance, and what keeps it out of service."""
+    own = labels.of_instance(name)
+    marks = ledger.of_instance(name)
+    figures = {
+        "vllm_instance_healthy": float(not marks),
+        "vllm_unit_active": float(unit.active),
+        "vllm_unit_ready": float(unit.active and instances.ready(name)),
+        "vllm_unit_start_seconds": unit.start_seconds,
+        "vllm_unit_warmup_seconds": instances.warmup_seconds(name),
+        "vllm_unit_restarts_total": float(unit.restarts),
+    }
+    found = [Sample(series, own, value) for series, value in figures.items() if value is not None]
+    for mark in marks:
+        more = {"fault": mark.fault, "chip": mark.chip, "action": mark.action}
+        found.append(Sample("vllm_instance_fault", {**own, **more}, 1.0))
+    return found
+
+
+def disk_figures(host: Mapping[str, str], directories: Sequence[str]) -> list[Sample]:
+    """Return the free share of each disk."""
+    return [
+        Sample("health_disk_free_ratio", {**host, "directory": directory}, free)
+        for directory, free in free_shares(directories).items()
+    ]
+
+
+def weights_figures(host: Mapping[str, str], path: str) -> list[Sample]:
+    """Return what the last scrub of the weights has found, from its report (weights-scrub.py of the role weights)."""
+    try:
+        report = json.loads(text_of(path))
+        figures = {
+            "health_weights_damaged_files": len(report["damaged"]),
+            "health_weights_scrubbed_seconds": report["finished"],
+        }
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [Sample(name, host, float(value)) for name, value in figures.items() if value is not None]

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the lines of the health service to the journal."""
+
+from __future__ import annotations
+
+import sys
+from typing import Callable
+
+# Seconds between two lines about one thing.
+SAY_EVERY = 60.0
+
+
+class Journal:
+    """What the service says; ``clock`` returns seconds since the epoch."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+
+    @staticmethod
+    def say(text: str) -> None:
+        """Write a line."""
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def say_at_times(self, key: tuple[str, str], text: str, times: int = 1) -> None:
+        """Write a line about one thing at most once in SAY_EVERY seconds."""
+        now = self._clock()
+        at, held = self._told.get(key, (0.0, 0))
+        if now - at < SAY_EVERY:
+            self._told[key] = (at, held + times)
+            return
+        more = f" ({held + times} times)" if held + times > 1 else ""
+        self._told[key] = (now, 0)
+        self.say(f"{text}{more}")

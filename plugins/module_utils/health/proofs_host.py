@@ -1,0 +1,48 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prove that sick instances are well again, each in a thread, because a chip or an engine may hang."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from typing import Iterable, Iterator
+
+from ansible_collections.baremetal.inference.plugins.module_utils.health.faults import FaultBook
+from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances
+from ansible_collections.baremetal.inference.plugins.module_utils.health.questions_host import ask_tool
+from ansible_collections.baremetal.inference.plugins.module_utils.health.settings_host import Settings
+from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import proof_problem
+
+
+class Proofs:
+    """The proofs that run and that have ended."""
+
+    def __init__(self, settings: Settings, book: FaultBook, instances: Instances) -> None:
+        self._settings, self._book, self._instances = settings, book, instances
+        self._ended: queue.Queue[tuple[str, str]] = queue.Queue()
+        self._begun: dict[str, float] = {}
+
+    def ended(self) -> Iterator[tuple[str, str]]:
+        """Return the instances whose proof has ended since the last call, each with its problem, "" for none."""
+        while not self._ended.empty():
+            yield self._ended.get_nowait()
+
+    def begin(self, names: Iterable[str]) -> None:
+        """Begin the proofs that are due."""
+        now = time.monotonic()
+        for name in names:
+            if now - self._begun.get(name, -math.inf) >= self._settings.prove:
+                self._begun[name] = now
+                threading.Thread(target=self._prove, args=(name,), daemon=True).start()
+
+    def _prove(self, name: str) -> None:
+        settings, problem = self._settings, ""
+        if settings.addresses:
+            answer = ask_tool(settings.stack).counters
+            wanted = list(settings.chips.get(name) or settings.addresses)
+            problem = answer.problem or proof_problem(wanted, answer.chips, self._book)
+        self._ended.put((name, problem or self._instances.token_problem(name)))

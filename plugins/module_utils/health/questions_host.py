@@ -1,0 +1,83 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ask the vendor's tool and the instances, beside the service, so that it never hangs."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Sequence
+
+from ansible_collections.baremetal.inference.plugins.module_utils.chip_counters.read_host import read_counters
+from ansible_collections.baremetal.inference.plugins.module_utils.health.instances_host import Instances, Unit
+from ansible_collections.baremetal.inference.plugins.module_utils.health.signs import read_metrics
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.answers import (
+    NOT_INSTALLED,
+    CommandResult,
+)
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.counters import CountersAnswer
+from ansible_collections.baremetal.inference.plugins.module_utils.vendor_stack.host import run_command
+
+LOG_TOOLS = ("dmesg", "journalctl")
+
+
+@dataclass
+class Look:
+    """What an instance said about itself: the status of /health, and its metrics."""
+
+    health: int
+    metrics: Mapping[str, float]
+
+
+@dataclass
+class Answer:
+    """What the vendor's tool said, and how long it took."""
+
+    counters: CountersAnswer
+    seconds: float
+
+
+class Background:
+    """Repeats a look at something that may hang, so that the service never does."""
+
+    def __init__(self, look: Callable[[], Any], every: float) -> None:
+        self.look, self.every = look, every
+        self.results: queue.Queue[Any] = queue.Queue(maxsize=4)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.results.put(self.look())
+            time.sleep(self.every)
+
+    def take(self) -> Any:
+        """Return the newest result since the last call, None for none."""
+        newest = None
+        while not self.results.empty():
+            newest = self.results.get_nowait()
+        return newest
+
+
+def ask_tool(stack: str) -> Answer:
+    """Ask the vendor's tool of a stack about all chips."""
+    began = time.monotonic()
+    counters = read_counters(stack, _run)
+    return Answer(counters, time.monotonic() - began)
+
+
+def _run(argv: Sequence[str]) -> CommandResult:
+    """Run a command of the vendor's tool; the kernel's log is read elsewhere."""
+    return NOT_INSTALLED if argv[0] in LOG_TOOLS else run_command(argv)
+
+
+def look_at(instances: Instances, units: Mapping[str, Unit]) -> dict[str, Look]:
+    """Ask every instance that runs."""
+    found = {}
+    for name, unit in list(units.items()):
+        if unit.invocation:
+            health, text = instances.read_signs(name)
+            found[name] = Look(health, read_metrics(text))
+    return found

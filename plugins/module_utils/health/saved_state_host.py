@@ -1,0 +1,55 @@
+# Copyright (c) 2026, the baremetal.inference authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keep the ledger of the health service in a file, so that a new start of the service forgets nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from ansible_collections.baremetal.inference.plugins.module_utils.common.files_host import publish, text_of
+from ansible_collections.baremetal.inference.plugins.module_utils.health.ledger import Ledger, LedgerError
+
+STATE_FILE = "state.json"
+
+
+class SavedState:
+    """The file below ``directory`` with the ledger and the place in the kernel's log of this ``boot``."""
+
+    def __init__(self, directory: str, boot: str) -> None:
+        self.path = os.path.join(directory, STATE_FILE)
+        self.boot = boot
+        self.damage = ""
+        self._marks = ""
+
+    def restore(self) -> tuple[Ledger, int]:
+        """Return the ledger and the number of the last record of the kernel's log that it knows, -1 for none.
+
+        A damaged file is moved aside, and ``damage`` says why. Everything since the boot is read again then: what was
+        sick is found sick again.
+        """
+        text = text_of(self.path)
+        if not text:
+            return Ledger(), -1
+        try:
+            data = json.loads(text)
+            ledger = Ledger.from_document(data.get("ledger") if isinstance(data, dict) else None)
+            record = data["record"] if data["boot"] == self.boot else -1
+            if not isinstance(record, int):
+                raise LedgerError("record is no number")
+        except (ValueError, KeyError) as exc:
+            self.damage = str(exc)
+            os.replace(self.path, f"{self.path}.damaged")
+            return Ledger(), -1
+        return ledger, record
+
+    def save(self, ledger: Ledger, record: int, *, due: bool) -> None:
+        """Save the ledger if it has changed, or if the ``record`` is due. Raises OSError."""
+        document = ledger.document()
+        marks = json.dumps(document, sort_keys=True)
+        changed = marks != self._marks
+        if changed or due:
+            text = json.dumps({"boot": self.boot, "record": record, "ledger": document}, sort_keys=True)
+            publish(self.path, text, durable=changed)
+            self._marks = marks
