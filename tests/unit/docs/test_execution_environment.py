@@ -35,7 +35,7 @@ def test_the_definition_takes_the_collection_that_the_page_builds():
     (copied,) = definition["additional_build_files"]
     settings = yaml.safe_load((TOP / "galaxy.yml").read_text())
     archive = "{namespace}-{name}-{version}.tar.gz".format(**settings)
-    folder, _, pattern = copied["src"].rpartition("/")
+    folder, _slash, pattern = copied["src"].rpartition("/")
     assert fnmatch.fnmatch(archive, pattern) and f"--output-path {folder}\n" in page
     (collection,) = definition["dependencies"]["galaxy"]["collections"]
     assert (
