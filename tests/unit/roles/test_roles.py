@@ -155,3 +155,10 @@ def test_a_slip_of_the_pen_is_told_from_another_word():
     known = {"vllm_instances", "vllm_release", "weights_sources"}
     assert misspelt("vllm_instance", known) == "vllm_instances"
     assert misspelt("vllm_dashboard_url", known) is None
+
+
+def test_an_instance_leaves_its_gateways_before_it_is_removed():
+    tasks = yaml.safe_load((TOP / "roles/vllm/tasks/remove.yml").read_text())
+    included = [task.get("ansible.builtin.include_tasks") for task in tasks]
+    assert included.index("leave_gateways.yml") < included.index("unit.yml")
+    assert "when" not in tasks[included.index("leave_gateways.yml")]

@@ -170,3 +170,8 @@ def test_what_cannot_be_compiled_yet_is_reported_as_packages(config, commands, m
     assert "this host lacks Python's headers (Python.h); install the packages python3.12-dev" in found["msg"]
     (tmp_path / "include/Python.h").write_text("")
     assert look(config, compilers={str(python): ["cc", "Python.h"]})["missing_packages"] == []
+
+
+def test_a_cache_directory_without_room_is_a_warning(config, tmp_path):
+    # /proc has no free block.
+    assert "/proc: its file system has 0 MB free" in str(look(config, cache_dir="/proc")["warnings"])
