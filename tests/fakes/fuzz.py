@@ -216,6 +216,8 @@ class HostileServer:
 
     def __exit__(self, *_exc: object) -> None:
         self._ended.set()
+        # close alone does not wake the thread in accept. A long run had thousands of them, and no file arrived in time.
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _accept(self) -> None:
