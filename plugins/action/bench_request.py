@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Mapping
 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records import RecordError
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import check_request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import REQUEST_SPEC, check_request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import WorkloadError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action import ControllerAction
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
@@ -16,17 +16,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml im
 class ActionModule(ControllerAction):
     """Check the request of a benchmark."""
 
-    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = {
-        "workloads": {"type": "list", "elements": "str", "default": []},
-        "workload_definitions": {"type": "dict", "default": {}},
-        "concurrency": {"type": "list", "elements": "str", "default": []},
-        "repeats": {"type": "int", "default": 3},
-        "requests_per_stream": {"type": "int", "default": 4},
-        "requests_min": {"type": "int", "default": 8},
-        "seed": {"type": "str", "default": ""},
-        "timeout": {"type": "float", "default": 1800},
-        "compare": {"type": "path", "default": ""},
-    }
+    ARGUMENT_SPEC: ClassVar[Mapping[str, Any]] = REQUEST_SPEC
     ERRORS = (RecordError, UnreadableError, WorkloadError)
 
     def decide(self, options: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002

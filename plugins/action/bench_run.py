@@ -31,7 +31,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.records 
     Records,
     read_summary,
 )
-from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import check_request
+from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.request import REQUEST_SPEC, check_request
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.run import Measure, Seeds, run_steps
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.summary import Record, slowed_notes
 from ansible_collections.baremetal.inference.plugins.plugin_utils.bench.workloads import (
@@ -47,24 +47,15 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.action 
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import UnreadableError
 from ansible_collections.baremetal.inference.plugins.plugin_utils.evidence.document import plan_digest
 
-NAMES = {"type": "list", "elements": "str", "default": []}
 ARGUMENT_SPEC = {
+    **REQUEST_SPEC,
     "plans": {"type": "dict", "required": True},
     "slots": {"type": "dict", "required": True},
     "instance": {"type": "str", "default": ""},
-    "workloads": NAMES,
-    "workload_definitions": {"type": "dict", "default": {}},
-    "concurrency": NAMES,
-    "repeats": {"type": "int", "default": 3},
-    "requests_per_stream": {"type": "int", "default": 4},
-    "requests_min": {"type": "int", "default": 8},
-    "seed": {"type": "str", "default": ""},
-    "timeout": {"type": "float", "default": 1800},
     "shared": {"type": "bool", "default": False},
     "shorten": {"type": "bool", "default": False},
     "fresh": {"type": "bool", "default": False},
     "dir": {"type": "path", "default": "bench-results"},
-    "compare": {"type": "path", "default": ""},
     "driver": {"type": "str", "default": ""},
     "user": {"type": "str", "default": "vllm"},
 }

@@ -234,7 +234,7 @@ def test_the_network_between_the_hosts_is_tried(worker):
 
 def test_an_all_reduce_is_measured_and_one_without_a_host_ends(head, worker, record_property):
     status, said = groups_checked("-e", "check_all_reduce=true")
-    assert status and "vllm@big runs, and it has the chips and ports that the all-reduce needs" in said
+    assert status and "vllm@big is active, and it has the chips and ports that the all-reduce needs" in said
     for host in (worker, head):
         host.check_output("systemctl stop vllm@big")
     try:
