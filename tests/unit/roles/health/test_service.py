@@ -104,7 +104,7 @@ class Host:
         path.chmod(0o755)
 
     def boot(self, text):
-        """Boot anew: the kernel's log is empty."""
+        """Boot again: the kernel's log is empty."""
         (self.directory / "boot").write_text(f"{text}\n")
         self.log.write_text("")
 
