@@ -55,7 +55,7 @@ from ansible_collections.baremetal.inference.plugins.plugin_utils.common.state_d
 class LookupModule(LookupBase):
     """The lookup of the directories that the defaults of roles and playbooks name."""
 
-    def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[str]:
+    def run(self, terms: list[str], **_context: Any) -> list[str]:
         """Return the path of each name. Raises AnsibleError for a relative state directory or an unknown name."""
         try:
             return [state_dir(name, os.environ) for name in terms]

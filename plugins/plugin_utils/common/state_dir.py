@@ -16,7 +16,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.common.spellin
 VARIABLE = "BAREMETAL_STATE_DIR"
 ROLLOUTS = "rollouts"
 DISCOVERY = "discovery"
-# The directories, and where each one is if the variable is not set. Results are relative to the working directory of the run.
+# The directories, and where each one is without the variable. Results are relative to the run's working directory.
 PLACES = {
     ROLLOUTS: "",  # decided by _own_rollouts
     DISCOVERY: "~/.ansible/accelerators",
