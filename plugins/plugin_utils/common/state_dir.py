@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import Mapping
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 VARIABLE = "BAREMETAL_STATE_DIR"
@@ -44,7 +45,7 @@ def state_dir(name: str, environment: Mapping[str, str]) -> str:
         return _own_rollouts(environment) if name == ROLLOUTS else PLACES[name]
     expanded = os.path.expanduser(top)
     if not os.path.isabs(expanded):
-        raise StateDirError(f"{VARIABLE}: found {top!r}, expected an absolute path")
+        raise StateDirError(f"{VARIABLE}: found {show_value(top)}, expected an absolute path")
     return os.path.join(os.path.normpath(expanded), name)
 
 
