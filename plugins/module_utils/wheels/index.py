@@ -123,7 +123,7 @@ class _Anchors(HTMLParser):
 
 
 def parse_links(page: str, url: str = "") -> list[Link]:
-    """Return what a page that lies at url links to, in its order; what is no address counts for nothing."""
+    """Return what a page that lies at url links to, in its order, without what cannot be read as an address."""
     anchors = _Anchors()
     anchors.feed(page)
     found = []
