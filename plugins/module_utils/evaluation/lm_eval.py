@@ -10,6 +10,7 @@ import re
 from typing import Any, Iterable, Mapping
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 
 VERSION = "0.4.13"
 # How an answer is recognised in the text of a response: the last match counts. A response without one is unreadable.
@@ -140,9 +141,11 @@ def read_output(lines: Iterable[str], expected: Mapping[str, str]) -> list[dict[
                 "response": _first(_first(found["resps"])),
             }
         except (ValueError, KeyError, IndexError, TypeError) as exc:
-            raise OutputError(f"line {number} of lm-eval's samples is not as expected: {exc!r}") from exc
-        if expected.get(name) != item["expected"] or name in items:
-            raise OutputError(f"line {number} of lm-eval's samples has a question that was not asked: {name!r}")
+            why = quote_foreign(repr(exc))
+            raise OutputError(f"line {number} of lm-eval's samples is not as expected: {why}") from exc
+        if not isinstance(name, str) or name not in expected or expected[name] != item["expected"] or name in items:
+            what = quote_foreign(repr(name))
+            raise OutputError(f"line {number} of lm-eval's samples has a question that was not asked: {what}")
         items[name] = item
     if len(items) != len(expected):
         raise OutputError(f"lm-eval wrote {len(items)} samples, expected {len(expected)}")
@@ -158,10 +161,6 @@ def reason_of(log: str) -> str:
     refused = _REFUSED.findall(log)
     if refused:
         status, text = refused[-1]
-        return _short(f"the instance answered {status}: {text}")
+        return quote_foreign(f"the instance answered {status}: {text}", _LONGEST)
     lines = [line for line in log.splitlines() if not _NOISE.match(line)]
-    return _short(lines[-1]) if lines else "it wrote nothing"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return quote_foreign(lines[-1], _LONGEST) if lines else "it wrote nothing"
