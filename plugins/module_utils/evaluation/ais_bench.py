@@ -16,6 +16,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
     OUT,
     UNREADABLE,
@@ -107,7 +108,7 @@ def read_output(lines: Iterable[str], questions: Sequence[Mapping[str, Any]]) ->
             raise OutputError(f"AISBench judged {len(details)} answers, expected {len(questions)}")
         return [_item(row["id"], details[str(number)]) for number, row in enumerate(questions)]
     except (ValueError, KeyError, IndexError, TypeError) as exc:
-        raise OutputError(f"AISBench's details are not as expected: {exc!r}") from exc
+        raise OutputError(f"AISBench's details are not as expected: {quote_foreign(repr(exc))}") from exc
 
 
 def _item(name: str, found: Mapping[str, Any]) -> dict[str, Any]:

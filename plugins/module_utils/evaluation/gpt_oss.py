@@ -9,6 +9,7 @@ import json
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
     OUT,
     UNREADABLE,
@@ -54,7 +55,9 @@ def read_output(lines: Iterable[str], questions: Sequence[Mapping[str, Any]]) ->
                 "response": str(found["response"]),
             }
         except (ValueError, KeyError, TypeError) as exc:
-            raise OutputError(f"line {number} of the answers of gpt_oss.evals is not as expected: {exc!r}") from exc
+            raise OutputError(
+                f"line {number} of the answers of gpt_oss.evals is not as expected: {quote_foreign(repr(exc))}"
+            ) from exc
         items.append(item)
     if [item["id"] for item in items] != [row["id"] for row in questions]:
         raise OutputError(

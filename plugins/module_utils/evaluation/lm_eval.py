@@ -10,6 +10,7 @@ import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
 from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.tool import (
     OUT,
     UNREADABLE,
@@ -123,9 +124,11 @@ def read_output(lines: Iterable[str], questions: Sequence[Mapping[str, Any]]) ->
                 "response": _first(_first(found["resps"])),
             }
         except (ValueError, KeyError, IndexError, TypeError) as exc:
-            raise OutputError(f"line {number} of lm-eval's samples is not as expected: {exc!r}") from exc
-        if expected.get(name) != item["expected"] or name in items:
-            raise OutputError(f"line {number} of lm-eval's samples has a question that was not asked: {name!r}")
+            why = quote_foreign(repr(exc))
+            raise OutputError(f"line {number} of lm-eval's samples is not as expected: {why}") from exc
+        if not isinstance(name, str) or name not in expected or expected[name] != item["expected"] or name in items:
+            what = quote_foreign(repr(name))
+            raise OutputError(f"line {number} of lm-eval's samples has a question that was not asked: {what}")
         items[name] = item
     if len(items) != len(expected):
         raise OutputError(f"lm-eval wrote {len(items)} samples, expected {len(expected)}")

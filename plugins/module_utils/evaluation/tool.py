@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
+
 UNREADABLE = "[no answer]"
 # Where a tool writes its results, below the directory of the run.
 OUT = "out"
@@ -95,5 +97,5 @@ def last_reason(log: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return a text of at most some lines of a terminal."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    """Return a text of a tool for a message: some lines of a terminal at most, no control characters."""
+    return quote_foreign(text, _LONGEST)
