@@ -57,7 +57,7 @@ summarizer = dict(attr="accuracy", type=DefaultSummarizer)
 """
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # AISBench ends with status 0 where a part failed; this line names the reason.
-_FAILED = re.compile(r"(?:failed reasons: |\] )(.*?)(?: \| Visit .*)?$")
+_FAILED = re.compile(r"(?:failed reasons: |\] )(.*?)(?: \| Visit .*)?\Z")
 
 
 def configuration(run: Run) -> str:

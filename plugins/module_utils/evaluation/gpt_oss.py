@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Iterable, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
@@ -21,6 +22,7 @@ from ansible_collections.baremetal.inference.plugins.module_utils.evaluation.too
 
 VERSION = "0.0.9"
 PROGRAM = "gpt_oss_evals.py"
+_NUMBER = re.compile(r"-?[0-9]+\Z")
 _LETTERS = ("A", "B", "C", "D")
 
 
@@ -72,7 +74,7 @@ def readable(answer: Any) -> str:
     Without an answer in the expected form it takes the first character of the response, or None.
     """
     text = str(answer)
-    return text if text in _LETTERS or text.lstrip("-").isdigit() else UNREADABLE
+    return text if text in _LETTERS or _NUMBER.match(text) else UNREADABLE
 
 
 def _files(run: Run, questions: Sequence[Mapping[str, Any]]) -> dict[str, str]:  # noqa: ARG001
