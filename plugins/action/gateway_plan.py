@@ -48,6 +48,8 @@ class ActionModule(ControllerAction):
         "stats_port": {"type": "int", "default": 8404},
         "agent_port": {"type": "int", "default": 8405},
         "max_body": {"type": "int", "default": 64},
+        "tokens": {"type": "bool", "default": False},
+        "tokens_port": {"type": "int", "default": 8406},
         "error_limit": {"type": "int", "default": 5},
         "inspect_kib": {"type": "int", "default": 64},
         "address": {"type": "str", "default": ""},

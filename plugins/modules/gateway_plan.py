@@ -105,6 +105,18 @@ options:
       - TCP port of the agent on the loopback address.
     type: int
     default: 8405
+  tokens:
+    description:
+      - Count the tokens of each client.
+    type: bool
+    default: false
+    version_added: 0.7.0
+  tokens_port:
+    description:
+      - TCP port of their counters on the loopback address.
+    type: int
+    default: 8406
+    version_added: 0.7.0
   max_body:
     description:
       - Largest body of a request in MiB, 0 for no limit.
@@ -154,6 +166,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+gateway:
+  description: Name of the gateway.
+  type: str
+  returned: success
+  version_added: 0.7.0
 services:
   description: Name, port, models and servers of each service, and the allowed paths as HAProxy compares them.
   type: list
