@@ -372,7 +372,7 @@ def _describe_certificate(reason: ssl.SSLCertVerificationError) -> str:
     """Return what is wrong with a certificate, and what to do; another authority helps against some faults only."""
     found = quote_foreign(reason.verify_message)
     if reason.verify_code in UNKNOWN_AUTHORITY:
-        return f"the certificate is not trusted ({found}); name the CA in ca_file"
+        return f"the certificate is not trusted ({found}); name the CA in the variable that ends in _ca_file"
     return f"the certificate is not valid ({found}); check the server's certificate, its name and this host's clock"
 
 
