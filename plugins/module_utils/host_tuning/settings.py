@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, NamedTuple
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.kinds import show_value
 from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
 
 GOVERNOR, PERSISTENCE, NUMA, HUGE_PAGES = "governor", "persistence", "numa_balancing", "transparent_huge_pages"
@@ -96,7 +97,8 @@ def limit_files(limits: Mapping[str, Any]) -> dict[str, str]:
             raise TuningError(f"host_tuning_limits: {name!r} is no limit; {nearest(name, LIMIT_NAMES)}")
         text = str(value)
         if text != UNLIMITED and not (text.isascii() and text.isdecimal()):
-            raise TuningError(f"host_tuning_limits: {name}: found {value!r}, expected a whole number or {UNLIMITED}")
+            found = show_value(value)
+            raise TuningError(f"host_tuning_limits: {name}: found {found}, expected a whole number or {UNLIMITED}")
         systemd, in_kib = LIMIT_NAMES[name]
         logins += [f"{who} {kind} {name} {text}" for who in ("*", "root") for kind in ("soft", "hard")]
         units.append(f"{systemd}={'infinity' if text == UNLIMITED else text + ('K' if in_kib else '')}")
