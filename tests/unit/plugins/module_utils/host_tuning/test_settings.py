@@ -78,7 +78,7 @@ def test_limits_are_written_for_logins_and_for_units():
         ({"memlok": 1}, "host_tuning_limits: 'memlok' is no limit; nearest: 'memlock'"),
         ({"nofile": -1}, "nofile: found -1, expected a whole number or unlimited"),
         ({"nofile": "many"}, "nofile: found 'many', expected a whole number or unlimited"),
-        ({"nofile": True}, "nofile: found True"),
+        ({"nofile": True}, "nofile: found true"),
     ],
 )
 def test_limits_that_are_none_are_refused(limits, message):
