@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
-from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import nearest
+from ansible_collections.baremetal.inference.plugins.module_utils.common.spelling import misspelt, nearest
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.places import CATALOG
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.versions import sort_key
 from ansible_collections.baremetal.inference.plugins.plugin_utils.common.yaml import read_yaml
@@ -94,6 +94,13 @@ def load_pins(version: str = "") -> Pins:
 def has_recipe(name: str) -> str | None:
     """Return the newest release that carries a recipe of this name, None where none does."""
     return next((version for version in reversed(pinned_releases()) if name in load_pins(version).recipes), None)
+
+
+def nearest_recipe(name: str) -> str | None:
+    """Return the recipe of the newest release whose name is nearly this one, upper and lower case aside."""
+    names = {known.lower(): known for known in load_pins().recipes}
+    near = misspelt(name.lower(), names)
+    return names[near] if near else None
 
 
 def sha256_of(data: bytes) -> str:

@@ -126,5 +126,5 @@ def test_another_file_than_the_pinned_one_is_refused(archive, tmp_path):
 
 
 def test_a_recipe_that_a_release_carries_is_offered(archive):
-    with pytest.raises(AnsibleActionFail, match=f"vLLM {VERSION} carries it: ansible-playbook playbooks/fetch_recipes"):
+    with pytest.raises(AnsibleActionFail, match=f"vLLM {VERSION} carries it: set vllm_recipe_path: .DIR., then"):
         run_action("recipe_trial", {"recipes": ["org/tiny"]}, {})
