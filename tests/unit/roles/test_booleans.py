@@ -45,6 +45,7 @@ PLAYBOOKS = {
     "tune_fresh": "false",
     "tune_stop": "false",
     "undrain_force": "false",
+    "undrain_proof": "false",
 }
 CASTS = ("bool", "baremetal.inference.strict_bool")
 PLACES = ("tasks", "handlers", "templates", "vars", "defaults")
