@@ -12,6 +12,7 @@ import urllib.request
 from typing import Any, Iterator, Sequence
 from urllib.parse import urlencode, urlsplit
 
+from ansible_collections.baremetal.inference.plugins.module_utils.common.credentials import redact_credentials
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_json import load_json
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_numbers import read_count
 from ansible_collections.baremetal.inference.plugins.module_utils.common.foreign_text import quote_foreign
@@ -39,7 +40,9 @@ class NetBox:
     def __init__(self, url: str, token: str, ca_file: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
-            raise NetBoxError(f"netbox_url: found {show_value(url)}, expected an address such as https://netbox.example.com")
+            raise NetBoxError(
+                f"netbox_url: found {show_value(redact_credentials(url))}, expected an address such as https://netbox.example.com"
+            )
         if not token or not token.isprintable() or " " in token:
             raise NetBoxError("no token for NetBox: set NETBOX_TOKEN in the environment, or netbox_token in a vault")
         self.url = url.rstrip("/").removesuffix("/api")

@@ -102,7 +102,7 @@ def test_hosts_without_an_answer_or_a_device_are_named(site):
     ("arguments", "token", "words"),
     [
         (["-l", "localhost,gpu-a-01"], "f" * 40, "status 403: Invalid token"),
-        (["-l", "localhost,gpu-a-01", "-e", "netbox_url=ftp://x"], TOKEN, "netbox_url: found ftp://x"),
+        (["-l", "localhost,gpu-a-01", "-e", "netbox_url=ftp://x"], TOKEN, "netbox_url: found 'ftp://x'"),
         (["-e", "netbox_hosts=nobody"], TOKEN, "No host in nobody"),
         (["-e", "netbox_urll=http://x"], TOKEN, "nearest: 'netbox_url'"),
     ],
