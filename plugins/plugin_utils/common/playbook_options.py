@@ -57,7 +57,12 @@ NUMBERS = (
     "bench_timeout", "drain_timeout", "tune_drop_percent", "tune_timeout", "undrain_timeout", "verify_ready_timeout",
     "verify_request_timeout",
 )  # fmt: skip
-CHOICES = {"drift_format": ("table", "json"), "explain_format": ("table", "json"), "bundle_check": ("stamp", "full")}
+CHOICES = {
+    "drift_format": ("table", "json"),
+    "explain_format": ("table", "json"),
+    "bundle_check": ("stamp", "full"),
+    "evaluate_tool": ("lm-eval", "gpt-oss", "aisbench"),
+}
 _BOOLEAN = re.compile(r"strict_bool\('(\w+)'\)")
 _NAME = re.compile(rf"\b(?:{'|'.join(PREFIXES)})_[a-z0-9_]+\b")
 
