@@ -27,7 +27,7 @@ options:
         V(7d) or V(24h). Days and months begin in UTC.
     type: str
     default: 30d
-  until:
+  end:
     description:
       - The end, in the same form; when empty, now.
     type: str
@@ -45,7 +45,7 @@ EXAMPLES = r"""
 - name: Read the tokens of November
   baremetal.inference.gateway_usage_info:
     since: 2026-11
-    until: 2026-12
+    end: 2026-12
   become: true
   register: usage
 """
@@ -71,26 +71,29 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_host import UsageError, read_usage
 from ansible_collections.baremetal.inference.plugins.module_utils.gateway.usage_period import PeriodError, time_of
 
+# As users of the playbook know them.
+OPTIONS = {"since": "gateway_usage_since", "end": "gateway_usage_until"}
+
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "since": {"type": "str", "default": "30d"},
-            "until": {"type": "str", "default": ""},
+            "end": {"type": "str", "default": ""},
             "database": {"type": "path", "default": "/var/lib/gateway-usage/usage.sqlite"},
         },
         supports_check_mode=True,
     )
-    now, times = int(time.time()), {"since": 0, "until": 0}
+    now, times = int(time.time()), {"since": 0, "end": 0}
     for name in times:
         text = module.params[name]
         try:
             times[name] = time_of(text, now) if text else now + 3600
         except PeriodError as exc:
-            module.fail_json(msg=f"gateway_usage_{name}: {exc}")
+            module.fail_json(msg=f"{OPTIONS[name]}: {exc}")
     try:
-        found = read_usage(module.params["database"], times["since"], times["until"])
+        found = read_usage(module.params["database"], times["since"], times["end"])
     except UsageError as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, **found)
